@@ -66,6 +66,32 @@ static loong_status_t keep_losses(loong_component_t *c, const loong_graph_t *g)
     return LOONG_OK;
 }
 
+static loong_status_t keep_port(loong_component_t *c, const loong_input_t *port,
+                                bool send)
+{
+    char *name = NULL;
+    if (!port->edge) {
+        return LOONG_OK;
+    }
+    LOONG_CHECK(c->ctx, c->num_ports < LOONG_MAX_EDGE_PORTS,
+                LOONG_ERR_UNSUPPORTED, "%s: more than %d ports of edges",
+                c->params.name, LOONG_MAX_EDGE_PORTS);
+    LOONG_TRY(loongi_arena_strdup(c->arena, port->name, &name));
+    c->ports[c->num_ports++] = (loong_edge_port_t){name, send};
+    return LOONG_OK;
+}
+
+static loong_status_t keep_ports(loong_component_t *c, const loong_graph_t *g)
+{
+    for (int i = 0; i < g->num_inputs; i++) {
+        LOONG_TRY(keep_port(c, &g->inputs[i], false));
+    }
+    for (int i = 0; i < g->num_outputs; i++) {
+        LOONG_TRY(keep_port(c, &g->outputs[i], true));
+    }
+    return LOONG_OK;
+}
+
 /* All parameters and losses: those of the model on one rank. */
 static loong_status_t list_whole(loong_component_t *c)
 {
@@ -89,6 +115,9 @@ static loong_status_t list_whole(loong_component_t *c)
     }
     if (status == LOONG_OK) {
         status = keep_losses(c, graph);
+    }
+    if (status == LOONG_OK) {
+        status = keep_ports(c, graph);
     }
     loong_graph_destroy(&graph);
     return status;
@@ -210,15 +239,16 @@ loongi_component_plan_tie(loong_component_t *component,
 
 /* ---- the whole ----------------------------------------------------------- */
 
-static loong_status_t cut_pipeline(loong_component_t *c)
+static loong_status_t plan(loong_component_t *c)
 {
     loong_cut_params_t cut = {0, c->params.mesh.size[LOONG_AXIS_PP],
                               c->params.layers_per_chunk, c->params.layout};
     c->params.family->facts(c->params.config, &c->facts);
     cut.num_layers = c->facts.num_layers;
     LOONG_TRY(loongi_arena_create(c->ctx, "component", &c->arena));
-    return loongi_pipeline_cut(c->ctx, &cut, c->arena, &c->cuts,
-                               &c->num_stages);
+    LOONG_TRY(
+        loongi_pipeline_cut(c->ctx, &cut, c->arena, &c->cuts, &c->num_stages));
+    return list_whole(c);
 }
 
 loong_status_t loongi_component_create(loong_context_t *ctx,
@@ -229,7 +259,7 @@ loong_status_t loongi_component_create(loong_context_t *ctx,
     LOONG_TRY(loongi_alloc(ctx, sizeof(*c), "component", &c));
     c->ctx = c->run.ctx = ctx;
     c->params = *params;
-    loong_status_t status = cut_pipeline(c);
+    loong_status_t status = plan(c);
     if (status != LOONG_OK) {
         loongi_component_destroy(&c);
         return status;
@@ -248,7 +278,6 @@ loong_status_t loongi_component_compile(loong_component_t *component)
     c->params.mesh.ends_together =
         c->num_stages > 1 && (c->evaluation->params.folded ||
                               c->params.mesh.size[LOONG_AXIS_PP] == 1);
-    LOONG_TRY(list_whole(c));
     return create_stages(c);
 }
 

@@ -28,6 +28,12 @@ typedef struct loong_whole_param {
 
 enum { LOONG_MAX_COMPONENTS = 8 };
 
+/* A port of an edge. */
+typedef struct loong_edge_port {
+    const char *name;
+    bool send;
+} loong_edge_port_t;
+
 typedef struct loong_component {
     loong_context_t *ctx;
     loong_arena_t *arena;
@@ -41,6 +47,8 @@ typedef struct loong_component {
     loong_whole_param_t *whole;
     int num_losses; /* of the whole model */
     loong_loss_params_t losses[LOONG_MAX_LOSSES];
+    int num_ports; /* of edges, of the whole model */
+    loong_edge_port_t ports[LOONG_MAX_EDGE_PORTS];
     loong_stage_cut_t *cuts; /* of all stages of the pipeline */
     int num_stages;          /* of this rank */
     loong_stage_t **stages;
@@ -52,8 +60,8 @@ typedef struct loong_component {
     loong_run_t run; /* the model's, with this component's groups */
 } loong_component_t;
 
-/* Cuts the pipeline; the model puts schedule and evaluation in. Not
- * collective. */
+/* Cuts the pipeline and lists the whole component; the model puts schedule and
+ * evaluation in. Not collective. */
 LOONG_NODISCARD loong_status_t
 loongi_component_create(loong_context_t *ctx,
                         const loong_component_params_t *params,

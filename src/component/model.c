@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "edges.h"
 #include "model_memory.h"
 #include "steps.h"
 
@@ -74,12 +75,24 @@ static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
         of[i].replicas = c->replicas;
         of[i].rank = c->cell_ranks;
     }
-    const loong_cell_params_t params = {.join = "coupled",
-                                        .ranks = block_of(m) * depth_of(m),
-                                        .num_components = m->num_components,
-                                        .components = of};
+    loong_cell_edge_t edges[LOONG_MAX_EDGES];
+    loong_message_t *messages = NULL;
+    const char *join = m->components[m->num_components - 1]->params.join;
+    loong_cell_params_t params = {.join = join != NULL ? join : "coupled",
+                                  .ranks = block_of(m) * depth_of(m),
+                                  .num_components = m->num_components,
+                                  .components = of,
+                                  .num_edges = m->num_edges,
+                                  .edges = edges};
+    loong_status_t status = loongi_edges_messages(
+        m, micro_batches, train, edges, &messages, &params.num_messages);
+    params.messages = messages;
     loongi_cell_destroy(cell_p);
-    return loongi_cell_create(m->ctx, &params, cell_p);
+    if (status == LOONG_OK) {
+        status = loongi_cell_create(m->ctx, &params, cell_p);
+    }
+    loongi_free(m->ctx, messages);
+    return status;
 }
 
 /* The evaluation's is made once. */
@@ -222,9 +235,24 @@ static loong_status_t create_transfers(loong_model_t *m, loong_component_t *c,
     return LOONG_OK;
 }
 
+static loong_status_t create_edges(loong_model_t *m)
+{
+    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        loongi_edges_destroy(&m->under_way[k]);
+        if (m->use[k] >= 0) {
+            LOONG_TRY(loongi_edges_create(m, (loong_stage_chunk_t)k,
+                                          &m->under_way[k]));
+        }
+    }
+    return LOONG_OK;
+}
+
 /* Of a run that failed: none was left otherwise. */
 static void cancel_messages(loong_model_t *m)
 {
+    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        m->busy = !loongi_edges_cancel(m->under_way[k]) || m->busy;
+    }
     for (int i = 0; i < m->num_stages; i++) {
         for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
             bool done = loongi_transfer_cancel(m->stages[i]->transfer[k]);
@@ -308,7 +336,7 @@ loong_status_t loongi_model_allocate(loong_model_t *model,
             LOONG_TRY(create_transfers(m, m->components[i], s));
         }
     }
-    return LOONG_OK;
+    return create_edges(m);
 }
 
 /* ---- the whole ----------------------------------------------------------- */
@@ -332,6 +360,7 @@ static loong_status_t plan(loong_model_t *m, int num_components,
     for (int i = 0; i < num_components; i++) {
         LOONG_TRY(list_ranks(m, m->components[i]));
     }
+    LOONG_TRY(loongi_edges_find(m));
     loong_status_t status =
         make_cells(m, params[num_components - 1].micro_batches);
     LOONG_TRY(status == LOONG_ERR_ARG ? LOONG_ERR_CONFIG : status);
@@ -372,6 +401,9 @@ void loongi_model_destroy(loong_model_t **model_p)
         loongi_model_give_memory_back(m);
     }
     loongi_rank_destroy(&m->rank);
+    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        loongi_edges_destroy(&m->under_way[k]);
+    }
     for (int i = 0; i < m->num_components; i++) {
         loongi_component_destroy(&m->components[i]);
     }
@@ -401,6 +433,7 @@ loong_status_t loongi_model_plan_step(loong_model_t *model, int micro_batches)
                     loongi_base_name((loong_base_t)b), (long long)m->bytes[b]);
     }
     bind_stages(m);
+    LOONG_TRY(create_edges(m));
     return loong_device_is_host(m->run.device) ? LOONG_OK : load(m, true);
 }
 
@@ -442,6 +475,47 @@ loong_status_t loongi_model_run(const loong_model_t *model,
     return loongi_rank_run(model->rank, model->use[chunk],
                            &loongi_model_component(model, e)->run, index,
                            frame);
+}
+
+loong_status_t loongi_model_begin(const loong_model_t *model,
+                                  loong_stage_chunk_t chunk,
+                                  const loong_entry_t *entry)
+{
+    if (entry->message >= 0) {
+        return loongi_edges_begin(model->under_way[chunk], entry);
+    }
+    loong_run_t run = loongi_model_bind(model, chunk, entry);
+    return loongi_transfer_begin(
+        loongi_model_stage(model, entry)->transfer[chunk], &run, entry);
+}
+
+loong_status_t loongi_model_need(const loong_model_t *model,
+                                 loong_stage_chunk_t chunk,
+                                 const loong_entry_t *entry)
+{
+    loong_transfer_t *transfer =
+        loongi_model_stage(model, entry)->transfer[chunk];
+    if (transfer != NULL) {
+        LOONG_TRY(loongi_transfer_need(transfer, entry));
+    }
+    return loongi_edges_need(model->under_way[chunk], entry);
+}
+
+loong_status_t loongi_model_finish(const loong_model_t *model,
+                                   loong_stage_chunk_t chunk)
+{
+    for (int i = 0; i < model->num_stages; i++) {
+        if (model->stages[i]->transfer[chunk] != NULL) {
+            LOONG_TRY(
+                loongi_transfer_finish(model->stages[i]->transfer[chunk]));
+        }
+    }
+    return loongi_edges_finish(model->under_way[chunk]);
+}
+
+void loongi_model_set_rows(loong_model_t *model, const loong_edge_rows_t *rows)
+{
+    model->rows = rows;
 }
 
 loong_status_t loongi_model_initialize(loong_model_t *model, uint64_t seed)

@@ -14,10 +14,21 @@
 extern "C" {
 #endif
 
+/* Rows that one component makes and another one reads. */
+typedef struct loong_edge {
+    int from, to;     /* components */
+    const char *name; /* of the port, at both ends */
+    bool gradient;    /* comes back */
+} loong_edge_t;
+
+enum { LOONG_MAX_EDGES = 8 };
+
 typedef struct loong_model {
     loong_context_t *ctx;
     int num_components;
     loong_component_t **components; /* the last one has the loss */
+    int num_edges;
+    loong_edge_t edges[LOONG_MAX_EDGES];
     /* Of this rank and all components, component after component. */
     int num_stages;
     loong_stage_t **stages;
@@ -25,6 +36,8 @@ typedef struct loong_model {
     loong_cell_t *training;   /* of the coming step; NULL: no training */
     loong_cell_t *evaluation; /* of one micro-batch, forward alone */
     int cell_rank;            /* of them, this rank */
+    struct loong_edges *under_way[LOONG_STAGE_CHUNKS]; /* see edges.h */
+    const struct loong_edge_rows *rows; /* borrowed; NULL without edges */
     loong_rank_t *rank;
     int use[LOONG_STAGE_CHUNKS];    /* of rank */
     loong_resources_t *resources;   /* borrowed; NULL until allocate */
@@ -46,6 +59,10 @@ LOONG_NODISCARD loong_status_t loongi_model_create(
 void loongi_model_disconnect(loong_model_t *model);
 /* Disconnects. Collective on: world, once allocated. */
 void loongi_model_destroy(loong_model_t **model_p);
+
+/* What edges carry (edges.h); borrowed. Before allocate. */
+void loongi_model_set_rows(loong_model_t *model,
+                           const struct loong_edge_rows *rows);
 
 /* Opens the components' communicators, takes the memory of all bases
  * (parameters and gradients where peers of the machine can read them) and
@@ -87,6 +104,17 @@ loong_run_t loongi_model_bind(const loong_model_t *model,
 LOONG_NODISCARD loong_status_t
 loongi_model_run(const loong_model_t *model, loong_stage_chunk_t chunk,
                  int64_t index, const loong_frame_t *const frame[2]);
+
+/* Begins the sends and receives of an entry; waits for what a program reads;
+ * waits for all sends of a list. */
+LOONG_NODISCARD loong_status_t loongi_model_begin(const loong_model_t *model,
+                                                  loong_stage_chunk_t chunk,
+                                                  const loong_entry_t *entry);
+LOONG_NODISCARD loong_status_t loongi_model_need(const loong_model_t *model,
+                                                 loong_stage_chunk_t chunk,
+                                                 const loong_entry_t *entry);
+LOONG_NODISCARD loong_status_t loongi_model_finish(const loong_model_t *model,
+                                                   loong_stage_chunk_t chunk);
 
 /* loongi_stage_initialize of all stages. */
 LOONG_NODISCARD loong_status_t loongi_model_initialize(loong_model_t *model,

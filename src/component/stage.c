@@ -33,6 +33,9 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
     LOONG_TRY(loong_graph_create(s->ctx, p->precision, &graph));
     loong_graph_set_mesh(graph, &mesh);
     loong_status_t status = p->family->build(graph, p->config, &request);
+    for (int i = 0; i < p->num_still; i++) {
+        loongi_graph_stop_gradient(graph, p->still[i]);
+    }
     if (status == LOONG_OK) {
         status = loong_graph_status(graph);
     }

@@ -21,6 +21,8 @@
 extern "C" {
 #endif
 
+enum { LOONG_MAX_EDGE_PORTS = 4 };
+
 typedef struct loong_component_params {
     const char *name; /* its role; names in checkpoints begin with it */
     loong_mesh_t mesh;
@@ -37,10 +39,14 @@ typedef struct loong_component_params {
     bool train;            /* false: evaluation and logits only */
     const char *schedule;  /* "auto", "one_stage", "1f1b", ... */
     int micro_batches;     /* of the largest step */
+    const char *join; /* of the last component: "coupled", NULL, "phases" */
     bool pair; /* forwards run with backwards of other micro-batches */
     loong_resources_params_t resources; /* that its rank is to have */
     int layers_per_chunk;  /* see loong_cut_params_t */
     const char *layout;    /* likewise */
+    /* Ports of edges that no gradient crosses: the model's. */
+    int num_still;
+    const char *still[LOONG_MAX_EDGE_PORTS];
 } loong_component_params_t;
 
 /* The chunks of a stage. */

@@ -67,7 +67,7 @@ static loong_status_t before_program(loong_trainer_t *t,
         entry->micro_batch + 1 ==
         loongi_model_component(t->model, entry)->schedule->params.micro_batches;
     loongi_losses_scale(&t->losses, s->chunk[LOONG_STAGE_TRAIN], frame);
-    LOONG_TRY(loongi_transfer_need(s->transfer[LOONG_STAGE_TRAIN], entry));
+    LOONG_TRY(loongi_model_need(t->model, LOONG_STAGE_TRAIN, entry));
     if (entry->kind != LOONG_ENTRY_F) {
         return LOONG_OK;
     }
@@ -140,34 +140,20 @@ static loong_status_t run_entry(loong_trainer_t *t, int64_t index)
     if (entry->kind == LOONG_ENTRY_U) { /* behind clipping: update() */
         return LOONG_OK;
     }
-    loong_stage_t *s = loongi_model_stage(t->model, entry);
-    loong_run_t run = loongi_model_bind(t->model, LOONG_STAGE_TRAIN, entry);
     if (entry->kind < (loong_entry_kind_t)LOONG_PROGRAM_COUNT) {
         return run_program(t, index);
     }
-    switch (entry->kind) {
-    case LOONG_ENTRY_REDUCE:
+    if (entry->kind == LOONG_ENTRY_REDUCE) {
         return reduce(t, index, entry);
-    case LOONG_ENTRY_SEND_FORWARD:
-    case LOONG_ENTRY_SEND_BACKWARD:
-    case LOONG_ENTRY_RECV_FORWARD:
-    case LOONG_ENTRY_RECV_BACKWARD:
-        return loongi_transfer_begin(s->transfer[LOONG_STAGE_TRAIN], &run,
-                                     entry);
-    default:
-        return LOONG_FAIL(t->ctx, LOONG_ERR_UNSUPPORTED,
-                          "the trainer does not run entries of the kind "
-                          "'%s' of a schedule", loongi_entry_name(entry->kind));
     }
-}
-
-static loong_status_t finish_transfers(loong_trainer_t *t,
-                                       loong_stage_chunk_t chunk)
-{
-    for (int i = 0; i < t->model->num_stages; i++) {
-        LOONG_TRY(loongi_transfer_finish(t->model->stages[i]->transfer[chunk]));
-    }
-    return LOONG_OK;
+    LOONG_CHECK(t->ctx,
+                entry->kind != LOONG_ENTRY_OFFLOAD &&
+                    entry->kind != LOONG_ENTRY_RELOAD,
+                LOONG_ERR_UNSUPPORTED,
+                "the trainer does not run entries of the kind '%s' of a "
+                "schedule",
+                loongi_entry_name(entry->kind));
+    return loongi_model_begin(t->model, LOONG_STAGE_TRAIN, entry);
 }
 
 static loong_status_t plan_schedule(loong_trainer_t *t)
@@ -188,7 +174,7 @@ static loong_status_t run_schedule(loong_trainer_t *t)
     for (int64_t i = 0; i < count; i++) {
         LOONG_TRY(run_entry(t, i));
     }
-    return finish_transfers(t, LOONG_STAGE_TRAIN);
+    return loongi_model_finish(t->model, LOONG_STAGE_TRAIN);
 }
 
 loong_status_t loongi_trainer_forward(loong_trainer_t *t,
@@ -199,17 +185,14 @@ loong_status_t loongi_trainer_forward(loong_trainer_t *t,
     const loong_frame_t *frames[2] = {frame, NULL};
     for (int64_t i = 0; i < list->num_entries; i++) {
         const loong_entry_t *e = &list->entries[i];
-        loong_transfer_t *transfer =
-            loongi_model_stage(t->model, e)->transfer[chunk];
         if (e->kind != LOONG_ENTRY_E) {
-            loong_run_t run = loongi_model_bind(t->model, chunk, e);
-            LOONG_TRY(loongi_transfer_begin(transfer, &run, e));
+            LOONG_TRY(loongi_model_begin(t->model, chunk, e));
             continue;
         }
-        LOONG_TRY(loongi_transfer_need(transfer, e));
+        LOONG_TRY(loongi_model_need(t->model, chunk, e));
         LOONG_TRY(loongi_model_run(t->model, chunk, i, frames));
     }
-    return finish_transfers(t, chunk);
+    return loongi_model_finish(t->model, chunk);
 }
 
 /* ---- norm and loss ------------------------------------------------------- */

@@ -120,7 +120,8 @@ static void ports_that_nothing_binds_are_refused(void **state)
         {build_by_pixels, "loss 'own' is divided by 'pixels', which token "
                           "data does not sum"},
         {build_two_alike, "declares two losses 'lm'"},
-        {build_nothing, "the graph declares no loss"}};
+        {build_nothing, "foundation is trained, but no loss reads what it "
+                        "makes"}};
     for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
         loong_context_t *ctx = test_context();
         assert_ok(ctx, loong_register_builtin(ctx));

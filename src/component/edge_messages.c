@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The messages of edges that are under way on a rank. Each segment is a message
+ * of its own, from rows of the sender's port to those of the receiver's; on one
+ * rank it is a copy. */
+#include <stdio.h>
+#include <string.h>
+
+#include "comm_impl.h"
+#include "edges.h"
+#include "lane.h"
+
+/* Beside those of pipelines, which have communicators of their own. */
+enum { FIRST_TAG = 1 << 14 };
+
+/* One of the cell's messages, at the ends that this rank has. */
+typedef struct state {
+    int32_t slot;           /* of the sender; -1: nothing is sent */
+    const char *from;       /* the sender's port, where it is on this rank */
+    int64_t sent, received; /* segments under way */
+    loong_segment_t *segments;
+    loong_comm_request_t *send, *receive;
+} state_t;
+
+struct loong_edges {
+    loong_context_t *ctx;
+    const loong_model_t *model;
+    loong_stage_chunk_t chunk;
+    const loong_cell_t *cell;
+    loong_comm_t *comm; /* of the job */
+    int64_t most;       /* segments of a message */
+    state_t *states;    /* of the messages */
+    loong_segment_t *segments;
+    loong_comm_request_t *requests;
+    /* Of this rank's chunks, two directions and the component's micro-batches:
+     * the area has been cleared. */
+    bool *cleared;
+    int micro_batches;
+};
+
+/* ---- ends ---------------------------------------------------------------- */
+
+static int job_rank(const loong_edges_t *e, int rank)
+{
+    const loong_model_t *m = e->model;
+    const loong_mesh_t *mesh =
+        &m->components[m->num_components - 1]->params.mesh;
+    int depth = mesh->size[LOONG_AXIS_PP];
+    int block = e->cell->params.ranks / depth;
+    int of_stage = mesh->world / depth;
+    int first = mesh->rank % of_stage / block * block;
+    return rank / block * of_stage + first + rank % block;
+}
+
+static loong_status_t find_port(const loong_edges_t *e,
+                                const loong_entry_t *entry, bool send,
+                                const loong_port_t **port_p)
+{
+    const loong_message_t *m = &e->cell->params.messages[entry->message];
+    const loong_chunk_t *c =
+        e->model->chunks[e->chunk][loongi_rank_index(e->model->rank, entry)];
+    char name[256];
+    snprintf(name, sizeof(name), "%s%s", e->model->edges[m->edge].name,
+             m->backward ? ".grad" : "");
+    *port_p = send ? loongi_chunk_output(c, name) : loongi_chunk_input(c, name);
+    LOONG_CHECK(e->ctx, *port_p != NULL, LOONG_ERR_INTERNAL,
+                "%s has no port '%s'",
+                loongi_model_component(e->model, entry)->params.name, name);
+    return LOONG_OK;
+}
+
+static size_t row_bytes(const loong_port_t *port)
+{
+    return (size_t)(loongi_shape_elements(&port->shape) / port->shape.dim[0]) *
+           loong_dtype_size(port->dtype);
+}
+
+/* ---- beginning ----------------------------------------------------------- */
+
+static loong_status_t list_segments(loong_edges_t *e, int32_t message,
+                                    const loong_port_t *port, bool send,
+                                    int64_t *count_p)
+{
+    const loong_edge_rows_t *rows = e->model->rows;
+    state_t *s = &e->states[message];
+    LOONG_TRY(rows->list(rows->user, &e->cell->params.messages[message],
+                         s->segments, count_p));
+    for (int64_t i = 0; i < *count_p; i++) {
+        const loong_segment_t *g = &s->segments[i];
+        int64_t at = send ? g->from_row : g->to_row;
+        LOONG_CHECK(
+            e->ctx,
+            at >= 0 && g->rows >= 0 && at + g->rows <= port->shape.dim[0],
+            LOONG_ERR_INTERNAL, "rows %lld to %lld of '%s', which has %lld",
+            (long long)at, (long long)(at + g->rows), port->name,
+            (long long)port->shape.dim[0]);
+    }
+    return LOONG_OK;
+}
+
+/* What no message brings is zero. */
+static loong_status_t clear(loong_edges_t *e, const loong_run_t *run,
+                            const loong_entry_t *entry, bool backward)
+{
+    int chunk = loongi_rank_index(e->model->rank, entry);
+    bool *cleared = &e->cleared[(2 * chunk + backward) * e->micro_batches +
+                                entry->micro_batch];
+    loong_base_t base = backward ? LOONG_BASE_EDGE_GRAD : LOONG_BASE_EDGE;
+    int64_t bytes = e->model->chunks[e->chunk][chunk]->edge_bytes[backward];
+    if (*cleared) {
+        return LOONG_OK;
+    }
+    *cleared = true;
+    return loong_device_fill(run->device, run->base[base], 0, (size_t)bytes);
+}
+
+static loong_status_t begin_send(loong_edges_t *e, const loong_entry_t *entry,
+                                 const loong_port_t *port, const char *data)
+{
+    const loong_message_t *m = &e->cell->params.messages[entry->message];
+    state_t *s = &e->states[entry->message];
+    int64_t count = 0;
+    s->slot = entry->slot;
+    s->from = data;
+    if (m->to_rank == m->from_rank) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(list_segments(e, entry->message, port, true, &count));
+    for (int64_t i = 0; i < count; i++) {
+        const loong_segment_t *g = &s->segments[i];
+        LOONG_TRY(loong_comm_isend(
+            e->comm, data + (size_t)g->from_row * row_bytes(port),
+            (size_t)g->rows * row_bytes(port), job_rank(e, m->to_rank),
+            FIRST_TAG + 2 * m->edge + m->backward, &s->send[i]));
+        s->sent++;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t begin_receive(loong_edges_t *e, const loong_run_t *run,
+                                    const loong_entry_t *entry,
+                                    const loong_port_t *port, char *data)
+{
+    const loong_message_t *m = &e->cell->params.messages[entry->message];
+    state_t *s = &e->states[entry->message];
+    int64_t count = 0;
+    LOONG_TRY(clear(e, run, entry, m->backward));
+    LOONG_TRY(list_segments(e, entry->message, port, false, &count));
+    for (int64_t i = 0; i < count; i++) {
+        const loong_segment_t *g = &s->segments[i];
+        char *to = data + (size_t)g->to_row * row_bytes(port);
+        size_t bytes = (size_t)g->rows * row_bytes(port);
+        if (m->to_rank == m->from_rank) {
+            LOONG_TRY(loong_device_copy(
+                run->device, to,
+                s->from + (size_t)g->from_row * row_bytes(port), bytes));
+            continue;
+        }
+        LOONG_TRY(loong_comm_irecv(
+            e->comm, to, bytes, job_rank(e, m->from_rank),
+            FIRST_TAG + 2 * m->edge + m->backward, &s->receive[i]));
+        s->received++;
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_edges_begin(loong_edges_t *edges,
+                                  const loong_entry_t *entry)
+{
+    loong_edges_t *e = edges;
+    bool send = loongi_entry_sends_edge(entry);
+    loong_run_t run = loongi_model_bind(e->model, e->chunk, entry);
+    const loong_port_t *port = NULL;
+    LOONG_TRY(find_port(e, entry, send, &port));
+    char *data = run.base[port->operand.base] + port->operand.offset;
+    LOONG_TRY(send ? begin_send(e, entry, port, data)
+                   : begin_receive(e, &run, entry, port, data));
+    loongi_lane_wake(run.lane);
+    return LOONG_OK;
+}
+
+/* ---- waiting ------------------------------------------------------------- */
+
+static loong_status_t wait_for(loong_edges_t *e, loong_comm_request_t *requests,
+                               int64_t *count)
+{
+    for (int64_t i = 0; i < *count; i++) {
+        LOONG_TRY(loong_comm_wait(e->comm, &requests[i]));
+    }
+    *count = 0;
+    return LOONG_OK;
+}
+
+/* Is one end of a message a chunk's entry? */
+static bool is_end(const loong_edges_t *e, const loong_entry_t *entry,
+                   const loong_message_t *m, bool sender)
+{
+    const loong_edge_t *edge = &e->model->edges[m->edge];
+    int component = sender != m->backward ? edge->from : edge->to;
+    return component == entry->component &&
+           (sender ? m->from_rank : m->to_rank) == e->model->cell_rank;
+}
+
+loong_status_t loongi_edges_need(loong_edges_t *edges,
+                                 const loong_entry_t *entry)
+{
+    loong_edges_t *e = edges;
+    for (int64_t i = 0; e != NULL && i < e->cell->params.num_messages; i++) {
+        const loong_message_t *m = &e->cell->params.messages[i];
+        state_t *s = &e->states[i];
+        bool forward =
+            entry->kind == LOONG_ENTRY_F || entry->kind == LOONG_ENTRY_E;
+        if (s->received > 0 && is_end(e, entry, m, false) &&
+            m->to_micro_batch == entry->micro_batch &&
+            m->backward == !forward) {
+            LOONG_TRY(wait_for(e, s->receive, &s->received));
+        }
+        if (s->sent > 0 && forward && is_end(e, entry, m, true) &&
+            s->slot == entry->slot &&
+            m->from_micro_batch != entry->micro_batch) {
+            LOONG_TRY(wait_for(e, s->send, &s->sent));
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_edges_finish(loong_edges_t *edges)
+{
+    loong_edges_t *e = edges;
+    for (int64_t i = 0; e != NULL && i < e->cell->params.num_messages; i++) {
+        LOONG_TRY(wait_for(e, e->states[i].send, &e->states[i].sent));
+    }
+    if (e != NULL) {
+        memset(e->cleared, 0,
+               (size_t)(2 * e->model->num_stages * e->micro_batches));
+    }
+    return LOONG_OK;
+}
+
+static bool cancel(loong_edges_t *e, loong_comm_request_t *requests,
+                   int64_t *count)
+{
+    bool done = true;
+    for (int64_t i = 0; i < *count; i++) {
+        done = loong_comm_cancel(e->comm, &requests[i]) && done;
+    }
+    *count = done ? 0 : *count;
+    return done;
+}
+
+bool loongi_edges_cancel(loong_edges_t *edges)
+{
+    loong_edges_t *e = edges;
+    bool done = true;
+    for (int64_t i = 0; e != NULL && i < e->cell->params.num_messages; i++) {
+        state_t *s = &e->states[i];
+        done = cancel(e, s->send, &s->sent) && done;
+        done = cancel(e, s->receive, &s->received) && done;
+    }
+    if (!done) {
+        e->requests = NULL; /* they stay: they are under way */
+    }
+    return done;
+}
+
+/* ---- the whole ----------------------------------------------------------- */
+
+static loong_status_t check_devices(const loong_edges_t *e)
+{
+    for (int64_t i = 0; i < e->cell->params.num_messages; i++) {
+        const loong_message_t *m = &e->cell->params.messages[i];
+        LOONG_CHECK(e->ctx,
+                    m->from_rank == m->to_rank ||
+                        loong_device_is_host(e->model->run.device),
+                    LOONG_ERR_UNSUPPORTED,
+                    "model: edge '%s' goes from one device to another; layouts "
+                    "where components stand on the same ranks are there",
+                    e->model->edges[m->edge].name);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t take_room(loong_edges_t *e)
+{
+    size_t messages = (size_t)e->cell->params.num_messages;
+    size_t most = (size_t)e->most;
+    LOONG_TRY(loongi_calloc(e->ctx, messages, sizeof(*e->states),
+                            "messages of edges", &e->states));
+    LOONG_TRY(loongi_calloc(e->ctx, messages * most, sizeof(*e->segments),
+                            "segments of edges", &e->segments));
+    LOONG_TRY(loongi_calloc(e->ctx, 2 * messages * most, sizeof(*e->requests),
+                            "requests of edges", &e->requests));
+    LOONG_TRY(loongi_calloc(
+        e->ctx, (size_t)(2 * e->model->num_stages * e->micro_batches),
+        sizeof(*e->cleared), "areas of edges", &e->cleared));
+    for (size_t i = 0; i < messages; i++) {
+        e->states[i].slot = -1;
+        e->states[i].segments = &e->segments[i * most];
+        e->states[i].send = &e->requests[2 * i * most];
+        e->states[i].receive = &e->requests[(2 * i + 1) * most];
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_edges_create(const loong_model_t *model,
+                                   loong_stage_chunk_t chunk,
+                                   loong_edges_t **edges_p)
+{
+    loong_edges_t *e = NULL;
+    if (model->num_edges == 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_calloc(model->ctx, 1, sizeof(*e), "edges", &e));
+    e->ctx = model->ctx;
+    e->model = model;
+    e->chunk = chunk;
+    e->cell = chunk == LOONG_STAGE_TRAIN ? model->training : model->evaluation;
+    e->comm = model->resources->world;
+    e->most = model->rows->most;
+    e->micro_batches = e->cell->params.components[0].params.micro_batches;
+    loong_status_t status = check_devices(e);
+    if (status == LOONG_OK) {
+        status = take_room(e);
+    }
+    if (status != LOONG_OK) {
+        loongi_edges_destroy(&e);
+        return status;
+    }
+    *edges_p = e;
+    return LOONG_OK;
+}
+
+void loongi_edges_destroy(loong_edges_t **edges_p)
+{
+    loong_edges_t *e = *edges_p;
+    if (e == NULL) {
+        return;
+    }
+    loongi_free(e->ctx, e->requests);
+    loongi_free(e->ctx, e->cleared);
+    loongi_free(e->ctx, e->segments);
+    loongi_free(e->ctx, e->states);
+    loongi_free(e->ctx, e);
+    *edges_p = NULL;
+}

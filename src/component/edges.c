@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which edges a model has and what they send; the messages under way are in
+ * edge_messages.c. */
+#include "edges.h"
+
+#include <string.h>
+
+/* ---- who is bound to whom ------------------------------------------------ */
+
+static bool sends(const loong_component_t *c, const char *name)
+{
+    int i = 0;
+    while (i < c->num_ports &&
+           (!c->ports[i].send || strcmp(c->ports[i].name, name) != 0)) {
+        i++;
+    }
+    return i < c->num_ports;
+}
+
+static loong_status_t bind_ports(loong_model_t *m, int to)
+{
+    const loong_component_t *c = m->components[to];
+    for (int i = 0; i < c->num_ports; i++) {
+        const char *name = c->ports[i].name;
+        int from = to - 1;
+        if (c->ports[i].send) {
+            continue;
+        }
+        while (from >= 0 && !sends(m->components[from], name)) {
+            from--;
+        }
+        LOONG_CHECK(m->ctx, from >= 0, LOONG_ERR_CONFIG,
+                    "model: %s reads '%s', which no component before it makes",
+                    c->params.name, name);
+        LOONG_CHECK(m->ctx, m->num_edges < LOONG_MAX_EDGES,
+                    LOONG_ERR_UNSUPPORTED, "more than %d edges",
+                    LOONG_MAX_EDGES);
+        m->edges[m->num_edges++] = (loong_edge_t){from, to, name, false};
+    }
+    return LOONG_OK;
+}
+
+/* ---- who is trained ------------------------------------------------------ */
+
+static bool has_trained(const loong_component_t *c)
+{
+    int64_t i = 0;
+    while (i < c->num_whole && c->whole[i].frozen) {
+        i++;
+    }
+    return i < c->num_whole;
+}
+
+/* Upstream something must be trained, downstream there must be a loss. */
+static loong_status_t derive(loong_model_t *m)
+{
+    bool trained[LOONG_MAX_COMPONENTS];
+    bool reached[LOONG_MAX_COMPONENTS];
+    for (int i = 0; i < m->num_components; i++) {
+        const loong_component_t *c = m->components[i];
+        reached[i] = c->num_losses > 0;
+        trained[i] = c->params.train && has_trained(c);
+        for (int e = 0; e < m->num_edges; e++) {
+            bool into = m->edges[e].to == i && trained[m->edges[e].from];
+            trained[i] = trained[i] || into;
+        }
+    }
+    for (int e = m->num_edges - 1; e >= 0; e--) {
+        loong_edge_t *edge = &m->edges[e];
+        reached[edge->from] = reached[edge->from] || reached[edge->to];
+        edge->gradient = trained[edge->from] && reached[edge->to];
+    }
+    for (int i = 0; i < m->num_components; i++) {
+        loong_component_t *c = m->components[i];
+        LOONG_CHECK(m->ctx, !trained[i] || reached[i], LOONG_ERR_CONFIG,
+                    "model: %s is trained, but no loss reads what it makes",
+                    c->params.name);
+        c->params.train =
+            i == m->num_components - 1 ? c->params.train : trained[i];
+    }
+    return LOONG_OK;
+}
+
+/* A port has a gradient when some edge of it has; all others are still. */
+static void mark_ports(const loong_model_t *m, int component)
+{
+    loong_component_t *c = m->components[component];
+    for (int i = 0; i < c->num_ports; i++) {
+        bool gradient = false;
+        for (int e = 0; e < m->num_edges; e++) {
+            const loong_edge_t *edge = &m->edges[e];
+            int end = c->ports[i].send ? edge->from : edge->to;
+            gradient = gradient || (end == component && edge->gradient &&
+                                    strcmp(edge->name, c->ports[i].name) == 0);
+        }
+        if (!gradient) {
+            c->params.still[c->params.num_still++] = c->ports[i].name;
+        }
+    }
+}
+
+/* Edges stand in the order of what reads them: one whose reader comes later
+ * knows already who reads that. */
+loong_status_t loongi_edges_find(loong_model_t *model)
+{
+    loong_model_t *m = model;
+    for (int i = 0; i < m->num_components; i++) {
+        const loong_component_t *c = m->components[i];
+        LOONG_TRY(bind_ports(m, i));
+        LOONG_CHECK(m->ctx,
+                    i == m->num_components - 1 ||
+                        c->params.mesh.size[LOONG_AXIS_PP] == 1,
+                    LOONG_ERR_UNSUPPORTED,
+                    "model: %s: %d stages; a component that others read has "
+                    "one",
+                    c->params.name, c->params.mesh.size[LOONG_AXIS_PP]);
+        LOONG_CHECK(m->ctx,
+                    m->num_components == 1 ||
+                        c->params.mesh.size[LOONG_AXIS_CP] == 1,
+                    LOONG_ERR_UNSUPPORTED,
+                    "model: %s: context_parallel_size %d beside other "
+                    "components; 1 is there",
+                    c->params.name, c->params.mesh.size[LOONG_AXIS_CP]);
+    }
+    LOONG_TRY(derive(m));
+    for (int i = 0; i < m->num_components; i++) {
+        mark_ports(m, i);
+    }
+    return LOONG_OK;
+}
+
+/* ---- the messages of a cell ---------------------------------------------- */
+
+typedef struct lister {
+    loong_context_t *ctx;
+    loong_message_t *messages;
+    int64_t count, cap;
+} lister_t;
+
+/* The ranks of the cell that have the first stage of a component, from 0 on. */
+typedef struct end {
+    int count;
+    int tp;
+    bool split; /* each rank has a part of the rows */
+} end_t;
+
+static end_t end_of(const loong_model_t *m, int component)
+{
+    const loong_component_t *c = m->components[component];
+    int tp = c->params.mesh.size[LOONG_AXIS_TP];
+    end_t end = {c->replicas, tp,
+                 tp > 1 && c->params.request.sequence_parallel};
+    return end;
+}
+
+static loong_status_t add(lister_t *l, loong_message_t message)
+{
+    LOONG_TRY(loongi_grow(l->ctx, &l->messages, &l->cap, l->count + 1,
+                          sizeof(*l->messages), "messages of edges"));
+    l->messages[l->count++] = message;
+    return LOONG_OK;
+}
+
+/* Ranks of one replica have equal rows, unless these are split: one of them
+ * sends, itself where it is the one that receives. */
+static loong_status_t add_replica(lister_t *l, const end_t *from, int replica,
+                                  int to, loong_message_t message)
+{
+    int first = replica * from->tp;
+    bool within = to >= first && to < first + from->tp;
+    message.to_rank = to;
+    for (int i = 0; i < from->tp; i++) {
+        bool chosen = within ? first + i == to : i == to % from->tp;
+        if (from->split || chosen) {
+            message.from_rank = first + i;
+            LOONG_TRY(add(l, message));
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t add_edge(lister_t *l, const end_t *from, const end_t *to,
+                               loong_message_t message)
+{
+    for (int r = 0; r < to->count; r++) {
+        for (int replica = 0; replica < from->count / from->tp; replica++) {
+            LOONG_TRY(add_replica(l, from, replica, r, message));
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_edges_messages(const loong_model_t *model,
+                                     int micro_batches, bool train,
+                                     loong_cell_edge_t *edges,
+                                     loong_message_t **messages_p,
+                                     int64_t *count_p)
+{
+    const loong_model_t *m = model;
+    lister_t l = {.ctx = m->ctx};
+    loong_status_t status = LOONG_OK;
+    for (int e = 0; e < m->num_edges; e++) {
+        const loong_edge_t *edge = &m->edges[e];
+        bool back = train && edge->gradient;
+        end_t ends[] = {end_of(m, edge->from), end_of(m, edge->to)};
+        edges[e] = (loong_cell_edge_t){edge->from, edge->to, 0, 0, back};
+        for (int b = 0; b < micro_batches && status == LOONG_OK; b++) {
+            loong_message_t message = {e, false, 0, b, 0, b};
+            status = add_edge(&l, &ends[0], &ends[1], message);
+            message.backward = true;
+            if (status == LOONG_OK && back) {
+                status = add_edge(&l, &ends[1], &ends[0], message);
+            }
+        }
+    }
+    *messages_p = l.messages;
+    *count_p = l.count;
+    return status;
+}

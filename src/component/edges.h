@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Edges between the components of a model: which there are, whether a gradient
+ * crosses them, the messages of a cell, and these under way. Sends and receives
+ * only begin; a program waits for what it reads, a slot is given to another
+ * micro-batch when its sends are complete.
+ */
+#ifndef LOONG_EDGES_H
+#define LOONG_EDGES_H
+
+#include "model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Rows of the ports at the two ends of a message. */
+typedef struct loong_segment {
+    int64_t from_row, to_row, rows;
+} loong_segment_t;
+
+/* What a message carries in the step that runs, its ranks those of the model's
+ * cell: the same at both ends, at most `most` segments. Rows of the receiver
+ * that no message brings are zero. */
+typedef struct loong_edge_rows {
+    void *user;
+    int64_t most;
+    loong_status_t (*list)(void *user, const loong_message_t *message,
+                           loong_segment_t *segments, int64_t *count_p);
+} loong_edge_rows_t;
+
+typedef struct loong_edges loong_edges_t;
+
+/* Binds ports by name, each to the nearest component before that sends one of
+ * it, and derives who is trained: components that are not, and ports that no
+ * gradient crosses, are marked in params. Errors: LOONG_ERR_CONFIG for a port
+ * that nobody makes, and a trained component that no loss reaches. */
+LOONG_NODISCARD loong_status_t loongi_edges_find(loong_model_t *model);
+
+/* Edges and messages of a cell of so many micro-batches; free messages. */
+LOONG_NODISCARD loong_status_t loongi_edges_messages(
+    const loong_model_t *model, int micro_batches, bool train,
+    loong_cell_edge_t *edges, loong_message_t **messages_p, int64_t *count_p);
+
+/* Of one of the model's lists. Without edges there is nothing to create: NULL,
+ * which all that follow accept. LOONG_ERR_UNSUPPORTED for messages between
+ * devices. Not collective. */
+LOONG_NODISCARD loong_status_t loongi_edges_create(const loong_model_t *model,
+                                                   loong_stage_chunk_t chunk,
+                                                   loong_edges_t **edges_p);
+void loongi_edges_destroy(loong_edges_t **edges_p);
+
+/* Begins a send or receive entry of an edge. */
+LOONG_NODISCARD loong_status_t loongi_edges_begin(loong_edges_t *edges,
+                                                  const loong_entry_t *entry);
+/* Waits for what a program reads, and for what was sent from its slot. */
+LOONG_NODISCARD loong_status_t loongi_edges_need(loong_edges_t *edges,
+                                                 const loong_entry_t *entry);
+/* Waits for all sends. */
+LOONG_NODISCARD loong_status_t loongi_edges_finish(loong_edges_t *edges);
+/* As loongi_transfer_cancel. */
+bool loongi_edges_cancel(loong_edges_t *edges);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

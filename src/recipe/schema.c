@@ -436,7 +436,9 @@ static const loong_recipe_key_t keys[] = {
 
     TEXT("init.from_hf", NULL, FREE, "Hugging Face directory to start from"),
     TEXT("init.by_scope[].scope", NULL, FREE,
-         "glob over parameter names: how these start; the last match holds"),
+         "glob over parameter names: how these start; the last match holds. "
+         "With init.from_hf, and of a checkpoint, those that it lacks or has "
+         "in another shape"),
     CHOICE("init.by_scope[].method", "normal",
            "normal truncated_normal uniform zeros ones", FREE,
            "distribution; truncated_normal draws again beyond 3 std"),

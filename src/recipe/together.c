@@ -353,10 +353,6 @@ static void check_settings(check_t *c)
                 selective ? "empty, recompute.granularity selective needs it"
                           : "set, but recompute.granularity is not selective");
     }
-    if (is_set(c, "init.from_hf") &&
-        loong_recipe_count(c->recipe, "init.by_scope") > 0) {
-        problem(c, "init.by_scope", "has no effect beside init.from_hf");
-    }
     if (loong_recipe_bool(c->recipe, "parallel.sequence_parallel") &&
         get(c, "parallel.tensor_model_parallel_size") == 1) {
         problem(c, "parallel.sequence_parallel",

@@ -67,7 +67,8 @@ static loong_status_t load_model(loong_trainer_t *t)
     }
     loong_hf_t *model = NULL;
     LOONG_TRY(loongi_hf_open(t->ctx, hf, &model));
-    loong_status_t status = loongi_component_load_hf(t->component, model);
+    loong_status_t status =
+        loongi_component_load_hf(t->component, model, t->set.seed);
     loongi_hf_close(&model);
     return status;
 }

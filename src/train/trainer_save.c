@@ -199,7 +199,8 @@ loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
     if (t->set.load_optim) {
         loongi_moments_tell(t->component, ck);
     }
-    LOONG_TRY(loongi_component_read(t->component, ck, t->set.load_optim));
+    LOONG_TRY(loongi_component_read(t->component, ck, t->set.load_optim,
+                                    t->set.seed));
     LOONG_TRY(loong_comm_barrier(t->comm, "resume")); /* all have loaded */
     loongi_pairs_int(meta, "step", &t->state.step);
     loongi_pairs_int(meta, "consumed_samples", &t->state.consumed_samples);

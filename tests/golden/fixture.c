@@ -124,7 +124,7 @@ bool fixture_open(fixture_t *f, const char *name,
     assert_ok(f->ctx, loongi_resources_create(f->ctx, f->device, f->comm,
                                               &p.resources, &f->resources));
     assert_ok(f->ctx, loongi_model_allocate(f->model, f->resources));
-    assert_ok(f->ctx, loongi_component_load_hf(f->component, f->hf));
+    assert_ok(f->ctx, loongi_component_load_hf(f->component, f->hf, 0));
     f->inputs = calloc(1, (size_t)f->component->model->bytes[LOONG_BASE_INPUT]);
     assert_non_null(f->inputs);
     return true;

@@ -79,7 +79,7 @@ static void open_run(run_t *r, const char *name, bool by_chance)
     assert_ok(r->ctx, loongi_resources_create(r->ctx, r->device, r->comm,
                                               &p.resources, &r->resources));
     assert_ok(r->ctx, loongi_model_allocate(r->model, r->resources));
-    assert_ok(r->ctx, loongi_component_load_hf(r->component, r->hf));
+    assert_ok(r->ctx, loongi_component_load_hf(r->component, r->hf, 0));
 }
 
 static void close_run(run_t *r)

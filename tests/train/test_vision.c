@@ -200,6 +200,44 @@ static void twenty_steps_are_those_of_transformers(void **state)
     }
 }
 
+/* Classes of one's own on a published encoder: its classifier has another
+ * shape than the directory's. */
+static void a_new_classifier_on_a_published_encoder(void **state)
+{
+    enum { STARTS = 3 * 16 };
+    static const char *const layouts[] = {
+        "", "parallel.tensor_model_parallel_size=2\n"};
+    static const char keys[] =
+        "~model.image_encoder\nmodel.image_encoder.num_classes=3\n"
+        "init.from_hf=" LOONG_SOURCE_DIR "/tests/golden/vision/clip\n"
+        "optimizer.lr=0\n";
+    double *weight[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char all[1024];
+        job_place_t p = begin();
+        job_result_t r;
+        snprintf(all, sizeof(all), VIT "%s", keys);
+        job_run(&p, 1, all, &r);
+        assert_non_null(strstr(r.error, "shape: classifier.weight is [5, 16] "
+                                        "in the directory, [3, 16] in the "
+                                        "model"));
+        snprintf(all, sizeof(all), "%sinit.by_scope=[{scope: classifier}]\n%s",
+                 keys, layouts[i]);
+        run(&p, i + 1, all, &r);
+        assert_non_null(strstr(r.log, "2 parameters (classifier.weight, "
+                                      "classifier.bias)"));
+        assert_int_equal(job_tensor(&p, "save", "param",
+                                    "image_encoder.classifier.weight",
+                                    &weight[i]),
+                         STARTS);
+        job_end(&p);
+    }
+    assert_memory_equal(weight[0], weight[1], STARTS * sizeof(double));
+    free(weight[0]);
+    free(weight[1]);
+}
+
 static void refused(const char *keys, const char *says)
 {
     job_place_t p = begin();
@@ -238,6 +276,7 @@ int main(void)
         cmocka_unit_test(losses_are_those_of_one_rank),
         cmocka_unit_test(resumes_on_another_layout),
         cmocka_unit_test(twenty_steps_are_those_of_transformers),
+        cmocka_unit_test(a_new_classifier_on_a_published_encoder),
         cmocka_unit_test(what_is_wrong_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "moments.h"
+
 /* ---- where a piece comes from -------------------------------------------- */
 
 /* What the writing thread fetches: the two halves of bf16 masters, and what is
@@ -327,6 +329,7 @@ static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
                                  bool states)
 {
     const loong_chunk_t *c = stage->layout;
+    loong_origin_t from = loongi_checkpoint_origin(ck);
     reader_t reader = {.ck = ck, .stage = stage, .room = 2 * 1024 * 1024};
     for (int64_t i = 0; i < c->num_params; i++) {
         loong_part_t part = loongi_part_of(&c->params[i]);
@@ -336,7 +339,9 @@ static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
                             "rows of a checkpoint", &reader.block));
     loong_status_t status = loongi_stage_upload(stage);
     for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
-        status = load_param(&reader, &c->params[i]);
+        if (!loongi_place_is_new(stage, &from, &c->params[i])) {
+            status = load_param(&reader, &c->params[i]);
+        }
         if (status == LOONG_OK && states) {
             status = load_states(&reader, &c->params[i]);
         }
@@ -346,9 +351,12 @@ static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
     return status;
 }
 
-loong_status_t loongi_component_read(const loong_component_t *component,
-                                     loong_checkpoint_t *ck, bool states)
+loong_status_t loongi_component_read(loong_component_t *component,
+                                     loong_checkpoint_t *ck, bool states,
+                                     uint64_t seed)
 {
+    loong_origin_t from = loongi_checkpoint_origin(ck);
+    LOONG_TRY(loongi_new_params_initialize(component, &from, seed));
     for (int i = 0; i < component->num_stages; i++) {
         LOONG_TRY(load_stage(component->stages[i], ck, states));
     }

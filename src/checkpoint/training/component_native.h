@@ -25,10 +25,11 @@ typedef struct loong_piece_writer {
 LOONG_NODISCARD loong_status_t loongi_component_write(
     const loong_component_t *component, const loong_piece_writer_t *to);
 
-/* Reads the parameters, and with `states` what the optimizers keep of them.
- * Not collective. */
-LOONG_NODISCARD loong_status_t loongi_component_read(
-    const loong_component_t *component, loong_checkpoint_t *ck, bool states);
+/* Reads the parameters, and with `states` what the optimizers keep of them;
+ * what is new (new_params.h) starts by seed. Not collective. */
+LOONG_NODISCARD loong_status_t
+loongi_component_read(loong_component_t *component, loong_checkpoint_t *ck,
+                      bool states, uint64_t seed);
 
 #ifdef __cplusplus
 }

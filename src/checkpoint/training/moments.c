@@ -109,25 +109,57 @@ static void note_moments(const loong_component_t *c,
     }
 }
 
+static int find_param(const void *file, const char *role, const char *name,
+                      int64_t shape[2])
+{
+    char full[512];
+    snprintf(full, sizeof(full), "%s.%s", role, name);
+    const loong_checkpoint_tensor_t *t =
+        loongi_checkpoint_find(file, "param", full);
+    if (t != NULL) {
+        memcpy(shape, t->shape, (size_t)t->ndim * sizeof(*shape));
+    }
+    return t != NULL ? t->ndim : 0;
+}
+
+loong_origin_t loongi_checkpoint_origin(const loong_checkpoint_t *ck)
+{
+    loong_origin_t from = {ck, find_param};
+    return from;
+}
+
+typedef struct wanted {
+    loong_arena_t *arena;
+    loong_origin_t from;
+    bool states;
+    int64_t count;
+    loong_checkpoint_tensor_t *tensors;
+} wanted_t;
+
 /* Adds what is to be there of a parameter: itself, and its states. */
-static loong_status_t want_param(const loong_component_t *c,
-                                 const loong_whole_param_t *p, bool states,
-                                 loong_arena_t *arena, int64_t *count,
-                                 loong_checkpoint_tensor_t *wanted)
+static loong_status_t want_param(const loong_component_params_t *params,
+                                 const loong_whole_param_t *p, wanted_t *all)
 {
     int kinds =
-        1 + (states && p->optimizer != NULL ? p->optimizer->num_states : 0);
+        1 + (all->states && p->optimizer != NULL ? p->optimizer->num_states
+                                                 : 0);
     char *name = NULL;
+    int64_t there[2];
+    bool is_new = loongi_param_is_new(params, &all->from, p->name, p->ndim,
+                                      p->shape, there);
     LOONG_TRY(
-        loongi_arena_printf(arena, &name, "%s.%s", c->params.name, p->name));
-    for (int i = 0; i < kinds; i++) {
-        loong_checkpoint_tensor_t *w = &wanted[(*count)++];
+        loongi_arena_printf(all->arena, &name, "%s.%s", params->name, p->name));
+    for (int i = is_new && there[0] == 0; i < kinds; i++) {
+        loong_checkpoint_tensor_t *w = &all->tensors[all->count++];
         w->kind =
             i == 0 ? "param" : loongi_state_name(p->optimizer->states[i - 1]);
         w->name = name;
         w->ndim = p->ndim;
         w->shape[0] = p->shape[0];
         w->shape[1] = p->shape[1];
+        if (is_new && i == 0) { /* it may have any shape, not its states */
+            memcpy(w->shape, there, sizeof(there));
+        }
     }
     return LOONG_OK;
 }
@@ -169,22 +201,22 @@ loong_status_t loongi_moments_check(const loong_component_t *c,
                                     const loong_checkpoint_t *ck, bool states)
 {
     enum { KINDS = 1 + LOONG_MAX_STATES };
-    loong_checkpoint_tensor_t *wanted = NULL;
-    loong_arena_t *arena = NULL;
-    int64_t count = 0;
+    wanted_t wanted = {.from = loongi_checkpoint_origin(ck),
+                       .states = states};
     LOONG_CHECK(c->ctx, !states || has_moments(ck), LOONG_ERR_MISMATCH,
                 "%s has parameters but no moments of the optimizer, like every "
                 "import; checkpoint.no_load_optim=true begins with moments of "
                 "0",
                 loongi_checkpoint_path(ck));
-    LOONG_TRY(loongi_arena_create(c->ctx, "wanted tensors", &arena));
+    LOONG_TRY(loongi_arena_create(c->ctx, "wanted tensors", &wanted.arena));
     loong_status_t status = loongi_arena_alloc(
-        arena, (size_t)c->num_whole * KINDS * sizeof(*wanted), &wanted);
+        wanted.arena, (size_t)c->num_whole * KINDS * sizeof(*wanted.tensors),
+        &wanted.tensors);
     for (int64_t i = 0; i < c->num_whole && status == LOONG_OK; i++) {
-        status = want_param(c, &c->whole[i], states, arena, &count, wanted);
+        status = want_param(&c->params, &c->whole[i], &wanted);
     }
     if (status == LOONG_OK) {
-        status = loongi_checkpoint_check(ck, wanted, count);
+        status = loongi_checkpoint_check(ck, wanted.tensors, wanted.count);
         if (status != LOONG_OK) {
             note_moments(c, ck, states);
         }
@@ -192,6 +224,6 @@ loong_status_t loongi_moments_check(const loong_component_t *c,
     for (int64_t i = 0; i < c->num_whole && states && status == LOONG_OK; i++) {
         status = refuse_other(c, &c->whole[i], ck);
     }
-    loongi_arena_destroy(&arena);
+    loongi_arena_destroy(&wanted.arena);
     return status;
 }

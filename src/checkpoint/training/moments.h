@@ -6,6 +6,7 @@
 
 #include "component.h"
 #include "native.h"
+#include "new_params.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,6 +18,9 @@ extern "C" {
 LOONG_NODISCARD loong_status_t
 loongi_moments_check(const loong_component_t *component,
                      const loong_checkpoint_t *ck, bool states);
+
+/* What parameters are loaded from it. */
+loong_origin_t loongi_checkpoint_origin(const loong_checkpoint_t *ck);
 
 /* Says which states, and which masters, are of another type in a checkpoint
  * that is about to be loaded: they are converted. */

@@ -3,22 +3,44 @@
 
 #include <string.h>
 
+#include "new_params.h"
+
+static int find_hf(const void *file, const char *role, const char *name,
+                   int64_t shape[2])
+{
+    const loong_hf_param_t *p =
+        loongi_hf_map_find(loongi_hf_get_map(file), name);
+    (void)role;
+    if (p != NULL) {
+        memcpy(shape, p->shape, (size_t)p->ndim * sizeof(*shape));
+    }
+    return p != NULL ? p->ndim : 0;
+}
+
 loong_status_t loongi_component_check_hf(const loong_component_t *s,
                                          const loong_hf_t *hf)
 {
+    loong_origin_t from = {hf, find_hf};
+    int64_t count = 0;
     loong_hf_wanted_t *wanted = NULL;
     LOONG_TRY(loongi_calloc(s->ctx, (size_t)s->num_whole, sizeof(*wanted),
                             "wanted parameters", &wanted));
     for (int64_t i = 0; i < s->num_whole; i++) {
         const loong_whole_param_t *p = &s->whole[i];
-        wanted[i].name = p->name;
-        wanted[i].ndim = p->ndim;
-        wanted[i].shape[0] = p->shape[0];
-        wanted[i].shape[1] = p->shape[1];
+        loong_hf_wanted_t w = {p->name, p->ndim, {p->shape[0], p->shape[1]}};
+        int64_t there[2];
+        bool is_new = loongi_param_is_new(&s->params, &from, p->name, p->ndim,
+                                          p->shape, there);
+        if (is_new) { /* then it may have any shape */
+            memcpy(w.shape, there, sizeof(there));
+        }
+        if (!is_new || there[0] > 0) {
+            wanted[count++] = w;
+        }
     }
-    loong_status_t status = loongi_hf_check(hf, wanted, s->num_whole);
+    loong_status_t status = loongi_hf_check(hf, wanted, count);
     loongi_free(s->ctx, wanted);
-    return status;
+    return status == LOONG_OK ? loongi_new_params_check(s, &from) : status;
 }
 
 /* Where rows of a parameter are read to: `room` elements each. */
@@ -70,7 +92,8 @@ static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
     return LOONG_OK;
 }
 
-static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf)
+static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf,
+                                 const loong_origin_t *from)
 {
     buffers_t b = {NULL, NULL, 2 * 1024 * 1024};
     for (int64_t i = 0; i < stage->layout->num_params; i++) {
@@ -84,7 +107,10 @@ static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf)
     loong_status_t status = loongi_stage_upload(stage);
     for (int64_t i = 0; i < stage->layout->num_params && status == LOONG_OK;
          i++) {
-        status = load_param(stage, hf, &stage->layout->params[i], &b);
+        const loong_param_place_t *p = &stage->layout->params[i];
+        if (!loongi_place_is_new(stage, from, p)) {
+            status = load_param(stage, hf, p, &b);
+        }
     }
     status = loongi_stage_uploaded(stage, status);
     loongi_free(stage->ctx, b.block);
@@ -92,11 +118,13 @@ static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf)
 }
 
 loong_status_t loongi_component_load_hf(loong_component_t *component,
-                                        const loong_hf_t *hf)
+                                        const loong_hf_t *hf, uint64_t seed)
 {
+    loong_origin_t from = {hf, find_hf};
     LOONG_TRY(loongi_component_check_hf(component, hf));
+    LOONG_TRY(loongi_new_params_initialize(component, &from, seed));
     for (int i = 0; i < component->num_stages; i++) {
-        LOONG_TRY(load_stage(component->stages[i], hf));
+        LOONG_TRY(load_stage(component->stages[i], hf, &from));
     }
     return LOONG_OK;
 }

@@ -17,10 +17,11 @@ loongi_component_check_hf(const loong_component_t *component,
                           const loong_hf_t *hf);
 
 /* Fills all parameters from a Hugging Face directory; rows that pad the
- * vocabulary become zero. Not collective: every rank reads. Errors: those of
- * loongi_hf_check and loongi_hf_read. */
-LOONG_NODISCARD loong_status_t
-loongi_component_load_hf(loong_component_t *component, const loong_hf_t *hf);
+ * vocabulary become zero, what is new (new_params.h) starts by seed. Not
+ * collective: every rank reads. Errors: those of loongi_hf_check and
+ * loongi_hf_read. */
+LOONG_NODISCARD loong_status_t loongi_component_load_hf(
+    loong_component_t *component, const loong_hf_t *hf, uint64_t seed);
 
 #ifdef __cplusplus
 }

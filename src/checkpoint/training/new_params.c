@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stage_load.c asks for a Hugging Face directory, moments.c and
+ * component_native.c ask for a checkpoint. */
+#include "new_params.h"
+
+#include <string.h>
+
+#include "graph_impl.h"
+
+enum { NAMED = 8 }; /* so many names in the log */
+
+static bool starts(const loong_param_rule_t *rule, const char *name)
+{
+    return rule->sets == LOONG_RULE_INIT &&
+           loongi_scope_match(rule->scope, name);
+}
+
+bool loongi_param_is_new(const loong_component_params_t *params,
+                         const loong_origin_t *from, const char *name, int ndim,
+                         const int64_t *shape, int64_t there[2])
+{
+    const loong_param_rules_t *rules = &params->request.rules;
+    int i = 0;
+    while (i < rules->num_rules && !starts(&rules->rules[i], name)) {
+        i++;
+    }
+    there[0] = there[1] = 0;
+    return i < rules->num_rules &&
+           (from->find(from->file, params->name, name, there) != ndim ||
+            memcmp(there, shape, (size_t)ndim * sizeof(*shape)) != 0);
+}
+
+bool loongi_place_is_new(const loong_stage_t *stage, const loong_origin_t *from,
+                         const loong_param_place_t *place)
+{
+    loong_part_t part = loongi_part_of(place);
+    int64_t shape[2] = {part.all_rows, part.all_cols};
+    int64_t there[2];
+    return loongi_param_is_new(stage->params, from, place->name,
+                               place->params.shape.rank > 1 ? 2 : 1, shape,
+                               there);
+}
+
+static bool is_new(const loong_component_t *component,
+                   const loong_origin_t *from, const loong_whole_param_t *p)
+{
+    int64_t there[2];
+    return loongi_param_is_new(&component->params, from, p->name, p->ndim,
+                               p->shape, there);
+}
+
+loong_status_t loongi_new_params_check(const loong_component_t *component,
+                                       const loong_origin_t *from)
+{
+    const loong_param_rules_t *rules = &component->params.request.rules;
+    for (int k = 0; k < rules->num_rules; k++) {
+        const loong_param_rule_t *rule = &rules->rules[k];
+        int64_t i = 0;
+        while (i < component->num_whole &&
+               !(starts(rule, component->whole[i].name) &&
+                 is_new(component, from, &component->whole[i]))) {
+            i++;
+        }
+        LOONG_CHECK(component->ctx,
+                    rule->sets != LOONG_RULE_INIT || i < component->num_whole,
+                    LOONG_ERR_CONFIG,
+                    "init.by_scope: %s has no effect: init.from_hf has every "
+                    "parameter of this scope",
+                    rule->scope);
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_new_params_initialize(loong_component_t *component,
+                                            const loong_origin_t *from,
+                                            uint64_t seed)
+{
+    loong_text_t names = loongi_text_begin(component->ctx);
+    int64_t count = 0;
+    for (int64_t i = 0; i < component->num_whole; i++) {
+        const loong_whole_param_t *p = &component->whole[i];
+        if (is_new(component, from, p) && count++ < NAMED) {
+            loongi_text_printf(&names, "%s%s", count > 1 ? ", " : "", p->name);
+        }
+    }
+    loong_status_t status = LOONG_OK;
+    if (count > 0) {
+        loongi_log(component->ctx, LOONG_LOG_INFO,
+                   "initialised by init.by_scope, not loaded: %lld parameters "
+                   "(%s%s)",
+                   (long long)count, loongi_text_get(&names),
+                   count > NAMED ? ", ..." : "");
+    }
+    for (int i = 0;
+         i < component->num_stages && count > 0 && status == LOONG_OK; i++) {
+        status = loongi_stage_initialize(component->stages[i], seed);
+    }
+    loongi_text_free(&names);
+    return status;
+}

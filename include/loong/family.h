@@ -19,9 +19,13 @@ extern "C" {
 #endif
 
 typedef enum loong_model_head {
-    LOONG_MODEL_LOSS,  /* loss "lm" over labels and loss_weight */
-    LOONG_MODEL_LOGITS /* output "logits" [T, this rank's vocabulary] */
+    LOONG_MODEL_LOSS,   /* loss "lm" over labels and loss_weight */
+    LOONG_MODEL_LOGITS, /* output "logits" [T, this rank's vocabulary] */
+    /* sends LOONG_REFERENCE_PORT wide [T], the log-probabilities of labels */
+    LOONG_MODEL_LOGPROB
 } loong_model_head_t;
+
+#define LOONG_REFERENCE_PORT "reference_logprob"
 
 /* How context parallel ranks bring queries and keys together, by Megatron's
  * names (parallel.cp_comm_type). */
@@ -88,6 +92,11 @@ typedef struct loong_model_request {
     int64_t max_seqlen;   /* longest segment */
     int64_t max_segments; /* entries of cu_seqlens less one */
     double z_loss;
+    /* Above 0: beside "lm" a loss "kl" with this weight, the estimate of
+     * KL(model
+     * || reference) of the labels whose loss_weight is above 0, by the
+     * log-probabilities that arrive at LOONG_REFERENCE_PORT. */
+    double kl_loss;
     bool train;             /* dropout; a gradient follows */
     bool sequence_parallel; /* over TP; T is a multiple of its ranks */
     loong_model_head_t head;

@@ -77,7 +77,7 @@ static loong_status_t keep_port(loong_component_t *c, const loong_input_t *port,
                 LOONG_ERR_UNSUPPORTED, "%s: more than %d ports of edges",
                 c->params.name, LOONG_MAX_EDGE_PORTS);
     LOONG_TRY(loongi_arena_strdup(c->arena, port->name, &name));
-    c->ports[c->num_ports++] = (loong_edge_port_t){name, send};
+    c->ports[c->num_ports++] = (loong_edge_port_t){name, send, true};
     return LOONG_OK;
 }
 
@@ -92,15 +92,48 @@ static loong_status_t keep_ports(loong_component_t *c, const loong_graph_t *g)
     return LOONG_OK;
 }
 
-/* All parameters and losses: those of the model on one rank. */
-static loong_status_t list_whole(loong_component_t *c)
+/* What one rank alone would build. */
+static loong_model_request_t one_rank(const loong_component_t *c)
 {
-    loong_graph_t *graph = NULL;
     loong_model_request_t request = c->params.request;
     request.train = true;
     request.sequence_parallel = false;
     request.tokens *= c->params.mesh.size[LOONG_AXIS_CP];
-    request.head = LOONG_MODEL_LOSS;
+    return request;
+}
+
+/* Ports that the first of several stages does not have are the last one's. */
+static loong_status_t place_ports(loong_component_t *c)
+{
+    loong_graph_t *graph = NULL;
+    loong_model_request_t request = one_rank(c);
+    int stages = c->params.mesh.size[LOONG_AXIS_PP] * c->num_stages;
+    if (c->num_ports == 0 || stages == 1) {
+        return LOONG_OK;
+    }
+    request.first_layer = c->cuts[0].first_layer;
+    request.num_layers = c->cuts[0].num_layers;
+    request.begins = true;
+    LOONG_TRY(loong_graph_create(c->ctx, c->params.precision, &graph));
+    loong_status_t status =
+        c->params.family->build(graph, c->params.config, &request);
+    for (int i = 0; i < c->num_ports && status == LOONG_OK; i++) {
+        loong_edge_port_t *port = &c->ports[i];
+        port->first = false;
+        for (int k = 0; k < graph->num_inputs; k++) {
+            port->first =
+                port->first || strcmp(graph->inputs[k].name, port->name) == 0;
+        }
+    }
+    loong_graph_destroy(&graph);
+    return status;
+}
+
+/* All parameters and losses: those of the model on one rank. */
+static loong_status_t list_whole(loong_component_t *c)
+{
+    loong_graph_t *graph = NULL;
+    loong_model_request_t request = one_rank(c);
     request.begins = request.ends = true;
     request.first_layer = 0;
     request.num_layers = c->facts.num_layers;
@@ -248,7 +281,8 @@ static loong_status_t plan(loong_component_t *c)
     LOONG_TRY(loongi_arena_create(c->ctx, "component", &c->arena));
     LOONG_TRY(
         loongi_pipeline_cut(c->ctx, &cut, c->arena, &c->cuts, &c->num_stages));
-    return list_whole(c);
+    LOONG_TRY(list_whole(c));
+    return place_ports(c);
 }
 
 loong_status_t loongi_component_create(loong_context_t *ctx,
@@ -259,6 +293,7 @@ loong_status_t loongi_component_create(loong_context_t *ctx,
     LOONG_TRY(loongi_alloc(ctx, sizeof(*c), "component", &c));
     c->ctx = c->run.ctx = ctx;
     c->params = *params;
+    c->params.num_still = 0;
     loong_status_t status = plan(c);
     if (status != LOONG_OK) {
         loongi_component_destroy(&c);

@@ -32,6 +32,7 @@ enum { LOONG_MAX_COMPONENTS = 8 };
 typedef struct loong_edge_port {
     const char *name;
     bool send;
+    bool first; /* of the first stage; else of the last one */
 } loong_edge_port_t;
 
 typedef struct loong_component {

@@ -95,6 +95,14 @@ static loong_status_t list_segments(loong_edges_t *e, int32_t message,
             (long long)at, (long long)(at + g->rows), port->name,
             (long long)port->shape.dim[0]);
     }
+    const loong_message_t *m = &e->cell->params.messages[message];
+    LOONG_CHECK(e->ctx,
+                *count_p == 0 || m->from_rank == m->to_rank ||
+                    loong_device_is_host(e->model->run.device),
+                LOONG_ERR_UNSUPPORTED,
+                "model: edge '%s' goes from one device to another; layouts "
+                "where components stand on the same ranks are there",
+                e->model->edges[m->edge].name);
     return LOONG_OK;
 }
 
@@ -265,21 +273,6 @@ bool loongi_edges_cancel(loong_edges_t *edges)
 
 /* ---- the whole ----------------------------------------------------------- */
 
-static loong_status_t check_devices(const loong_edges_t *e)
-{
-    for (int64_t i = 0; i < e->cell->params.num_messages; i++) {
-        const loong_message_t *m = &e->cell->params.messages[i];
-        LOONG_CHECK(e->ctx,
-                    m->from_rank == m->to_rank ||
-                        loong_device_is_host(e->model->run.device),
-                    LOONG_ERR_UNSUPPORTED,
-                    "model: edge '%s' goes from one device to another; layouts "
-                    "where components stand on the same ranks are there",
-                    e->model->edges[m->edge].name);
-    }
-    return LOONG_OK;
-}
-
 static loong_status_t take_room(loong_edges_t *e)
 {
     size_t messages = (size_t)e->cell->params.num_messages;
@@ -318,10 +311,7 @@ loong_status_t loongi_edges_create(const loong_model_t *model,
     e->comm = model->resources->world;
     e->most = model->rows->most;
     e->micro_batches = e->cell->params.components[0].params.micro_batches;
-    loong_status_t status = check_devices(e);
-    if (status == LOONG_OK) {
-        status = take_room(e);
-    }
+    loong_status_t status = take_room(e);
     if (status != LOONG_OK) {
         loongi_edges_destroy(&e);
         return status;

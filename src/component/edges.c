@@ -8,6 +8,11 @@
 
 /* ---- who is bound to whom ------------------------------------------------ */
 
+static int stages_of(const loong_component_t *c)
+{
+    return c->params.mesh.size[LOONG_AXIS_PP] * c->num_stages;
+}
+
 static bool sends(const loong_component_t *c, const char *name)
 {
     int i = 0;
@@ -36,7 +41,14 @@ static loong_status_t bind_ports(loong_model_t *m, int to)
         LOONG_CHECK(m->ctx, m->num_edges < LOONG_MAX_EDGES,
                     LOONG_ERR_UNSUPPORTED, "more than %d edges",
                     LOONG_MAX_EDGES);
-        m->edges[m->num_edges++] = (loong_edge_t){from, to, name, false};
+        int stage = c->ports[i].first ? 0 : stages_of(c) - 1;
+        LOONG_CHECK(m->ctx,
+                    stage == 0 || c->params.mesh.size[LOONG_AXIS_PP] == 1,
+                    LOONG_ERR_UNSUPPORTED,
+                    "model: %s reads '%s' in the last of %d stages; on the "
+                    "first rank of a pipeline is there",
+                    c->params.name, name, stages_of(c));
+        m->edges[m->num_edges++] = (loong_edge_t){from, to, stage, name, false};
     }
     return LOONG_OK;
 }
@@ -108,20 +120,20 @@ loong_status_t loongi_edges_find(loong_model_t *model)
     for (int i = 0; i < m->num_components; i++) {
         const loong_component_t *c = m->components[i];
         LOONG_TRY(bind_ports(m, i));
-        LOONG_CHECK(m->ctx,
-                    i == m->num_components - 1 ||
-                        c->params.mesh.size[LOONG_AXIS_PP] == 1,
+        LOONG_CHECK(m->ctx, i == m->num_components - 1 || stages_of(c) == 1,
                     LOONG_ERR_UNSUPPORTED,
                     "model: %s: %d stages; a component that others read has "
                     "one",
-                    c->params.name, c->params.mesh.size[LOONG_AXIS_PP]);
+                    c->params.name, stages_of(c));
         LOONG_CHECK(m->ctx,
-                    m->num_components == 1 ||
-                        c->params.mesh.size[LOONG_AXIS_CP] == 1,
+                    c->params.mesh.size[LOONG_AXIS_CP] ==
+                        m->components[0]->params.mesh.size[LOONG_AXIS_CP],
                     LOONG_ERR_UNSUPPORTED,
-                    "model: %s: context_parallel_size %d beside other "
-                    "components; 1 is there",
-                    c->params.name, c->params.mesh.size[LOONG_AXIS_CP]);
+                    "model: %s: context_parallel_size %d, %s has %d; all "
+                    "components have the same",
+                    c->params.name, c->params.mesh.size[LOONG_AXIS_CP],
+                    m->components[0]->params.name,
+                    m->components[0]->params.mesh.size[LOONG_AXIS_CP]);
     }
     LOONG_TRY(derive(m));
     for (int i = 0; i < m->num_components; i++) {
@@ -204,7 +216,8 @@ loong_status_t loongi_edges_messages(const loong_model_t *model,
         const loong_edge_t *edge = &m->edges[e];
         bool back = train && edge->gradient;
         end_t ends[] = {end_of(m, edge->from), end_of(m, edge->to)};
-        edges[e] = (loong_cell_edge_t){edge->from, edge->to, 0, 0, back};
+        edges[e] =
+            (loong_cell_edge_t){edge->from, edge->to, 0, edge->to_stage, back};
         for (int b = 0; b < micro_batches && status == LOONG_OK; b++) {
             loong_message_t message = {e, false, 0, b, 0, b};
             status = add_edge(&l, &ends[0], &ends[1], message);

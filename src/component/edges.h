@@ -43,14 +43,14 @@ LOONG_NODISCARD loong_status_t loongi_edges_messages(
     loong_cell_edge_t *edges, loong_message_t **messages_p, int64_t *count_p);
 
 /* Of one of the model's lists. Without edges there is nothing to create: NULL,
- * which all that follow accept. LOONG_ERR_UNSUPPORTED for messages between
- * devices. Not collective. */
+ * which all that follow accept. Not collective. */
 LOONG_NODISCARD loong_status_t loongi_edges_create(const loong_model_t *model,
                                                    loong_stage_chunk_t chunk,
                                                    loong_edges_t **edges_p);
 void loongi_edges_destroy(loong_edges_t **edges_p);
 
-/* Begins a send or receive entry of an edge. */
+/* Begins a send or receive entry of an edge. LOONG_ERR_UNSUPPORTED for rows
+ * from device to device. */
 LOONG_NODISCARD loong_status_t loongi_edges_begin(loong_edges_t *edges,
                                                   const loong_entry_t *entry);
 /* Waits for what a program reads, and for what was sent from its slot. */

@@ -11,14 +11,14 @@
 enum { ALIGN = 64 };
 
 loong_status_t loongi_inputs_open(loong_inputs_t *inputs,
-                                  const loong_component_t *component,
+                                  const loong_model_t *model,
                                   loong_device_t *device)
 {
     void *memory = NULL;
     int64_t bytes = 0;
-    for (int i = 0; i < component->num_stages; i++) {
+    for (int i = 0; i < model->num_stages; i++) {
         for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
-            const loong_chunk_t *c = component->stages[i]->chunk[k];
+            const loong_chunk_t *c = model->chunks[k][i];
             bytes = LOONG_MAX(bytes, c != NULL ? c->input_bytes : 0);
         }
     }
@@ -88,18 +88,23 @@ loong_status_t loongi_inputs_list(loong_inputs_t *inputs,
     const loong_token_params_t prompt = {.seq_length = c->params.logits_tokens,
                                          .rows = 1,
                                          .context_parallel_size = 1};
-    size_t count = (size_t)c->num_stages * LOONG_STAGE_CHUNKS;
-    LOONG_TRY(loongi_arena_alloc(c->arena, count * sizeof(*inputs->lists),
-                                 &inputs->lists));
-    for (size_t n = 0; n < count; n++) {
-        size_t k = n % LOONG_STAGE_CHUNKS;
+    const loong_model_t *m = c->model;
+    int first = m->evaluation->first_chunk[c->index];
+    size_t count = (size_t)m->num_stages * LOONG_STAGE_CHUNKS;
+    if (inputs->lists == NULL) {
+        LOONG_TRY(loongi_arena_alloc(c->arena, count * sizeof(*inputs->lists),
+                                     &inputs->lists));
+    }
+    for (int n = 0; n < c->num_stages * (int)LOONG_STAGE_CHUNKS; n++) {
+        int k = n % (int)LOONG_STAGE_CHUNKS;
         const loong_chunk_t *chunk =
-            c->stages[n / LOONG_STAGE_CHUNKS]->chunk[k];
+            m->chunks[k][first + n / (int)LOONG_STAGE_CHUNKS];
         if (chunk != NULL) {
             bool sampled = k == LOONG_STAGE_LOGITS;
             LOONG_TRY(list_chunk(
                 c, chunk, sampled ? &loong_token_processor : processor,
-                sampled ? &prompt : config, &inputs->lists[n]));
+                sampled ? &prompt : config,
+                &inputs->lists[first * (int)LOONG_STAGE_CHUNKS + n]));
         }
     }
     return LOONG_OK;

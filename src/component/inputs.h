@@ -6,8 +6,8 @@
 #ifndef LOONG_INPUTS_H
 #define LOONG_INPUTS_H
 
-#include "component.h"
 #include "loong/loader.h"
+#include "model.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,27 +25,27 @@ typedef struct loong_input_list {
 
 typedef struct loong_inputs {
     loong_device_t *device;    /* borrowed; NULL: nothing is allocated */
-    loong_input_list_t *lists; /* stage after stage, in the same arena */
+    loong_input_list_t *lists; /* of the model, stage after stage; likewise */
     char *memory;
     int64_t bytes; /* of an area */
     int64_t filled;
     void *copied[LOONG_INPUT_AREAS]; /* events: the area is free again */
 } loong_inputs_t;
 
-/* Lists the inputs of all chunks of this rank. Errors: LOONG_ERR_CONFIG for
- * one that the processor does not make. */
+/* Lists the inputs of all chunks of a component, which its processor makes.
+ * Errors: LOONG_ERR_CONFIG for one that the processor does not make. */
 LOONG_NODISCARD loong_status_t
 loongi_inputs_list(loong_inputs_t *inputs, const loong_component_t *component,
                    const loong_processor_t *processor, const void *config);
 
-/* Those of a chunk of stage i of the rank. */
+/* Those of a chunk of stage i of the model. */
 const loong_input_list_t *loongi_inputs_of(const loong_inputs_t *inputs, int i,
                                            loong_stage_chunk_t chunk);
 
 /* Takes the memory of the areas, once they are listed. */
-LOONG_NODISCARD loong_status_t
-loongi_inputs_open(loong_inputs_t *inputs, const loong_component_t *component,
-                   loong_device_t *device);
+LOONG_NODISCARD loong_status_t loongi_inputs_open(loong_inputs_t *inputs,
+                                                  const loong_model_t *model,
+                                                  loong_device_t *device);
 void loongi_inputs_close(loong_inputs_t *inputs);
 
 /* Fills those of a list, bound in run, from micro-batch k of a step of the

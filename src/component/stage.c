@@ -14,7 +14,6 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
     loong_mesh_t mesh = p->mesh;
     loong_model_request_t request = p->request;
     request.train = which == LOONG_STAGE_TRAIN;
-    request.head = LOONG_MODEL_LOSS;
     request.z_loss = request.train ? request.z_loss : 0.0;
     request.routing = request.train ? request.routing : LOONG_ROUTING_LIVE;
     request.first_layer = s->cut.first_layer;

@@ -2,6 +2,7 @@
  *
  * The ends of a language model. */
 #include "loong/nn.h"
+#include "loong/op.h"
 
 loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,
                                loong_val_t table, loong_nn_share_t rows)
@@ -9,6 +10,36 @@ loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,
     loong_val_t x = loong_embedding_part(nn->graph, ids, table, rows.begin,
                                          rows.total);
     return loong_nn_leave(nn, x);
+}
+
+/* Of a frozen copy of the model, or against one. */
+static void add_logprob(loong_graph_t *g, loong_val_t x, loong_val_t table,
+                        loong_nn_share_t rows,
+                        const loong_model_request_t *request)
+{
+    loong_shape_t tokens = loong_shape_1d(request->tokens);
+    loong_dtype_t wide = loong_graph_precision(g).wide;
+    loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, tokens);
+    const loong_token_logprob_params_t params = {.vocab =
+                                                     rows.total - rows.padding,
+                                                 .begin = rows.begin,
+                                                 .shared = true,
+                                                 .group = LOONG_GROUP_TP};
+    loong_val_t logprob = loong_token_logprob(g, x, table, labels, &params);
+    if (request->head == LOONG_MODEL_LOGPROB) {
+        loong_graph_send(g, LOONG_REFERENCE_PORT, logprob);
+        return;
+    }
+    const loong_loss_params_t loss = {.name = "kl",
+                                      .normaliser = "loss_weight",
+                                      .weight = request->kl_loss,
+                                      .same = LOONG_SAME_TP};
+    loong_val_t weight = loong_graph_input(g, "loss_weight", wide, tokens);
+    loong_val_t reference =
+        loong_graph_receive(g, LOONG_REFERENCE_PORT, wide, tokens);
+    loong_loss(
+        g, loong_multiply(g, loong_kl_estimate(g, logprob, reference), weight),
+        &loss);
 }
 
 void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
@@ -21,6 +52,8 @@ void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
     loong_graph_push(g, "lm_head");
     if (request->head == LOONG_MODEL_LOGITS) {
         loong_graph_output(g, "logits", loong_linear(g, x, table, LOONG_NONE));
+    } else if (request->head == LOONG_MODEL_LOGPROB) {
+        add_logprob(g, x, table, rows, request);
     } else {
         loong_dtype_t wide = loong_graph_precision(g).wide;
         loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, tokens);
@@ -33,6 +66,9 @@ void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
             .group = LOONG_GROUP_TP,
             .loss = {.name = "lm", .normaliser = "loss_weight", .weight = 1.0}};
         loong_cross_entropy(g, x, table, labels, weight, &loss);
+        if (request->kl_loss > 0.0) {
+            add_logprob(g, x, table, rows, request);
+        }
     }
     loong_graph_pop(g);
 }

@@ -7,24 +7,32 @@
 
 static loong_status_t plan_peer(loong_plan_t *plan, int rank)
 {
-    loong_component_params_t p = plan->component->params;
+    const loong_model_t *m = plan->component->model;
+    loong_component_params_t params[LOONG_MAX_COMPONENTS];
+    loong_mesh_t mesh;
     loong_model_t *model = NULL;
     int stage = loong_mesh_member(&plan->mesh, LOONG_GROUP_PP, rank);
-    LOONG_TRY(loongi_parallel_mesh(&plan->parallel, stage, &p.mesh));
-    int largest = loong_mesh_member(&p.mesh, LOONG_GROUP_TP,
-                                    p.mesh.size[LOONG_AXIS_TP] - 1);
+    LOONG_TRY(loongi_parallel_mesh(&plan->parallel, stage, &mesh));
+    int largest =
+        loong_mesh_member(&mesh, LOONG_GROUP_TP, mesh.size[LOONG_AXIS_TP] - 1);
     if (largest == plan->mesh.rank) {
         plan->peers[rank] = plan->component;
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_parallel_mesh(&plan->parallel, largest, &p.mesh));
-    if (loongi_devices_are_mixed(plan)) {
-        p.compile.device = loongi_devices_kind(plan->recipe, largest);
-        p.shards.device = p.compile.device;
+    LOONG_TRY(loongi_parallel_mesh(&plan->parallel, largest, &mesh));
+    for (int i = 0; i < m->num_components; i++) {
+        loong_component_params_t *p = &params[i];
+        *p = m->components[i]->params;
+        p->mesh = mesh;
+        if (loongi_devices_are_mixed(plan)) {
+            p->compile.device = loongi_devices_kind(plan->recipe, largest);
+            p->shards.device = p->compile.device;
+        }
     }
-    loong_status_t status = loongi_model_create(plan->ctx, 1, &p, &model);
+    loong_status_t status =
+        loongi_model_create(plan->ctx, m->num_components, params, &model);
     if (status == LOONG_OK) {
-        plan->peers[rank] = model->components[0];
+        plan->peers[rank] = model->components[m->num_components - 1];
     } else {
         loongi_error_note(plan->ctx, "while planning rank %d", largest);
     }

@@ -358,6 +358,8 @@ static const loong_recipe_key_t keys[] = {
     SECONDS("train.max_wall_time", "0", FREE,
             "stop with a checkpoint after this time; 0: never"),
     REAL("train.z_loss_coeff", "0", 0, 1, SAME, "of the squared log-sum-exp"),
+    REAL("train.kl_loss_coeff", "0", 0, 1e6, SAME,
+         "of the KL divergence from the model as it was at the start"),
     CHOICE("train.cuda_graph_impl", "none", "none local auto", FREE,
            "programs are captured once and replayed as graphs of the device; "
            "auto: where it has them, and step by step should that fail"),

@@ -49,8 +49,10 @@ static double element(const void *p, loong_dtype_t dtype, int64_t i)
 static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
 {
     const loong_stage_t *stage = s->t->component->stages[number];
-    const loong_input_list_t *list =
-        loongi_inputs_of(&s->t->inputs, number, LOONG_STAGE_LOGITS);
+    const loong_input_list_t *list = loongi_inputs_of(
+        &s->t->inputs,
+        s->t->model->num_stages - s->t->component->num_stages + number,
+        LOONG_STAGE_LOGITS);
     loong_token_row_t row = {0, s->prompt, NULL, NULL};
     void *const rows[] = {&row};
     loong_token_params_t layout =

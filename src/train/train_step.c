@@ -66,18 +66,23 @@ static loong_status_t before_program(loong_trainer_t *t,
     frame->last =
         entry->micro_batch + 1 ==
         loongi_model_component(t->model, entry)->schedule->params.micro_batches;
-    loongi_losses_scale(&t->losses, s->chunk[LOONG_STAGE_TRAIN], frame);
+    if (s->params == &t->component->params) {
+        loongi_losses_scale(&t->losses, s->chunk[LOONG_STAGE_TRAIN], frame);
+    }
     LOONG_TRY(loongi_model_need(t->model, LOONG_STAGE_TRAIN, entry));
-    if (entry->kind != LOONG_ENTRY_F) {
+    if (entry->kind != LOONG_ENTRY_F && entry->kind != LOONG_ENTRY_E) {
         return LOONG_OK;
     }
     double begin = loongi_now();
     loong_run_t run = loongi_model_bind(t->model, LOONG_STAGE_TRAIN, entry);
     LOONG_TRY(loongi_inputs_fill(
         &t->inputs,
-        loongi_inputs_of(&t->inputs, entry->chunk, LOONG_STAGE_TRAIN), &run,
-        t->loader, t->state.consumed_samples, entry->micro_batch));
-    LOONG_TRY(loongi_router_replay_give(t, s, &run, entry->micro_batch));
+        loongi_inputs_of(&t->inputs, loongi_rank_index(t->model->rank, entry),
+                         LOONG_STAGE_TRAIN),
+        &run, t->loader, t->state.consumed_samples, entry->micro_batch));
+    if (entry->kind == LOONG_ENTRY_F) {
+        LOONG_TRY(loongi_router_replay_give(t, s, &run, entry->micro_batch));
+    }
     t->report.window.data_seconds += loongi_now() - begin;
     return LOONG_OK;
 }
@@ -85,10 +90,10 @@ static loong_status_t before_program(loong_trainer_t *t,
 static loong_status_t after_program(loong_trainer_t *t,
                                     const loong_entry_t *entry)
 {
-    if (entry->kind != LOONG_ENTRY_F) {
+    const loong_stage_t *s = loongi_model_stage(t->model, entry);
+    if (entry->kind != LOONG_ENTRY_F || s->params != &t->component->params) {
         return LOONG_OK;
     }
-    const loong_stage_t *s = loongi_model_stage(t->model, entry);
     loong_run_t run = loongi_model_bind(t->model, LOONG_STAGE_TRAIN, entry);
     LOONG_TRY(loongi_losses_keep(&t->losses, &t->metrics, &run,
                                  s->chunk[LOONG_STAGE_TRAIN]));

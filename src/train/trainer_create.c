@@ -27,6 +27,53 @@ enum { PLAN_TOKENS = 4096 }; /* of a sample, where nothing says it */
 
 /* ---- plan ---------------------------------------------------------------- */
 
+/* The model as it was at the start, for train.kl_loss_coeff: frozen, with
+ * weights of its own, on the same mesh. */
+static loong_component_params_t
+reference_of(const loong_component_params_t *model)
+{
+    static const char *const all[] = {"*"};
+    loong_component_params_t p = *model;
+    p.name = "reference";
+    p.request.rules.num_freeze = 1;
+    p.request.rules.freeze = all;
+    p.train = false;
+    p.request.head = LOONG_MODEL_LOGPROB;
+    p.request.kl_loss = 0.0;
+    p.logits_tokens = 0;
+    p.layers_per_chunk = 0;
+    p.layout = NULL;
+    return p;
+}
+
+static loong_status_t check_reference(const loong_trainer_t *t,
+                                      const loong_component_params_t *p)
+{
+    static const char key[] = "train.kl_loss_coeff";
+    const char *where = loong_recipe_where(t->recipe, key);
+    LOONG_CHECK(t->ctx, p->mesh.size[LOONG_AXIS_PP] == 1, LOONG_ERR_UNSUPPORTED,
+                "%s: %s: the reference is one stage, so that "
+                "parallel.pipeline_model_parallel_size %d does not go with it",
+                where, key, p->mesh.size[LOONG_AXIS_PP]);
+    LOONG_CHECK(t->ctx, !p->pair, LOONG_ERR_UNSUPPORTED,
+                "%s: %s: does not go with "
+                "parallel.overlap_moe_expert_parallel_comm",
+                where, key);
+    return LOONG_OK;
+}
+
+/* Both have the same rows on the same ranks. */
+static loong_status_t list_same_rows(void *user, const loong_message_t *message,
+                                     loong_segment_t *segments,
+                                     int64_t *count_p)
+{
+    const loong_trainer_t *t = user;
+    int64_t rows = t->component->params.request.tokens;
+    *count_p = message->from_rank == message->to_rank ? 1 : 0;
+    segments[0] = (loong_segment_t){0, 0, rows};
+    return LOONG_OK;
+}
+
 static loong_status_t plan_component(loong_trainer_t *t,
                                      const loong_component_params_t *model,
                                      int64_t segments)
@@ -39,12 +86,24 @@ static loong_status_t plan_component(loong_trainer_t *t,
     }
     LOONG_TRY(
         loongi_component_params(plan, segments, t->model_keys->arena, &p));
-    LOONG_TRY(loongi_model_create(t->ctx, 1, &p, &t->model));
-    t->component = t->model->components[0];
+    loong_component_params_t params[2];
+    int count = 0;
+    p.request.kl_loss = loong_recipe_real(t->recipe, "train.kl_loss_coeff");
+    if (p.request.kl_loss > 0.0) {
+        LOONG_TRY(check_reference(t, &p));
+        params[count++] = reference_of(&p);
+    }
+    params[count++] = p;
+    LOONG_TRY(loongi_model_create(t->ctx, count, params, &t->model));
+    t->rows = (loong_edge_rows_t){t, 1, list_same_rows};
+    loongi_model_set_rows(t->model, &t->rows);
+    t->component = t->model->components[count - 1];
     plan->component = t->component;
     LOONG_TRY(loongi_trainer_processor(t));
-    LOONG_TRY(loongi_inputs_list(&t->inputs, t->component, plan->processor,
-                                 plan->processor_config));
+    for (int i = 0; i < count; i++) {
+        LOONG_TRY(loongi_inputs_list(&t->inputs, t->model->components[i],
+                                     plan->processor, plan->processor_config));
+    }
     LOONG_TRY(loongi_losses_open(&t->losses, t->component, plan->processor));
     loongi_choices_tell_attention(plan);
     LOONG_TRY(loongi_plan_check_rampup(plan));
@@ -67,8 +126,11 @@ static loong_status_t load_model(loong_trainer_t *t)
     }
     loong_hf_t *model = NULL;
     LOONG_TRY(loongi_hf_open(t->ctx, hf, &model));
-    loong_status_t status =
-        loongi_component_load_hf(t->component, model, t->set.seed);
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; i < t->model->num_components && status == LOONG_OK; i++) {
+        status = loongi_component_load_hf(t->model->components[i], model,
+                                          t->set.seed);
+    }
     loongi_hf_close(&model);
     return status;
 }
@@ -95,7 +157,7 @@ static loong_status_t start(loong_trainer_t *t)
                                       &t->component->params.resources,
                                       &t->resources));
     LOONG_TRY(loongi_model_allocate(t->model, t->resources));
-    LOONG_TRY(loongi_inputs_open(&t->inputs, t->component, t->device));
+    LOONG_TRY(loongi_inputs_open(&t->inputs, t->model, t->device));
     LOONG_TRY(loongi_step_metrics_open(&t->metrics, t->model, t->device));
     LOONG_TRY(loong_device_stream_create(t->device, &t->save_stream));
     LOONG_TRY(load_model(t));

@@ -473,8 +473,8 @@ void loongi_trainer_close_data(loong_trainer_t *t)
 static loong_status_t fill_stages(loong_trainer_t *t, loong_loader_t *loader,
                                   int64_t consumed)
 {
-    for (int i = 0; i < t->component->num_stages; i++) {
-        const loong_stage_t *s = t->component->stages[i];
+    for (int i = 0; i < t->model->num_stages; i++) {
+        const loong_stage_t *s = t->model->stages[i];
         LOONG_TRY(loongi_inputs_fill(
             &t->inputs, loongi_inputs_of(&t->inputs, i, LOONG_STAGE_EVAL),
             &s->run, loader, consumed, 0));

@@ -6,6 +6,7 @@
 #define LOONG_TRAINER_IMPL_H
 
 #include "data_check.h"
+#include "edges.h"
 #include "exact_sum.h"
 #include "fault.h"
 #include "inputs.h"
@@ -45,6 +46,7 @@ struct loong_trainer {
     loong_resources_t *resources; /* NULL: nothing is allocated */
     loong_model_t *model;
     loong_component_t *component; /* of it, with the loss */
+    loong_edge_rows_t rows;       /* between its components */
     loong_step_exchange_t *exchange;
     loong_image_processor_t *image_processor; /* of one of pictures; NULL */
     loong_blend_t *blend;

@@ -84,7 +84,9 @@ static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
     LOONG_TRY(fill_metadata(t, meta));
     LOONG_TRY(loongi_checkpoint_save_begin(t->ctx, &params, &t->save));
     loong_piece_writer_t to = {t->save, t->device, t->save_stream, meta->arena};
-    LOONG_TRY(loongi_component_write(t->component, &to));
+    for (int i = 0; i < t->model->num_components; i++) {
+        LOONG_TRY(loongi_component_write(t->model->components[i], &to));
+    }
     return loongi_checkpoint_save_start(t->save);
 }
 
@@ -164,7 +166,7 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
             return status;
         }
     }
-    return loongi_moments_check(t->component, ck, t->set.load_optim);
+    return loongi_moments_check(t->model, ck, t->set.load_optim);
 }
 
 /* What was loaded is this run's own step: there is no need to save it. */
@@ -199,8 +201,10 @@ loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
     if (t->set.load_optim) {
         loongi_moments_tell(t->component, ck);
     }
-    LOONG_TRY(loongi_component_read(t->component, ck, t->set.load_optim,
-                                    t->set.seed));
+    for (int i = 0; i < t->model->num_components; i++) {
+        LOONG_TRY(loongi_component_read(t->model->components[i], ck,
+                                        t->set.load_optim, t->set.seed));
+    }
     LOONG_TRY(loong_comm_barrier(t->comm, "resume")); /* all have loaded */
     loongi_pairs_int(meta, "step", &t->state.step);
     loongi_pairs_int(meta, "consumed_samples", &t->state.consumed_samples);

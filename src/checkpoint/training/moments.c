@@ -197,33 +197,58 @@ static loong_status_t refuse_other(const loong_component_t *c,
     return LOONG_OK;
 }
 
-loong_status_t loongi_moments_check(const loong_component_t *c,
-                                    const loong_checkpoint_t *ck, bool states)
+/* All that is to be there of the components. */
+static loong_status_t want_all(const loong_model_t *m, bool states,
+                               wanted_t *wanted)
 {
     enum { KINDS = 1 + LOONG_MAX_STATES };
-    wanted_t wanted = {.from = loongi_checkpoint_origin(ck),
-                       .states = states};
-    LOONG_CHECK(c->ctx, !states || has_moments(ck), LOONG_ERR_MISMATCH,
+    int64_t room = 0;
+    for (int i = 0; i < m->num_components; i++) {
+        room += m->components[i]->num_whole * KINDS;
+    }
+    LOONG_TRY(loongi_arena_alloc(wanted->arena,
+                                 (size_t)room * sizeof(*wanted->tensors),
+                                 &wanted->tensors));
+    for (int k = 0; k < m->num_components; k++) {
+        const loong_component_t *c = m->components[k];
+        wanted->states = states && c->params.train;
+        for (int64_t i = 0; i < c->num_whole; i++) {
+            LOONG_TRY(want_param(&c->params, &c->whole[i], wanted));
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t check_all(const loong_model_t *m,
+                                const loong_checkpoint_t *ck, bool states,
+                                wanted_t *wanted)
+{
+    LOONG_TRY(want_all(m, states, wanted));
+    loong_status_t status =
+        loongi_checkpoint_check(ck, wanted->tensors, wanted->count);
+    for (int k = 0; k < m->num_components && states; k++) {
+        const loong_component_t *c = m->components[k];
+        if (status != LOONG_OK) {
+            note_moments(c, ck, states);
+        }
+        for (int64_t i = 0; i < c->num_whole && status == LOONG_OK; i++) {
+            status = refuse_other(c, &c->whole[i], ck);
+        }
+    }
+    return status;
+}
+
+loong_status_t loongi_moments_check(const loong_model_t *model,
+                                    const loong_checkpoint_t *ck, bool states)
+{
+    wanted_t wanted = {.from = loongi_checkpoint_origin(ck)};
+    LOONG_CHECK(model->ctx, !states || has_moments(ck), LOONG_ERR_MISMATCH,
                 "%s has parameters but no moments of the optimizer, like every "
                 "import; checkpoint.no_load_optim=true begins with moments of "
                 "0",
                 loongi_checkpoint_path(ck));
-    LOONG_TRY(loongi_arena_create(c->ctx, "wanted tensors", &wanted.arena));
-    loong_status_t status = loongi_arena_alloc(
-        wanted.arena, (size_t)c->num_whole * KINDS * sizeof(*wanted.tensors),
-        &wanted.tensors);
-    for (int64_t i = 0; i < c->num_whole && status == LOONG_OK; i++) {
-        status = want_param(&c->params, &c->whole[i], &wanted);
-    }
-    if (status == LOONG_OK) {
-        status = loongi_checkpoint_check(ck, wanted.tensors, wanted.count);
-        if (status != LOONG_OK) {
-            note_moments(c, ck, states);
-        }
-    }
-    for (int64_t i = 0; i < c->num_whole && states && status == LOONG_OK; i++) {
-        status = refuse_other(c, &c->whole[i], ck);
-    }
+    LOONG_TRY(loongi_arena_create(model->ctx, "wanted tensors", &wanted.arena));
+    loong_status_t status = check_all(model, ck, states, &wanted);
     loongi_arena_destroy(&wanted.arena);
     return status;
 }

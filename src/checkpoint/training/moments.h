@@ -4,7 +4,7 @@
 #ifndef LOONG_MOMENTS_H
 #define LOONG_MOMENTS_H
 
-#include "component.h"
+#include "model.h"
 #include "native.h"
 #include "new_params.h"
 
@@ -12,12 +12,11 @@
 extern "C" {
 #endif
 
-/* Whether all parameters are there in their shapes, and with them the states
- * of their optimizers, where
- * `states` are wanted. Errors: LOONG_ERR_MISMATCH. */
-LOONG_NODISCARD loong_status_t
-loongi_moments_check(const loong_component_t *component,
-                     const loong_checkpoint_t *ck, bool states);
+/* Whether all parameters of all components are there in their shapes, and with
+ * them the states of their optimizers, where `states` are wanted. Errors:
+ * LOONG_ERR_MISMATCH. */
+LOONG_NODISCARD loong_status_t loongi_moments_check(
+    const loong_model_t *model, const loong_checkpoint_t *ck, bool states);
 
 /* What parameters are loaded from it. */
 loong_origin_t loongi_checkpoint_origin(const loong_checkpoint_t *ck);

@@ -89,7 +89,7 @@ loong_status_t loongi_inputs_list(loong_inputs_t *inputs,
                                          .rows = 1,
                                          .context_parallel_size = 1};
     const loong_model_t *m = c->model;
-    int first = m->evaluation->first_chunk[c->index];
+    int first = loongi_model_first(c);
     size_t count = (size_t)m->num_stages * LOONG_STAGE_CHUNKS;
     if (inputs->lists == NULL) {
         LOONG_TRY(loongi_arena_alloc(c->arena, count * sizeof(*inputs->lists),

@@ -220,7 +220,7 @@ static loong_status_t create_transfers(loong_model_t *m, loong_component_t *c,
                                        int index)
 {
     loong_stage_t *s = c->stages[index];
-    int at = m->evaluation->first_chunk[c->index] + index;
+    int at = loongi_model_first(c) + index;
     for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
         if (s->chunk[k] == NULL || m->use[k] < 0) {
             continue;

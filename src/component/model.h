@@ -97,6 +97,12 @@ static inline loong_stage_t *loongi_model_stage(const loong_model_t *model,
     return model->stages[loongi_rank_index(model->rank, entry)];
 }
 
+/* The number of a component's first stage among those of the model. */
+static inline int loongi_model_first(const loong_component_t *component)
+{
+    return component->model->evaluation->first_chunk[component->index];
+}
+
 /* The bases and groups of an entry. */
 loong_run_t loongi_model_bind(const loong_model_t *model,
                               loong_stage_chunk_t chunk,

@@ -27,23 +27,32 @@ static void describe_phase(loong_plan_t *plan)
     }
 }
 
-static void describe_parameters(loong_plan_t *plan)
+static void describe_component(loong_plan_t *plan, const loong_component_t *c)
 {
-    const loong_component_t *s = plan->component;
-    char a[LOONG_HUMAN_SIZE];
+    char human[LOONG_HUMAN_SIZE];
     int64_t total = 0;
     int64_t trained = 0;
-    for (int64_t i = 0; i < s->num_whole; i++) {
-        int64_t elements = s->whole[i].shape[0] * s->whole[i].shape[1];
+    for (int64_t i = 0; i < c->num_whole; i++) {
+        int64_t elements = c->whole[i].shape[0] * c->whole[i].shape[1];
         total += elements;
-        trained += s->whole[i].frozen ? 0 : elements;
+        trained += c->whole[i].frozen ? 0 : elements;
     }
-    loongi_text_printf(&plan->text,
-                       "parameters: %lld (%s), active for a token: %lld, "
-                       "trained: %lld\n",
-                       (long long)total, loongi_human_count((double)total, a),
-                       (long long)(total - s->facts.idle_parameters),
-                       (long long)trained);
+    if (c != plan->component) {
+        loongi_text_printf(&plan->text, "beside it %s: ", c->params.name);
+    }
+    loongi_text_printf(
+        &plan->text,
+        "parameters: %lld (%s), active for a token: %lld, trained: %lld\n",
+        (long long)total, loongi_human_count((double)total, human),
+        (long long)(total - c->facts.idle_parameters), (long long)trained);
+}
+
+static void describe_parameters(loong_plan_t *plan)
+{
+    const loong_model_t *m = plan->component->model;
+    for (int i = m->num_components - 1; i >= 0; i--) {
+        describe_component(plan, m->components[i]);
+    }
     describe_phase(plan);
 }
 

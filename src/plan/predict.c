@@ -76,8 +76,12 @@ static loong_status_t fill_inputs(const loong_plan_t *plan,
 static loong_status_t list_inputs(const loong_plan_t *plan, int rank,
                                   loong_inputs_t *list)
 {
-    return loongi_inputs_list(list, plan->peers[rank], plan->processor,
-                              plan->processor_config);
+    const loong_model_t *m = plan->peers[rank]->model;
+    for (int i = 0; i < m->num_components; i++) {
+        LOONG_TRY(loongi_inputs_list(list, m->components[i], plan->processor,
+                                     plan->processor_config));
+    }
+    return LOONG_OK;
 }
 
 /* ---- costs --------------------------------------------------------------- */
@@ -136,6 +140,27 @@ static loong_status_t add_stage(loong_predict_source_t *c,
     return add_program(c, &o->update, 1, update_p);
 }
 
+/* What stands before a forward: components that are not trained. */
+static loong_status_t add_others(loong_plan_t *plan,
+                                 loong_predict_source_t *source,
+                                 const loong_model_t *m,
+                                 const loong_inputs_t *list, char *inputs,
+                                 loong_stage_cost_t *cost)
+{
+    const loong_component_t *last = m->components[m->num_components - 1];
+    for (int i = 0; i < loongi_model_first(last); i++) {
+        const loong_chunk_t *c = m->chunks[LOONG_STAGE_TRAIN][i];
+        if (inputs != NULL) {
+            LOONG_TRY(fill_inputs(
+                plan, loongi_inputs_of(list, i, LOONG_STAGE_TRAIN), inputs));
+        }
+        LOONG_TRY(add_program(source, &c->programs[LOONG_PROGRAM_E],
+                              last->schedule->params.micro_batches,
+                              &cost->seconds[LOONG_ENTRY_F]));
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_predict_rank(loong_plan_t *plan,
                                    loong_predict_source_t *source, int rank,
                                    char *inputs)
@@ -144,13 +169,17 @@ loong_status_t loongi_predict_rank(loong_plan_t *plan,
     loong_stage_cost_t *costs = plan->timeline.costs;
     double update = 0.0;
     loong_inputs_t list = {0};
+    int first = loongi_model_first(plan->peers[rank]);
     LOONG_TRY(list_inputs(plan, rank, &list));
+    LOONG_TRY(add_others(plan, source, plan->peers[rank]->model, &list, inputs,
+                         &costs[loongi_schedule_stage(schedule, rank, 0)]));
     for (int i = 0; i < plan->peers[rank]->num_stages; i++) {
         const loong_stage_t *s = plan->peers[rank]->stages[i];
         int stage = loongi_schedule_stage(schedule, rank, i);
         if (inputs != NULL) {
             LOONG_TRY(fill_inputs(
-                plan, loongi_inputs_of(&list, i, LOONG_STAGE_TRAIN), inputs));
+                plan, loongi_inputs_of(&list, first + i, LOONG_STAGE_TRAIN),
+                inputs));
         }
         LOONG_TRY(add_stage(source, s, schedule->params.micro_batches,
                             &costs[stage], &update));

@@ -13,7 +13,8 @@ loong_status_t loongi_timeline_measure(loong_plan_t *plan)
 {
     loong_timeline_t *l = &plan->timeline;
     const loong_schedule_t *s = plan->component->schedule;
-    if (s == NULL || l->own != NULL) {
+    if (s == NULL || l->own != NULL ||
+        plan->component->model->num_components > 1) {
         return LOONG_OK;
     }
     for (int r = 0; r < s->params.ranks; r++) {
@@ -155,6 +156,10 @@ loong_status_t loongi_timeline_plot(loong_plan_t *plan, const char *path,
     const loong_schedule_t *s = plan->component->schedule;
     loong_timeline_t *l = &plan->timeline;
     loong_span_t *spans = NULL;
+    LOONG_CHECK(plan->ctx, plan->component->model->num_components == 1,
+                LOONG_ERR_UNSUPPORTED,
+                "a timeline is drawn of one component, the model has %d",
+                plan->component->model->num_components);
     LOONG_CHECK(plan->ctx, s != NULL && (l->own != NULL || l->costs != NULL),
                 LOONG_ERR_ARG,
                 "a timeline needs loong_trainer_predict or a training that "

@@ -50,8 +50,7 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
 {
     const loong_stage_t *stage = s->t->component->stages[number];
     const loong_input_list_t *list = loongi_inputs_of(
-        &s->t->inputs,
-        s->t->model->num_stages - s->t->component->num_stages + number,
+        &s->t->inputs, loongi_model_first(s->t->component) + number,
         LOONG_STAGE_LOGITS);
     loong_token_row_t row = {0, s->prompt, NULL, NULL};
     void *const rows[] = {&row};

@@ -72,10 +72,13 @@ loong_module(NAME training_files DIR src/checkpoint/training
   huggingface native exchange)
 loong_module(NAME report DIR src/report
   USES base comm mesh device graph run nn engine component plan metrics native)
+loong_module(NAME features DIR src/features
+  USES base comm mesh graph engine component plan data tokenizer huggingface
+       native)
 loong_module(NAME train DIR src/train
   USES base recipe comm mesh launch device graph pass run nn optim data images
   engine component kernels metrics tokenizer plan huggingface native
-  training_files report)
+  training_files report features)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c

@@ -122,6 +122,11 @@ LOONG_NODISCARD loong_status_t loongi_model_need(const loong_model_t *model,
                                                  const loong_entry_t *entry);
 LOONG_NODISCARD loong_status_t loongi_model_finish(const loong_model_t *model,
                                                    loong_stage_chunk_t chunk);
+/* One forward without gradients through the chunks of all stages, whose inputs
+ * are filled. */
+LOONG_NODISCARD loong_status_t loongi_model_forward(const loong_model_t *model,
+                                                    loong_stage_chunk_t chunk,
+                                                    const loong_frame_t *frame);
 
 /* loongi_stage_initialize of all stages. */
 LOONG_NODISCARD loong_status_t loongi_model_initialize(loong_model_t *model,

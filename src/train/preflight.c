@@ -61,7 +61,13 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
 {
     static const char *const outputs[] = {"checkpoint.save", "log.dir",
                                           "export.hf"};
-    loong_status_t status = loongi_trainer_open_tokenizer(t);
+    loong_status_t status = LOONG_OK;
+    if (loong_comm_rank(t->comm) == 0) {
+        status = loongi_kept_read(t->ctx, t->recipe, &t->kept);
+        if (status == LOONG_OK) {
+            status = loongi_sample_open_tokenizer(&t->sampling, t->kept.tokens);
+        }
+    }
     status = loongi_first_of(status, loongi_trainer_open_data(t));
     if (loong_comm_rank(t->comm) == 0) {
         status = loongi_first_of(status, check_masks(t));

@@ -205,7 +205,7 @@ loong_status_t loongi_trainer_resume(loong_trainer_t *t, const char *load,
 void loongi_trainer_renew(const loong_trainer_t *t)
 {
     char path[PATH_SIZE];
-    if (t->saved_step < 0 || t->saved_step != t->told.from_step ||
+    if (t->saved_step < 0 || t->saved_step != t->supervision.told.from_step ||
         loong_comm_rank(t->comm) != 0) {
         return;
     }

@@ -5,13 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "router_replay.h"
 #include "timeline.h"
 #include "trainer_impl.h"
 
 /* ---- step header --------------------------------------------------------- */
-
-/* Of the step, with and without loss. */
 
 /* What this rank knows goes out, what all agree on comes back: what losses are
  * divided by, requests, and any error of any rank. */
@@ -27,11 +24,13 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
     mine.status =
         loong_loader_check_step(t->loader, t->state.consumed_samples, sums);
     if (mine.status == LOONG_OK) {
-        mine.status = loongi_router_replay_check(t);
+        mine.status = loongi_router_replay_check(t->router_replay,
+                                                 t->state.consumed_samples);
     }
     loongi_losses_count(&t->losses, sums, mine.sums);
     mine.flags = loongi_trainer_requests(t);
-    if (loongi_fault_due(t->faults, LOONG_FAULT_IO_ERROR, t->state.step)) {
+    if (loongi_fault_due(t->supervision.faults, LOONG_FAULT_IO_ERROR,
+                         t->state.step)) {
         mine.status = LOONG_FAIL(t->ctx, LOONG_ERR_IO,
                                  "cannot read the samples (on request)");
     }
@@ -81,7 +80,9 @@ static loong_status_t before_program(loong_trainer_t *t,
                          LOONG_STAGE_TRAIN),
         &run, t->loader, t->state.consumed_samples, entry->micro_batch));
     if (entry->kind == LOONG_ENTRY_F) {
-        LOONG_TRY(loongi_router_replay_give(t, s, &run, entry->micro_batch));
+        LOONG_TRY(loongi_router_replay_give(t->router_replay, s, &run,
+                                            t->state.consumed_samples,
+                                            entry->micro_batch));
     }
     t->report.window.data_seconds += loongi_now() - begin;
     return LOONG_OK;
@@ -97,7 +98,9 @@ static loong_status_t after_program(loong_trainer_t *t,
     loong_run_t run = loongi_model_bind(t->model, LOONG_STAGE_TRAIN, entry);
     LOONG_TRY(loongi_losses_keep(&t->losses, &t->metrics, &run,
                                  s->chunk[LOONG_STAGE_TRAIN]));
-    return loongi_router_replay_take(t, s, &run, entry->micro_batch);
+    return loongi_router_replay_take(t->router_replay, s, &run,
+                                     t->state.consumed_samples,
+                                     entry->micro_batch);
 }
 
 /* A program; the first of a pair runs both. */
@@ -180,24 +183,6 @@ static loong_status_t run_schedule(loong_trainer_t *t)
         LOONG_TRY(run_entry(t, i));
     }
     return loongi_model_finish(t->model, LOONG_STAGE_TRAIN);
-}
-
-loong_status_t loongi_trainer_forward(loong_trainer_t *t,
-                                      loong_stage_chunk_t chunk,
-                                      const loong_frame_t *frame)
-{
-    const loong_rank_schedule_t *list = loongi_model_entries(t->model, chunk);
-    const loong_frame_t *frames[2] = {frame, NULL};
-    for (int64_t i = 0; i < list->num_entries; i++) {
-        const loong_entry_t *e = &list->entries[i];
-        if (e->kind != LOONG_ENTRY_E) {
-            LOONG_TRY(loongi_model_begin(t->model, chunk, e));
-            continue;
-        }
-        LOONG_TRY(loongi_model_need(t->model, chunk, e));
-        LOONG_TRY(loongi_model_run(t->model, chunk, i, frames));
-    }
-    return loongi_model_finish(t->model, chunk);
 }
 
 /* ---- norm and loss ------------------------------------------------------- */
@@ -381,7 +366,7 @@ loong_status_t loongi_train_begin(loong_trainer_t *t)
     LOONG_TRY(plan_schedule(t));
     loongi_losses_begin(&t->losses);
     loong_comm_set_step(t->comm, t->state.step);
-    LOONG_TRY(loongi_fault_begin_step(t->faults, t->state.step));
+    LOONG_TRY(loongi_fault_begin_step(t->supervision.faults, t->state.step));
     return agree_on_step(t);
 }
 
@@ -401,8 +386,8 @@ static loong_status_t train_step(loong_trainer_t *t)
     t->frame.seed = t->set.seed;
     t->frame.log_tensors = loongi_tensors_due(&t->report);
     set_rates(t);
-    bool fault =
-        loongi_fault_due(t->faults, LOONG_FAULT_NAN_GRADIENT, t->state.step);
+    bool fault = loongi_fault_due(t->supervision.faults,
+                                  LOONG_FAULT_NAN_GRADIENT, t->state.step);
     t->losses.scale = fault ? NAN : 1.0;
     LOONG_TRY(run_schedule(t));
     LOONG_TRY(reduce_records(t));

@@ -14,9 +14,7 @@
 #include "peers.h"
 #include "preflight.h"
 #include "room.h"
-#include "router_replay.h"
 #include "run_dirs.h"
-#include "sample.h"
 #include "stage_load.h"
 #include "timeline.h"
 #include "trainer_data.h"
@@ -80,9 +78,10 @@ static loong_status_t plan_component(loong_trainer_t *t,
 {
     loong_component_params_t p = *model;
     loong_plan_t *plan = &t->plan;
-    LOONG_TRY(loongi_router_replay_mode(t, &p, &p.request.routing));
+    LOONG_TRY(
+        loongi_router_replay_mode(t->recipe, t->ctx, &p, &p.request.routing));
     if (loong_recipe_count(t->recipe, "eval.sample.prompts") > 0) {
-        p.logits_tokens = loongi_sample_window(t);
+        p.logits_tokens = loongi_sample_window(plan);
     }
     LOONG_TRY(
         loongi_component_params(plan, segments, t->model_keys->arena, &p));
@@ -150,7 +149,7 @@ static loong_status_t start(loong_trainer_t *t)
     if (loong_comm_rank(t->comm) == 0 && !t->plan.evaluate_only) {
         LOONG_TRY(loongi_run_dirs_open(t->ctx, t->recipe, t->locks));
     }
-    LOONG_TRY(loongi_supervise_open(t));
+    LOONG_TRY(loongi_supervise_open(&t->plan, &t->supervision));
     LOONG_TRY(loongi_step_exchange_create(
         t->ctx, t->comm, t->losses.num_normalisers, &t->exchange));
     LOONG_TRY(loongi_resources_create(t->ctx, t->device, t->comm,
@@ -162,9 +161,10 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(loong_device_stream_create(t->device, &t->save_stream));
     LOONG_TRY(load_model(t));
     LOONG_TRY(require_samples(t));
-    LOONG_TRY(loongi_router_replay_open(t));
+    LOONG_TRY(loongi_router_replay_open(&t->plan, t->loader, &t->state,
+                                        &t->router_replay));
     LOONG_TRY(loongi_report_open(&t->report, t->resources));
-    LOONG_TRY(loongi_sample_open(t));
+    LOONG_TRY(loongi_sample_open(&t->sampling));
     return loong_comm_barrier(t->comm, "start");
 }
 
@@ -407,6 +407,8 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
     t->progress = params->progress;
     t->progress_user = params->progress_user;
     t->plan.text = loongi_text_begin(ctx);
+    t->sampling.plan = &t->plan;
+    t->sampling.inputs = &t->inputs;
     t->report.ctx = ctx;
     t->report.plan = &t->plan;
     t->report.state = &t->state;
@@ -433,10 +435,9 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_checkpoint_save_destroy(&t->save);
     loongi_pairs_destroy(&t->save_metadata);
     loongi_report_close(&t->report);
-    loong_job_close(&t->job);
-    loongi_faults_destroy(&t->faults);
-    loong_tokenizer_destroy(&t->tokenizer);
-    loongi_router_replay_close(t);
+    loongi_supervise_close(&t->supervision);
+    loong_tokenizer_destroy(&t->sampling.tokenizer);
+    loongi_router_replay_close(&t->router_replay);
     loongi_trainer_close_data(t);
     loong_image_processor_destroy(&t->image_processor);
     loongi_inputs_close(&t->inputs);

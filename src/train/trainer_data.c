@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "preflight.h"
-#include "sample.h"
 #include "trainer_data.h"
 
 enum { MAX_SOURCES = 256 };
@@ -85,7 +84,7 @@ static loong_blend_params_t blend_params(const loong_trainer_t *t,
         .num_sources = count,
         .seq_length = seq_length(t),
         .seed = t->set.seed,
-        .tokenizer = loongi_trainer_tokenizer_path(t),
+        .tokenizer = loongi_recipe_tokenizer_path(t->recipe),
         .image_token = loong_recipe_text(t->recipe, "data.image_token")};
 }
 
@@ -512,7 +511,7 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
         double own[LOONG_MAX_NORMALISERS];
         LOONG_TRY(loong_loader_check_step(v->loader, consumed, own));
         LOONG_TRY(fill_stages(t, v->loader, consumed));
-        LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_EVAL, &frame));
+        LOONG_TRY(loongi_model_forward(t->model, LOONG_STAGE_EVAL, &frame));
         LOONG_TRY(keep_losses(t, &losses));
         LOONG_TRY(
             loongi_step_metrics_finish(&t->metrics, "losses of an evaluation"));
@@ -537,5 +536,5 @@ loong_status_t loongi_trainer_evaluate(loong_trainer_t *t)
     for (int i = 0; i < t->num_validation; i++) {
         LOONG_TRY(evaluate_set(t, &t->validation[i]));
     }
-    return loongi_trainer_sample(t);
+    return loongi_sample(&t->sampling, t->state.step);
 }

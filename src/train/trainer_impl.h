@@ -8,17 +8,17 @@
 #include "data_check.h"
 #include "edges.h"
 #include "exact_sum.h"
-#include "fault.h"
 #include "inputs.h"
 #include "kept.h"
 #include "loong/image.h"
-#include "loong/job.h"
 #include "loong/loader.h"
-#include "loong/tokenizer.h"
 #include "loong/trainer.h"
 #include "losses.h"
 #include "pairs.h"
 #include "report.h"
+#include "router_replay.h"
+#include "sample.h"
+#include "supervise.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,8 +31,6 @@ typedef struct loong_validation {
     loong_blend_t *blend;
     loong_loader_t *loader;
 } loong_validation_t;
-
-typedef struct loong_router_replay loong_router_replay_t;
 
 struct loong_trainer {
     loong_context_t *ctx;
@@ -57,11 +55,9 @@ struct loong_trainer {
     loong_validation_t validation[LOONG_MAX_VALIDATION];
     loong_inputs_t inputs;
     loong_step_metrics_t metrics;
-    loong_tokenizer_t *tokenizer; /* of ranks that sample; else NULL */
+    loong_sampling_t sampling;
     loong_kept_t kept;            /* rank 0 */
-    loong_faults_t *faults;     /* NULL: none on request */
-    loong_job_t *job;           /* rank 0 under a supervisor; else NULL */
-    loong_job_progress_t told;  /* to it */
+    loong_supervision_t supervision;
     void (*progress)(void *user, const loong_trainer_progress_t *now);
     void *progress_user;
 
@@ -91,11 +87,6 @@ loongi_trainer_model(loong_trainer_t *t, loong_component_params_t *params);
 LOONG_NODISCARD loong_status_t loongi_train_begin(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_train_step(loong_trainer_t *t);
 unsigned loongi_trainer_requests(const loong_trainer_t *t);
-/* One forward without gradients through the chunks of all stages, whose inputs
- * are filled. */
-LOONG_NODISCARD loong_status_t
-loongi_trainer_forward(loong_trainer_t *t, loong_stage_chunk_t chunk,
-                       const loong_frame_t *frame);
 
 /* ---- trainer_save.c ---- */
 LOONG_NODISCARD loong_status_t loongi_trainer_save(loong_trainer_t *t);
@@ -121,30 +112,7 @@ LOONG_NODISCARD loong_status_t loongi_trainer_resume(loong_trainer_t *t,
                                                      bool judged);
 void loongi_trainer_renew(const loong_trainer_t *t);
 
-/* ---- supervise.c ---- */
-/* Faults on request, and the supervisor if there is one: refuses what it could
- * not restart. Collective. */
-LOONG_NODISCARD loong_status_t loongi_supervise_open(loong_trainer_t *t);
-/* Tell the supervisor: where the run begins, a step, a checkpoint. */
-void loongi_supervise_begin(loong_trainer_t *t);
-void loongi_supervise_step(loong_trainer_t *t);
-LOONG_NODISCARD loong_status_t loongi_supervise_saved(loong_trainer_t *t);
-
-/* ---- tokenizer.c ---- */
-/* What the recipe names as tokenizer; NULL: nothing. */
-const char *loongi_trainer_tokenizer_path(const loong_trainer_t *t);
-/* The tokenizer that the recipe names; *tokenizer_p stays when it names none.*/
-LOONG_NODISCARD loong_status_t
-loongi_trainer_tokenizer(loong_trainer_t *t, loong_tokenizer_t **tokenizer_p);
-/* Rank 0: reads it, compares it with the model, fills tokens. */
-LOONG_NODISCARD loong_status_t
-loongi_trainer_open_tokenizer(loong_trainer_t *t);
-
-/* ---- sample.c ---- */
-LOONG_NODISCARD loong_status_t loongi_sample_open(loong_trainer_t *t);
-/* Continues the prompts and logs the text. Not collective: rank 0's work. */
-LOONG_NODISCARD loong_status_t loongi_trainer_sample(loong_trainer_t *t);
-
+/* ---- trainer_data.c ---- */
 /* "validation loss" of all sets, logged by rank 0. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_evaluate(loong_trainer_t *t);
 

@@ -28,7 +28,7 @@ unsigned loongi_trainer_requests(const loong_trainer_t *t)
     unsigned flags = 0;
     /* A run does one step at least: one that is queued again gets on. */
     bool late = t->set.max_wall_time > 0.0 &&
-                t->state.step > t->told.from_step &&
+                t->state.step > t->supervision.told.from_step &&
                 now - t->report.start_time > t->set.max_wall_time;
     bool due = t->set.save_interval_seconds > 0.0 &&
                now - t->last_save_time > t->set.save_interval_seconds;
@@ -58,7 +58,7 @@ static loong_status_t heed_requests(loong_trainer_t *t, bool *stop_p)
 {
     *stop_p = (t->flags & LOONG_STEP_STOP) != 0;
     bool wanted = *stop_p || (t->flags & LOONG_STEP_SAVE) != 0;
-    bool done = t->state.step > t->told.from_step;
+    bool done = t->state.step > t->supervision.told.from_step;
     if (t->save != NULL && (t->flags & LOONG_STEP_WRITING) == 0) {
         LOONG_TRY(loongi_trainer_advance_save(t)); /* ready on every rank */
     }
@@ -147,7 +147,7 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
         return export_model(t);
     }
     loongi_report_reset(&t->report);
-    loongi_supervise_begin(t);
+    loongi_supervise_begin(&t->supervision, t->state.step);
     while (t->state.step < t->set.train_iters && !stop) {
         LOONG_TRY(loongi_train_begin(t));
         LOONG_TRY(heed_requests(t, &stop));
@@ -156,7 +156,7 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
         }
         LOONG_TRY(loongi_train_step(t));
         tell_progress(t);
-        loongi_supervise_step(t);
+        loongi_supervise_step(&t->supervision, t->state.step);
         LOONG_TRY(after_step(t, &stop));
     }
     LOONG_TRY(loongi_trainer_finish_save(t));

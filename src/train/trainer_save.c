@@ -99,7 +99,10 @@ static loong_status_t end_save(loong_trainer_t *t, loong_status_t status)
     }
     loongi_checkpoint_save_destroy(&t->save);
     loongi_pairs_destroy(&t->save_metadata);
-    return status == LOONG_OK ? loongi_supervise_saved(t) : status;
+    LOONG_TRY(status);
+    return loongi_supervise_saved(
+        &t->supervision, loong_recipe_text(t->recipe, "checkpoint.save"),
+        t->saved_step);
 }
 
 loong_status_t loongi_trainer_advance_save(loong_trainer_t *t)

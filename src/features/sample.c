@@ -14,10 +14,10 @@
 #include "sample.h"
 #include "token_fields.h"
 #include "top_k.h"
-#include "trainer_data.h"
 
 typedef struct sampler {
-    loong_trainer_t *t;
+    const loong_sampling_t *from;
+    int64_t step;
     int64_t window; /* tokens the logits chunk takes */
     int64_t vocab;
     int64_t all; /* with padding */
@@ -48,14 +48,15 @@ static double element(const void *p, loong_dtype_t dtype, int64_t i)
 /* The prompt ends at the last of `used` ids; zeros follow it. */
 static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
 {
-    const loong_stage_t *stage = s->t->component->stages[number];
+    const loong_plan_t *plan = s->from->plan;
+    const loong_stage_t *stage = plan->component->stages[number];
     const loong_input_list_t *list = loongi_inputs_of(
-        &s->t->inputs, loongi_model_first(s->t->component) + number,
+        s->from->inputs, loongi_model_first(plan->component) + number,
         LOONG_STAGE_LOGITS);
     loong_token_row_t row = {0, s->prompt, NULL, NULL};
     void *const rows[] = {&row};
     loong_token_params_t layout =
-        *(const loong_token_params_t *)s->t->plan.processor_config;
+        *(const loong_token_params_t *)plan->processor_config;
     layout.seq_length = s->window;
     layout.rows = layout.context_parallel_size = 1;
     layout.context_parallel_rank = layout.context_parallel_a2a = 0;
@@ -66,7 +67,7 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
     for (int i = 0; i < list->count; i++) {
         loong_field_t field = list->fields[i];
         field.to = s->inputs + list->ports[i]->operand.offset;
-        LOONG_TRY(loongi_token_fill(s->t->ctx, &layout, rows, &field));
+        LOONG_TRY(loongi_token_fill(plan->ctx, &layout, rows, &field));
         LOONG_TRY(loongi_run_write(
             &stage->run, list->ports[i]->operand, field.to,
             (size_t)field.count * loong_dtype_size(field.dtype)));
@@ -85,17 +86,18 @@ static const loong_port_t *find_logits(const loong_stage_t *head)
 /* Logits of the token behind ids: made by the last stage, known to all. */
 static loong_status_t forward(sampler_t *s)
 {
-    loong_trainer_t *t = s->t;
-    const loong_stage_t *head = loongi_component_head(t->component);
+    const loong_plan_t *plan = s->from->plan;
+    const loong_stage_t *head = loongi_component_head(plan->component);
     const loong_port_t *out = find_logits(head);
-    loong_comm_t *stages = t->component->comms.host.comm[LOONG_GROUP_PP];
+    loong_comm_t *stages = plan->component->comms.host.comm[LOONG_GROUP_PP];
     int64_t used = LOONG_MIN(s->count, s->window);
     loong_frame_t frame;
     memset(&frame, 0, sizeof(frame));
-    for (int i = 0; i < t->component->num_stages; i++) {
+    for (int i = 0; i < plan->component->num_stages; i++) {
         LOONG_TRY(fill_stage(s, i, used));
     }
-    LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_LOGITS, &frame));
+    LOONG_TRY(loongi_model_forward(plan->component->model, LOONG_STAGE_LOGITS,
+                                   &frame));
     if (out != NULL) {
         int64_t columns = out->shape.dim[1];
         size_t bytes = (size_t)columns * loong_dtype_size(out->dtype);
@@ -103,42 +105,42 @@ static loong_status_t forward(sampler_t *s)
         from.offset += (used - 1) * (int64_t)bytes;
         LOONG_TRY(loongi_run_read(&head->run, from, s->row, bytes, "logits"));
         double *own = s->logits;
-        for (int r = 0; r < t->plan.mesh.coord[LOONG_AXIS_TP]; r++) {
+        for (int r = 0; r < plan->mesh.coord[LOONG_AXIS_TP]; r++) {
             own += s->counts[r];
         }
         for (int64_t v = 0; v < columns; v++) {
             own[v] = element(s->row, out->dtype, v);
         }
-        LOONG_TRY(
-            loong_comm_all_gather(t->component->comms.host.comm[LOONG_GROUP_TP],
-                                  s->logits, s->counts, LOONG_F64, "logits"));
+        LOONG_TRY(loong_comm_all_gather(
+            plan->component->comms.host.comm[LOONG_GROUP_TP], s->logits,
+            s->counts, LOONG_F64, "logits"));
     }
-    return loong_comm_broadcast(stages, s->logits,
-                                (size_t)s->all * sizeof(*s->logits),
-                                loongi_component_head_rank(t->component),
-                                "logits");
+    return loong_comm_broadcast(
+        stages, s->logits, (size_t)s->all * sizeof(*s->logits),
+        loongi_component_head_rank(plan->component), "logits");
 }
 
 /* How the ranks of TP share the vocabulary. */
 static loong_status_t exchange_counts(sampler_t *s)
 {
-    loong_trainer_t *t = s->t;
-    loong_comm_t *tp = t->component->comms.host.comm[LOONG_GROUP_TP];
+    const loong_plan_t *plan = s->from->plan;
+    loong_comm_t *tp = plan->component->comms.host.comm[LOONG_GROUP_TP];
     int size = loong_comm_size(tp);
-    LOONG_TRY(loongi_calloc(t->ctx, 2 * (size_t)size, sizeof(*s->counts),
+    LOONG_TRY(loongi_calloc(plan->ctx, 2 * (size_t)size, sizeof(*s->counts),
                             "parts of the vocabulary", &s->counts));
     int64_t *ones = s->counts + size;
     for (int r = 0; r < size; r++) {
         ones[r] = 1;
     }
-    const loong_port_t *out = find_logits(loongi_component_head(t->component));
-    loong_comm_t *stages = t->component->comms.host.comm[LOONG_GROUP_PP];
+    const loong_port_t *out =
+        find_logits(loongi_component_head(plan->component));
+    loong_comm_t *stages = plan->component->comms.host.comm[LOONG_GROUP_PP];
     s->counts[loong_comm_rank(tp)] = out != NULL ? out->shape.dim[1] : 0;
     LOONG_TRY(loong_comm_all_gather(tp, s->counts, ones, LOONG_I64,
                                     "parts of the vocabulary"));
     LOONG_TRY(loong_comm_broadcast(stages, s->counts,
                                    (size_t)size * sizeof(*s->counts),
-                                   loongi_component_head_rank(t->component),
+                                   loongi_component_head_rank(plan->component),
                                    "parts of the vocabulary"));
     for (int r = 0; r < size; r++) {
         s->all += s->counts[r];
@@ -157,7 +159,7 @@ static int32_t draw(sampler_t *s, uint64_t index)
     for (int64_t i = 0; i < k; i++) {
         sum += exp((s->logits[s->order[i]] - top) / temperature);
     }
-    double at = sum * loongi_rng_uniform(s->t->set.seed,
+    double at = sum * loongi_rng_uniform(s->from->plan->set->seed,
                                          loongi_rng_name("sample"), index);
     for (int64_t i = 0; i < k; i++) {
         at -= exp((s->logits[s->order[i]] - top) / temperature);
@@ -173,17 +175,18 @@ static int32_t draw(sampler_t *s, uint64_t index)
 static loong_status_t continue_prompt(sampler_t *s, int64_t number,
                                       const char *prompt)
 {
-    loong_trainer_t *t = s->t;
+    const loong_plan_t *plan = s->from->plan;
     loong_text_encoder_t *encoder = NULL;
     const int32_t *ids = NULL;
-    int64_t fresh = t->set.sample_tokens;
-    int32_t eos = loong_tokenizer_get_role(t->tokenizer, LOONG_TOKEN_EOD);
-    LOONG_TRY(loong_text_encoder_create(t->ctx, t->tokenizer, &encoder));
+    int64_t fresh = plan->set->sample_tokens;
+    int32_t eos = loong_tokenizer_get_role(s->from->tokenizer, LOONG_TOKEN_EOD);
+    LOONG_TRY(
+        loong_text_encoder_create(plan->ctx, s->from->tokenizer, &encoder));
     loong_status_t status = loong_text_encode(encoder, prompt, strlen(prompt),
                                               true, &ids, &s->count);
     int64_t given = s->count;
     if (status == LOONG_OK) {
-        status = loongi_calloc(t->ctx, (size_t)(given + fresh),
+        status = loongi_calloc(plan->ctx, (size_t)(given + fresh),
                                sizeof(*s->ids), "sampled tokens", &s->ids);
     }
     if (status == LOONG_OK) {
@@ -192,13 +195,13 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
     for (int64_t i = 0; i < fresh && status == LOONG_OK; i++) {
         status = forward(s);
         if (status == LOONG_OK) {
-            uint64_t index = (uint64_t)t->state.step << 32 |
-                             (uint64_t)number << 20 | (uint64_t)i;
+            uint64_t index =
+                (uint64_t)s->step << 32 | (uint64_t)number << 20 | (uint64_t)i;
             int32_t *id = &s->ids[s->count++];
             *id = draw(s, index);
             /* Ranks that share experts may have rounded otherwise. */
             status = loong_comm_broadcast(
-                t->component->comms.host.comm[LOONG_GROUP_ETP_EP], id,
+                plan->component->comms.host.comm[LOONG_GROUP_ETP_EP], id,
                 sizeof(*id), 0, "sampled token");
             if (*id == eos) {
                 break;
@@ -208,16 +211,16 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
     char *text = NULL;
     size_t length = 0;
     if (status == LOONG_OK) {
-        status = loong_tokenizer_decode(t->ctx, t->tokenizer, s->ids,
+        status = loong_tokenizer_decode(plan->ctx, s->from->tokenizer, s->ids,
                                         s->count, true, &text, &length);
     }
     if (status == LOONG_OK) {
-        if (loong_comm_rank(t->comm) == 0) {
-            loongi_log(t->ctx, LOONG_LOG_INFO, "sample | %s", text);
+        if (loong_comm_rank(plan->comm) == 0) {
+            loongi_log(plan->ctx, LOONG_LOG_INFO, "sample | %s", text);
         }
-        loong_tokenizer_free_text(t->ctx, &text);
+        loong_tokenizer_free_text(plan->ctx, &text);
     }
-    loongi_free(t->ctx, s->ids);
+    loongi_free(plan->ctx, s->ids);
     s->ids = NULL;
     loong_text_encoder_destroy(&encoder);
     return status;
@@ -225,35 +228,37 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
 
 /* Ranks that draw: all that hold a part of the first replica. Where replicas
  * share parameters or experts out, all of them draw the same. */
-static bool draws(const loong_trainer_t *t)
+static bool draws(const loong_plan_t *plan)
 {
-    return t->component->params.shards.sharding == LOONG_SHARDING_PARAMS ||
-           loong_mesh_group_size(&t->plan.mesh, LOONG_GROUP_ETP_EP) > 1 ||
-           (t->plan.mesh.coord[LOONG_AXIS_DP] == 0 &&
-            t->plan.mesh.coord[LOONG_AXIS_CP] == 0);
+    return plan->component->params.shards.sharding == LOONG_SHARDING_PARAMS ||
+           loong_mesh_group_size(&plan->mesh, LOONG_GROUP_ETP_EP) > 1 ||
+           (plan->mesh.coord[LOONG_AXIS_DP] == 0 &&
+            plan->mesh.coord[LOONG_AXIS_CP] == 0);
 }
 
-int64_t loongi_sample_window(const loong_trainer_t *t)
+int64_t loongi_sample_window(const loong_plan_t *plan)
 {
     static const char *const limits[] = {
         "model.foundation.max_position_embeddings",
         "model.foundation.rope_scaling.original_max_position_embeddings"};
     const char *type =
-        loong_recipe_text(t->recipe, "model.foundation.rope_scaling.type");
-    int64_t window = LOONG_MIN(t->set.seq_length, 256);
+        loong_recipe_text(plan->recipe, "model.foundation.rope_scaling.type");
+    int64_t window = LOONG_MIN(plan->set->seq_length, 256);
     for (int i = 0; i < 2 && type != NULL && strcmp(type, "dynamic") == 0;
          i++) {
-        int64_t limit = (int64_t)loong_recipe_real(t->recipe, limits[i]);
+        int64_t limit = (int64_t)loong_recipe_real(plan->recipe, limits[i]);
         window = limit > 0 ? LOONG_MIN(window, limit) : window;
     }
     return window;
 }
 
-loong_status_t loongi_sample_check_prompts(const loong_trainer_t *t)
+loong_status_t loongi_sample_check_prompts(const loong_sampling_t *sampling)
 {
+    const loong_plan_t *plan = sampling->plan;
     loong_text_encoder_t *encoder = NULL;
-    int64_t prompts = loong_recipe_count(t->recipe, "eval.sample.prompts");
-    LOONG_TRY(loong_text_encoder_create(t->ctx, t->tokenizer, &encoder));
+    int64_t prompts = loong_recipe_count(plan->recipe, "eval.sample.prompts");
+    LOONG_TRY(
+        loong_text_encoder_create(plan->ctx, sampling->tokenizer, &encoder));
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < prompts && status == LOONG_OK; i++) {
         char path[64];
@@ -261,81 +266,84 @@ loong_status_t loongi_sample_check_prompts(const loong_trainer_t *t)
         int64_t count = 0;
         snprintf(path, sizeof(path), "eval.sample.prompts[%lld]",
                  (long long)i);
-        const char *prompt = loong_recipe_text(t->recipe, path);
+        const char *prompt = loong_recipe_text(plan->recipe, path);
         status = loong_text_encode(encoder, prompt, strlen(prompt), true, &ids,
                                    &count);
         if (status == LOONG_OK && count == 0) {
-            status = LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG,
-                                "%s: %s has no tokens",
-                                loong_recipe_where(t->recipe, path), path);
+            status =
+                LOONG_FAIL(plan->ctx, LOONG_ERR_CONFIG, "%s: %s has no tokens",
+                           loong_recipe_where(plan->recipe, path), path);
         }
     }
     loong_text_encoder_destroy(&encoder);
     return status;
 }
 
-loong_status_t loongi_sample_open(loong_trainer_t *t)
+loong_status_t loongi_sample_open(loong_sampling_t *sampling)
 {
-    if (loong_recipe_count(t->recipe, "eval.sample.prompts") == 0 ||
-        !draws(t)) {
-        loong_tokenizer_destroy(&t->tokenizer);
+    const loong_plan_t *plan = sampling->plan;
+    if (loong_recipe_count(plan->recipe, "eval.sample.prompts") == 0 ||
+        !draws(plan)) {
+        loong_tokenizer_destroy(&sampling->tokenizer);
         return LOONG_OK;
     }
-    if (t->tokenizer == NULL) {
-        LOONG_TRY(loongi_trainer_tokenizer(t, &t->tokenizer));
+    if (sampling->tokenizer == NULL) {
+        LOONG_TRY(loongi_recipe_tokenizer(plan->ctx, plan->recipe,
+                                          &sampling->tokenizer));
     }
-    LOONG_CHECK(t->ctx, t->tokenizer != NULL, LOONG_ERR_CONFIG,
+    LOONG_CHECK(plan->ctx, sampling->tokenizer != NULL, LOONG_ERR_CONFIG,
                 "eval.sample.prompts wants data.tokenizer");
-    return loongi_sample_check_prompts(t);
+    return loongi_sample_check_prompts(sampling);
 }
 
 static loong_status_t run_sampler(sampler_t *s, int64_t prompts)
 {
-    loong_trainer_t *t = s->t;
+    const loong_plan_t *plan = s->from->plan;
     LOONG_TRY(exchange_counts(s));
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)s->all,
+    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)s->all,
                             sizeof(*s->logits) + sizeof(*s->order), "logits",
                             &s->logits));
     s->order = (int32_t *)(void *)(s->logits + s->all);
     int64_t bytes = 0;
-    for (int i = 0; i < t->component->num_stages; i++) {
-        const loong_stage_t *stage = t->component->stages[i];
+    for (int i = 0; i < plan->component->num_stages; i++) {
+        const loong_stage_t *stage = plan->component->stages[i];
         bytes = LOONG_MAX(bytes, stage->chunk[LOONG_STAGE_LOGITS]->input_bytes);
     }
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)s->all, sizeof(double), "logits",
+    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)s->all, sizeof(double), "logits",
                             &s->row));
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)bytes, 1, "inputs", &s->inputs));
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)s->window, sizeof(*s->prompt),
+    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)bytes, 1, "inputs", &s->inputs));
+    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)s->window, sizeof(*s->prompt),
                             "prompt", &s->prompt));
     for (int64_t i = 0; i < prompts; i++) {
         char path[64];
         snprintf(path, sizeof(path), "eval.sample.prompts[%lld]",
                  (long long)i);
-        LOONG_TRY(
-            continue_prompt(s, i, loong_recipe_text(t->recipe, path)));
+        LOONG_TRY(continue_prompt(s, i, loong_recipe_text(plan->recipe, path)));
     }
     return LOONG_OK;
 }
 
-loong_status_t loongi_trainer_sample(loong_trainer_t *t)
+loong_status_t loongi_sample(const loong_sampling_t *sampling, int64_t step)
 {
+    const loong_plan_t *plan = sampling->plan;
     sampler_t s;
-    int64_t prompts = loong_recipe_count(t->recipe, "eval.sample.prompts");
-    if (prompts == 0 || t->tokenizer == NULL || !draws(t)) {
+    int64_t prompts = loong_recipe_count(plan->recipe, "eval.sample.prompts");
+    if (prompts == 0 || sampling->tokenizer == NULL || !draws(plan)) {
         return LOONG_OK;
     }
     memset(&s, 0, sizeof(s));
-    s.t = t;
-    s.window = t->component->params.logits_tokens;
-    s.vocab = LOONG_MIN(t->component->facts.vocab_size,
-                        loong_tokenizer_get_vocab_size(t->tokenizer));
-    s.temperature = t->set.sample_temperature;
-    s.top_k = t->set.sample_top_k;
+    s.from = sampling;
+    s.step = step;
+    s.window = plan->component->params.logits_tokens;
+    s.vocab = LOONG_MIN(plan->component->facts.vocab_size,
+                        loong_tokenizer_get_vocab_size(sampling->tokenizer));
+    s.temperature = plan->set->sample_temperature;
+    s.top_k = plan->set->sample_top_k;
     loong_status_t status = run_sampler(&s, prompts);
-    loongi_free(t->ctx, s.row);
-    loongi_free(t->ctx, s.inputs);
-    loongi_free(t->ctx, s.prompt);
-    loongi_free(t->ctx, s.logits);
-    loongi_free(t->ctx, s.counts);
+    loongi_free(plan->ctx, s.row);
+    loongi_free(plan->ctx, s.inputs);
+    loongi_free(plan->ctx, s.prompt);
+    loongi_free(plan->ctx, s.logits);
+    loongi_free(plan->ctx, s.counts);
     return status;
 }

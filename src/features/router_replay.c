@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Records what routers choose, or makes them choose what was recorded. Called
+ * by the step around the forward of each micro-batch. */
 #include "router_replay.h"
 
 #include <errno.h>
@@ -35,7 +38,9 @@ typedef struct routed {
 struct loong_router_replay {
     loong_context_t *ctx;
     const char *path; /* borrowed of the recipe */
+    loong_loader_t *loader; /* borrowed */
     bool record;
+    bool speaks; /* for its micro-batch, whose rows other ranks have too */
     int fd;
     array_t array;
     int experts;
@@ -123,11 +128,13 @@ static loong_status_t compare_arrays(const loong_router_replay_t *r,
 /* ---- files --------------------------------------------------------------- */
 
 /* Samples that the run has consumed when it ends. */
-static int64_t last_sample(const loong_trainer_t *t)
+static int64_t last_sample(const loong_router_replay_t *r,
+                           const loong_trainer_state_t *state,
+                           int64_t train_iters)
 {
-    int64_t consumed = t->state.consumed_samples;
-    for (int64_t s = t->state.step; s < t->set.train_iters; s++) {
-        consumed += loong_loader_batch(t->loader, consumed);
+    int64_t consumed = state->consumed_samples;
+    for (int64_t s = state->step; s < train_iters; s++) {
+        consumed += loong_loader_batch(r->loader, consumed);
     }
     return consumed;
 }
@@ -156,33 +163,34 @@ static loong_status_t make_parent(const loong_router_replay_t *r)
 
 /* A run that goes on keeps the samples before it and records anew what is
  * behind; one that begins takes a new file. */
-static loong_status_t begin_record(const loong_trainer_t *t,
-                                   loong_router_replay_t *r)
+static loong_status_t begin_record(loong_router_replay_t *r, int64_t consumed,
+                                   bool goes_on)
 {
     char header[HEADER];
     struct stat info;
     array_t *a = &r->array;
-    const char *load = loong_recipe_text(t->recipe, "checkpoint.load");
     LOONG_TRY(make_parent(r));
     LOONG_TRY(open_file(r, O_RDWR | O_CREAT));
     LOONG_CHECK(r->ctx, fstat(r->fd, &info) == 0, LOONG_ERR_IO, "%s: %s",
                 r->path, strerror(errno));
     if (info.st_size > 0) {
         array_t found;
-        LOONG_CHECK(r->ctx, load != NULL, LOONG_ERR_CONFIG,
-                    RECORD_KEY ": %s is there: remove it or choose another "
+        LOONG_CHECK(r->ctx, goes_on, LOONG_ERR_CONFIG,
+                    RECORD_KEY
+                    ": %s is there: remove it or choose another "
                     "name (a run with checkpoint.load goes on with it)",
                     r->path);
         LOONG_TRY(read_header(r, &found));
         LOONG_TRY(compare_arrays(r, &found));
         LOONG_CHECK(r->ctx, found.begin == HEADER, LOONG_ERR_CONFIG,
                     RECORD_KEY ": %s was not written by a training", r->path);
-    } else if (t->state.consumed_samples > 0) {
+    } else if (consumed > 0) {
         loongi_log(r->ctx, LOONG_LOG_WARN,
                    RECORD_KEY ": %s begins with sample %lld, where this run "
-                   "goes on", r->path, (long long)t->state.consumed_samples);
+                              "goes on",
+                   r->path, (long long)consumed);
     }
-    off_t kept = (off_t)(HEADER + t->state.consumed_samples * sample_bytes(a));
+    off_t kept = (off_t)(HEADER + consumed * sample_bytes(a));
     off_t size = (off_t)(HEADER + a->samples * sample_bytes(a));
     LOONG_CHECK(r->ctx, ftruncate(r->fd, LOONG_MIN(kept, size)) == 0 &&
                             ftruncate(r->fd, size) == 0,
@@ -215,21 +223,22 @@ static loong_status_t begin_replay(loong_router_replay_t *r)
 
 /* ---- opening ------------------------------------------------------------- */
 
-loong_status_t loongi_router_replay_mode(const loong_trainer_t *t,
+loong_status_t loongi_router_replay_mode(const loong_recipe_t *recipe,
+                                         loong_context_t *ctx,
                                          const loong_component_params_t *model,
                                          loong_routing_t *routing_p)
 {
-    const char *record = loong_recipe_text(t->recipe, RECORD_KEY);
-    const char *replay = loong_recipe_text(t->recipe, REPLAY_KEY);
+    const char *record = loong_recipe_text(recipe, RECORD_KEY);
+    const char *replay = loong_recipe_text(recipe, REPLAY_KEY);
     const char *key = record != NULL ? RECORD_KEY : REPLAY_KEY;
     loong_model_facts_t facts = {0};
     model->family->facts(model->config, &facts);
-    LOONG_CHECK(t->ctx, (record == NULL && replay == NULL) ||
-                            (facts.num_experts > 0 &&
-                             facts.num_experts <= MAX_EXPERT),
+    LOONG_CHECK(ctx,
+                (record == NULL && replay == NULL) ||
+                    (facts.num_experts > 0 && facts.num_experts <= MAX_EXPERT),
                 LOONG_ERR_CONFIG,
                 "%s: %s: the model has %d experts a layer, 1 to %d are wanted",
-                loong_recipe_where(t->recipe, key), key, facts.num_experts,
+                loong_recipe_where(recipe, key), key, facts.num_experts,
                 MAX_EXPERT);
     *routing_p = record != NULL   ? LOONG_ROUTING_RECORD
                  : replay != NULL ? LOONG_ROUTING_REPLAY
@@ -257,86 +266,95 @@ static void list_routed(loong_router_replay_t *r, const loong_component_t *c)
     }
 }
 
-static loong_status_t create(loong_trainer_t *t, loong_router_replay_t *r)
+static loong_status_t create(const loong_plan_t *plan, loong_router_replay_t *r)
 {
-    const loong_component_t *c = t->component;
+    const loong_component_t *c = plan->component;
     int64_t tokens = c->params.request.tokens;
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)c->facts.num_layers,
+    LOONG_TRY(loongi_calloc(r->ctx, (size_t)c->facts.num_layers,
                             sizeof(*r->routed), "routers", &r->routed));
     list_routed(r, c);
-    r->first = r->rows * t->plan.mesh.coord[LOONG_AXIS_TP];
+    r->first = r->rows * plan->mesh.coord[LOONG_AXIS_TP];
     r->experts = c->facts.num_experts;
-    r->micro_batch_size = t->set.micro_batch_size;
+    r->speaks =
+        plan->mesh.coord[LOONG_AXIS_TP] + plan->mesh.coord[LOONG_AXIS_CP] == 0;
+    r->micro_batch_size = plan->set->micro_batch_size;
     r->num_keys = tokens;
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)tokens, sizeof(*r->keys),
-                            "routing", &r->keys));
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)r->micro_batch_size,
+    LOONG_TRY(loongi_calloc(r->ctx, (size_t)tokens, sizeof(*r->keys), "routing",
+                            &r->keys));
+    LOONG_TRY(loongi_calloc(r->ctx, (size_t)r->micro_batch_size,
                             sizeof(*r->crc), "routing", &r->crc));
     size_t choices = (size_t)(tokens * c->facts.router_topk);
-    LOONG_TRY(loongi_calloc(t->ctx, choices, sizeof(*r->cells), "routing",
+    LOONG_TRY(loongi_calloc(r->ctx, choices, sizeof(*r->cells), "routing",
                             &r->cells));
-    return loongi_calloc(t->ctx, choices, sizeof(*r->indices), "routing",
+    return loongi_calloc(r->ctx, choices, sizeof(*r->indices), "routing",
                          &r->indices);
 }
 
-loong_status_t loongi_router_replay_open(loong_trainer_t *t)
+loong_status_t loongi_router_replay_open(const loong_plan_t *plan,
+                                         loong_loader_t *loader,
+                                         const loong_trainer_state_t *state,
+                                         loong_router_replay_t **replay_p)
 {
-    const loong_component_t *c = t->component;
+    const loong_component_t *c = plan->component;
     loong_routing_t routing = c->params.request.routing;
     loong_router_replay_t *r = NULL;
-    if (routing == LOONG_ROUTING_LIVE || t->plan.evaluate_only) {
+    if (routing == LOONG_ROUTING_LIVE || plan->evaluate_only) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_alloc(t->ctx, sizeof(*r), "router replay", &r));
-    t->router_replay = r;
-    r->ctx = t->ctx;
+    LOONG_TRY(loongi_alloc(plan->ctx, sizeof(*r), "router replay", &r));
+    *replay_p = r;
+    r->ctx = plan->ctx;
+    r->loader = loader;
     r->record = routing == LOONG_ROUTING_RECORD;
-    r->path = loong_recipe_text(t->recipe,
-                                r->record ? RECORD_KEY : REPLAY_KEY);
+    r->path =
+        loong_recipe_text(plan->recipe, r->record ? RECORD_KEY : REPLAY_KEY);
     r->fd = -1;
-    array_t array = {last_sample(t), c->facts.num_layers, t->set.seq_length,
+    array_t array = {last_sample(r, state, plan->set->train_iters),
+                     c->facts.num_layers, plan->set->seq_length,
                      c->facts.router_topk, HEADER};
     r->array = array;
-    LOONG_TRY(create(t, r));
+    LOONG_TRY(create(plan, r));
     if (!r->record) {
         return begin_replay(r);
     }
-    if (loong_comm_rank(t->comm) == 0) {
-        LOONG_TRY(begin_record(t, r));
+    if (loong_comm_rank(plan->comm) == 0) {
+        LOONG_TRY(begin_record(
+            r, state->consumed_samples,
+            loong_recipe_text(plan->recipe, "checkpoint.load") != NULL));
     }
-    LOONG_TRY(loong_comm_barrier(t->comm, "record of routing"));
+    LOONG_TRY(loong_comm_barrier(plan->comm, "record of routing"));
     return r->fd < 0 ? open_file(r, O_RDWR) : LOONG_OK;
 }
 
-void loongi_router_replay_close(loong_trainer_t *t)
+void loongi_router_replay_close(loong_router_replay_t **replay_p)
 {
-    loong_router_replay_t *r = t->router_replay;
+    loong_router_replay_t *r = *replay_p;
     if (r == NULL) {
         return;
     }
     if (r->fd >= 0) {
         close(r->fd);
     }
-    loongi_free(t->ctx, r->routed);
-    loongi_free(t->ctx, r->keys);
-    loongi_free(t->ctx, r->crc);
-    loongi_free(t->ctx, r->cells);
-    loongi_free(t->ctx, r->indices);
-    loongi_free(t->ctx, r);
-    t->router_replay = NULL;
+    loongi_free(r->ctx, r->routed);
+    loongi_free(r->ctx, r->keys);
+    loongi_free(r->ctx, r->crc);
+    loongi_free(r->ctx, r->cells);
+    loongi_free(r->ctx, r->indices);
+    loongi_free(r->ctx, r);
+    *replay_p = NULL;
 }
 
 /* ---- a micro-batch ------------------------------------------------------- */
 
 /* Which tokens the rows of the stream are. */
-static loong_status_t load_keys(const loong_trainer_t *t, int64_t k)
+static loong_status_t load_keys(const loong_router_replay_t *r,
+                                int64_t consumed, int64_t k)
 {
-    const loong_router_replay_t *r = t->router_replay;
     const loong_field_t fields[] = {
         {"token_key", LOONG_I64, r->num_keys, r->keys, NULL},
         {"row_crc", LOONG_I32, r->micro_batch_size, r->crc, NULL}};
-    return loong_loader_fill(t->loader, t->state.consumed_samples, k,
-                             LOONG_COUNT_OF(fields), fields);
+    return loong_loader_fill(r->loader, consumed, k, LOONG_COUNT_OF(fields),
+                             fields);
 }
 
 /* Rows of the stream that follow one another in a sample. */
@@ -490,45 +508,43 @@ static loong_status_t read_layers(const loong_router_replay_t *r,
     return LOONG_OK;
 }
 
-loong_status_t loongi_router_replay_check(const loong_trainer_t *t)
+loong_status_t loongi_router_replay_check(const loong_router_replay_t *r,
+                                          int64_t consumed)
 {
-    const loong_router_replay_t *r = t->router_replay;
     if (r == NULL || r->record || r->num_routed == 0) {
         return LOONG_OK;
     }
-    int64_t count = loong_loader_micro_batches(t->loader,
-                                               t->state.consumed_samples);
+    int64_t count = loong_loader_micro_batches(r->loader, consumed);
     for (int64_t k = 0; k < count; k++) {
-        LOONG_TRY(load_keys(t, k));
+        LOONG_TRY(load_keys(r, consumed, k));
         LOONG_TRY(check_samples(r));
         LOONG_TRY(read_layers(r, NULL, NULL));
     }
     return LOONG_OK;
 }
 
-loong_status_t loongi_router_replay_give(const loong_trainer_t *t,
+loong_status_t loongi_router_replay_give(const loong_router_replay_t *r,
                                          const loong_stage_t *stage,
-                                         const loong_run_t *run, int64_t k)
+                                         const loong_run_t *run,
+                                         int64_t consumed, int64_t k)
 {
-    const loong_router_replay_t *r = t->router_replay;
     if (r == NULL || r->record || r->num_routed == 0) {
         return LOONG_OK;
     }
-    LOONG_TRY(load_keys(t, k));
+    LOONG_TRY(load_keys(r, consumed, k));
     return read_layers(r, stage, run);
 }
 
-loong_status_t loongi_router_replay_take(const loong_trainer_t *t,
+loong_status_t loongi_router_replay_take(const loong_router_replay_t *r,
                                          const loong_stage_t *stage,
-                                         const loong_run_t *run, int64_t k)
+                                         const loong_run_t *run,
+                                         int64_t consumed, int64_t k)
 {
-    const loong_router_replay_t *r = t->router_replay;
     if (r == NULL || !r->record || r->num_routed == 0) {
         return LOONG_OK;
     }
-    LOONG_TRY(load_keys(t, k));
-    if (t->plan.mesh.coord[LOONG_AXIS_TP] + t->plan.mesh.coord[LOONG_AXIS_CP] ==
-        0) {
+    LOONG_TRY(load_keys(r, consumed, k));
+    if (r->speaks) {
         LOONG_TRY(write_samples(r));
     }
     for (int i = 0; i < r->num_routed; i++) {

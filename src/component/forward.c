@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One forward without gradients, for evaluations and sampled text. Read
+ * src/engine/schedule.h before. */
+#include "model.h"
+
+loong_status_t loongi_model_forward(const loong_model_t *m,
+                                    loong_stage_chunk_t chunk,
+                                    const loong_frame_t *frame)
+{
+    const loong_rank_schedule_t *list = loongi_model_entries(m, chunk);
+    const loong_frame_t *frames[2] = {frame, NULL};
+    for (int64_t i = 0; i < list->num_entries; i++) {
+        const loong_entry_t *e = &list->entries[i];
+        if (e->kind != LOONG_ENTRY_E) {
+            LOONG_TRY(loongi_model_begin(m, chunk, e));
+            continue;
+        }
+        LOONG_TRY(loongi_model_need(m, chunk, e));
+        LOONG_TRY(loongi_model_run(m, chunk, i, frames));
+    }
+    return loongi_model_finish(m, chunk);
+}

@@ -36,7 +36,7 @@ typedef struct loong_plan {
     bool judge;                /* a plan for this machine and what is on it */
     loong_parallel_t parallel; /* that the recipe asks for */
     loong_mesh_t mesh;         /* of this rank */
-    loong_device_t *device;    /* borrowed */
+    loong_device_t *device;    /* opened by devices.c */
     loong_component_t *component;       /* of this rank; borrowed */
     loong_component_t **peers;          /* see peers.h; NULL: not planned */
     const loong_processor_t *processor; /* that makes the inputs */

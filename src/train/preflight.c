@@ -38,18 +38,18 @@ static loong_status_t check_weights(loong_trainer_t *t)
 /* Whether the model knows the ids of the data. */
 static loong_status_t check_ids(loong_trainer_t *t)
 {
-    const loong_blend_t *blends[LOONG_MAX_VALIDATION + 1] = {t->blend};
-    for (int i = 0; i < t->num_validation; i++) {
-        blends[i + 1] = t->validation[i].blend;
+    const loong_blend_t *blends[LOONG_MAX_VALIDATION + 1] = {t->data.blend};
+    for (int i = 0; i < t->data.num_validation; i++) {
+        blends[i + 1] = t->data.validation[i].blend;
     }
-    return loongi_data_check_ids(t->ctx, t->num_validation + 1, blends,
-                                 t->component->facts.vocab_size, &t->ids);
+    return loongi_data_check_ids(t->ctx, t->data.num_validation + 1, blends,
+                                 t->component->facts.vocab_size, &t->data.ids);
 }
 
 static loong_status_t check_masks(const loong_trainer_t *t)
 {
-    for (int i = 0; i < t->num_validation; i++) {
-        const loong_validation_t *v = &t->validation[i];
+    for (int i = 0; i < t->data.num_validation; i++) {
+        const loong_validation_t *v = &t->data.validation[i];
         if (v->blend != NULL) { /* that is told */
             LOONG_TRY(loongi_data_check_loss(t->ctx, v->blend, v->name));
         }
@@ -63,9 +63,10 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
                                           "export.hf"};
     loong_status_t status = LOONG_OK;
     if (loong_comm_rank(t->comm) == 0) {
-        status = loongi_kept_read(t->ctx, t->recipe, &t->kept);
+        status = loongi_kept_read(t->ctx, t->recipe, &t->saving.kept);
         if (status == LOONG_OK) {
-            status = loongi_sample_open_tokenizer(&t->sampling, t->kept.tokens);
+            status = loongi_sample_open_tokenizer(&t->sampling,
+                                                  t->saving.kept.tokens);
         }
     }
     status = loongi_first_of(status, loongi_trainer_open_data(t));
@@ -76,10 +77,10 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
         (t->component != NULL && !t->plan.judge)) {
         return status;
     }
-    if (t->blend != NULL && t->component != NULL) {
+    if (t->data.blend != NULL && t->component != NULL) {
         int64_t samples = t->set.train_iters * t->set.global_batch_size;
         status = loongi_first_of(status,
-                                 loong_blend_require(t->blend, samples));
+                                 loong_blend_require(t->data.blend, samples));
     }
     if (t->component != NULL) {
         status = loongi_first_of(status, check_ids(t));

@@ -29,7 +29,7 @@ static loong_status_t open_mine(const resume_t *r, const char *path,
 /* What a failed plan lacks is not compared. */
 static loong_status_t check(const resume_t *r, loong_checkpoint_t *ck)
 {
-    bool planned = r->t->component != NULL && r->t->blend != NULL;
+    bool planned = r->t->component != NULL && r->t->data.blend != NULL;
     return r->judged && !planned ? LOONG_OK
                                  : loongi_trainer_check_resume(r->t, ck);
 }
@@ -205,13 +205,14 @@ loong_status_t loongi_trainer_resume(loong_trainer_t *t, const char *load,
 void loongi_trainer_renew(const loong_trainer_t *t)
 {
     char path[PATH_SIZE];
-    if (t->saved_step < 0 || t->saved_step != t->supervision.told.from_step ||
+    if (t->saving.saved_step < 0 ||
+        t->saving.saved_step != t->supervision.told.from_step ||
         loong_comm_rank(t->comm) != 0) {
         return;
     }
     snprintf(path, sizeof(path), "%s/" LOONG_STEP_FORMAT,
              loong_recipe_text(t->recipe, "checkpoint.save"),
-             (long long)t->saved_step);
+             (long long)t->saving.saved_step);
     if (loongi_native_renew(t->ctx, path) != LOONG_OK) {
         loongi_log(t->ctx, LOONG_LOG_WARN,
                    "checkpoint.keep_last may keep later steps, damaged or not, "

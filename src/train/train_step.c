@@ -21,8 +21,8 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
     memset(&mine, 0, sizeof(mine));
     mine.step = t->state.step;
     mine.recipe_hash = t->recipe_hash;
-    mine.status =
-        loong_loader_check_step(t->loader, t->state.consumed_samples, sums);
+    mine.status = loong_loader_check_step(t->data.loader,
+                                          t->state.consumed_samples, sums);
     if (mine.status == LOONG_OK) {
         mine.status = loongi_router_replay_check(t->router_replay,
                                                  t->state.consumed_samples);
@@ -39,8 +39,8 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
         strncpy(mine.message, trail, sizeof(mine.message) - 1);
     }
     int64_t next = t->state.consumed_samples;
-    next += loong_loader_batch(t->loader, next);
-    loong_loader_prefetch(t->loader, next);
+    next += loong_loader_batch(t->data.loader, next);
+    loong_loader_prefetch(t->data.loader, next);
     t->report.window.data_seconds += loongi_now() - begin;
     LOONG_TRY(loongi_step_exchange_run(t->exchange, &mine, &agreed));
     t->flags = agreed.flags;
@@ -78,7 +78,7 @@ static loong_status_t before_program(loong_trainer_t *t,
         &t->inputs,
         loongi_inputs_of(&t->inputs, loongi_rank_index(t->model->rank, entry),
                          LOONG_STAGE_TRAIN),
-        &run, t->loader, t->state.consumed_samples, entry->micro_batch));
+        &run, t->data.loader, t->state.consumed_samples, entry->micro_batch));
     if (entry->kind == LOONG_ENTRY_F) {
         LOONG_TRY(loongi_router_replay_give(t->router_replay, s, &run,
                                             t->state.consumed_samples,
@@ -169,7 +169,7 @@ static loong_status_t plan_schedule(loong_trainer_t *t)
     int micro_batches = 0;
     LOONG_TRY(loongi_to_int(
         t->ctx,
-        loong_loader_micro_batches(t->loader, t->state.consumed_samples),
+        loong_loader_micro_batches(t->data.loader, t->state.consumed_samples),
         "micro-batches of a step", &micro_batches));
     return loongi_model_plan_step(t->model, micro_batches);
 }
@@ -191,9 +191,9 @@ static loong_status_t run_schedule(loong_trainer_t *t)
 static loong_status_t add_norm(loong_trainer_t *t, const loong_stage_t *s)
 {
     loong_operand_t record = {LOONG_BASE_OPTIM, s->optimizer->record_offset};
-    LOONG_TRY(loong_device_fill(
-        t->device, s->run.base[record.base] + record.offset, 0,
-        LOONG_EXACT_WORDS * sizeof(int64_t)));
+    LOONG_TRY(loong_device_fill(t->plan.device,
+                                s->run.base[record.base] + record.offset, 0,
+                                LOONG_EXACT_WORDS * sizeof(int64_t)));
     LOONG_TRY(loongi_program_run(&s->run, &s->optimizer->norm, &t->frame));
     return loongi_step_metrics_add_record(&t->metrics, &s->run, record,
                                           loongi_losses_norm(&t->losses));
@@ -340,8 +340,8 @@ static loong_status_t update(loong_trainer_t *t)
     if (clip > 0.0) {
         t->frame.grad_scale = fmin(1.0, clip / (t->state.grad_norm + 1e-6));
     }
-    if (t->save != NULL) {
-        t->save_stall += loongi_checkpoint_save_wait(t->save);
+    if (t->saving.save != NULL) {
+        t->saving.stall += loongi_checkpoint_save_wait(t->saving.save);
     }
     double begin = loongi_now();
     for (int i = 0; i < t->model->num_stages; i++) {
@@ -401,7 +401,8 @@ static loong_status_t train_step(loong_trainer_t *t)
     } else {
         LOONG_TRY(handle_nan(t));
     }
-    int64_t batch = loong_loader_batch(t->loader, t->state.consumed_samples);
+    int64_t batch =
+        loong_loader_batch(t->data.loader, t->state.consumed_samples);
     t->state.consumed_samples += batch;
     t->state.step++;
     t->report.window.tokens += batch * t->set.seq_length;
@@ -411,8 +412,8 @@ static loong_status_t train_step(loong_trainer_t *t)
 
 loong_status_t loongi_train_step(loong_trainer_t *t)
 {
-    loong_device_range_begin(t->device, "step");
+    loong_device_range_begin(t->plan.device, "step");
     loong_status_t status = train_step(t);
-    loong_device_range_end(t->device);
+    loong_device_range_end(t->plan.device);
     return status;
 }

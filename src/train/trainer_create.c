@@ -137,9 +137,9 @@ static loong_status_t load_model(loong_trainer_t *t)
 static loong_status_t require_samples(const loong_trainer_t *t)
 {
     int64_t steps = t->set.train_iters - t->state.step;
-    return t->blend == NULL
+    return t->data.blend == NULL
                ? LOONG_OK
-               : loong_blend_require(t->blend,
+               : loong_blend_require(t->data.blend,
                                      t->state.consumed_samples +
                                          steps * t->set.global_batch_size);
 }
@@ -147,21 +147,21 @@ static loong_status_t require_samples(const loong_trainer_t *t)
 static loong_status_t start(loong_trainer_t *t)
 {
     if (loong_comm_rank(t->comm) == 0 && !t->plan.evaluate_only) {
-        LOONG_TRY(loongi_run_dirs_open(t->ctx, t->recipe, t->locks));
+        LOONG_TRY(loongi_run_dirs_open(t->ctx, t->recipe, t->saving.locks));
     }
     LOONG_TRY(loongi_supervise_open(&t->plan, &t->supervision));
     LOONG_TRY(loongi_step_exchange_create(
         t->ctx, t->comm, t->losses.num_normalisers, &t->exchange));
-    LOONG_TRY(loongi_resources_create(t->ctx, t->device, t->comm,
+    LOONG_TRY(loongi_resources_create(t->ctx, t->plan.device, t->comm,
                                       &t->component->params.resources,
                                       &t->resources));
     LOONG_TRY(loongi_model_allocate(t->model, t->resources));
-    LOONG_TRY(loongi_inputs_open(&t->inputs, t->model, t->device));
-    LOONG_TRY(loongi_step_metrics_open(&t->metrics, t->model, t->device));
-    LOONG_TRY(loong_device_stream_create(t->device, &t->save_stream));
+    LOONG_TRY(loongi_inputs_open(&t->inputs, t->model, t->plan.device));
+    LOONG_TRY(loongi_step_metrics_open(&t->metrics, t->model, t->plan.device));
+    LOONG_TRY(loong_device_stream_create(t->plan.device, &t->saving.stream));
     LOONG_TRY(load_model(t));
     LOONG_TRY(require_samples(t));
-    LOONG_TRY(loongi_router_replay_open(&t->plan, t->loader, &t->state,
+    LOONG_TRY(loongi_router_replay_open(&t->plan, t->data.loader, &t->state,
                                         &t->router_replay));
     LOONG_TRY(loongi_report_open(&t->report, t->resources));
     LOONG_TRY(loongi_sample_open(&t->sampling));
@@ -298,7 +298,6 @@ static loong_status_t plan(loong_trainer_t *t,
     loong_status_t status = loongi_devices_settle(&t->plan);
     if (status == LOONG_OK) {
         status = loongi_devices_open(&t->plan);
-        t->device = t->plan.device;
     }
     if (status == LOONG_OK) {
         status = plan_component(t, model, segments);
@@ -404,8 +403,8 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
     t->plan.parallel.ctx = ctx;
     t->plan.parallel.recipe = params->recipe;
     t->plan.parallel.ranks = LOONG_MAX(params->plan_ranks, ranks);
-    t->progress = params->progress;
-    t->progress_user = params->progress_user;
+    t->progress.call = params->progress;
+    t->progress.user = params->progress_user;
     t->plan.text = loongi_text_begin(ctx);
     t->sampling.plan = &t->plan;
     t->sampling.inputs = &t->inputs;
@@ -414,8 +413,8 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
     t->report.state = &t->state;
     t->report.frame = &t->frame;
     t->report.loss = t->losses.value;
-    t->report.start_time = t->last_save_time = loongi_now();
-    t->saved_step = t->locks[0] = t->locks[1] = -1;
+    t->report.start_time = t->saving.last_time = loongi_now();
+    t->saving.saved_step = t->saving.locks[0] = t->saving.locks[1] = -1;
     loong_status_t status = create(t);
     if (status != LOONG_OK) {
         loong_trainer_destroy(&t);
@@ -432,28 +431,28 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
         return;
     }
     loongi_model_disconnect(t->model);
-    loongi_checkpoint_save_destroy(&t->save);
-    loongi_pairs_destroy(&t->save_metadata);
+    loongi_checkpoint_save_destroy(&t->saving.save);
+    loongi_pairs_destroy(&t->saving.metadata);
     loongi_report_close(&t->report);
     loongi_supervise_close(&t->supervision);
     loong_tokenizer_destroy(&t->sampling.tokenizer);
     loongi_router_replay_close(&t->router_replay);
     loongi_trainer_close_data(t);
-    loong_image_processor_destroy(&t->image_processor);
+    loong_image_processor_destroy(&t->data.image_processor);
     loongi_inputs_close(&t->inputs);
     loongi_step_metrics_close(&t->metrics);
-    if (t->save_stream != NULL) {
-        loong_device_stream_destroy(t->device, t->save_stream);
+    if (t->saving.stream != NULL) {
+        loong_device_stream_destroy(t->plan.device, t->saving.stream);
     }
     loongi_timeline_destroy(&t->plan);
     loongi_peers_destroy(&t->plan);
     loongi_model_destroy(&t->model);
     loongi_resources_destroy(&t->resources);
     loongi_step_exchange_destroy(&t->exchange);
-    loong_device_destroy(&t->device);
-    loongi_run_dirs_close(t->locks);
+    loong_device_destroy(&t->plan.device);
+    loongi_run_dirs_close(t->saving.locks);
     loongi_pairs_destroy(&t->model_keys);
-    loongi_kept_clear(&t->kept);
+    loongi_kept_clear(&t->saving.kept);
     loongi_text_free(&t->plan.text);
     loongi_free(t->ctx, t);
     *trainer_p = NULL;

@@ -114,9 +114,9 @@ static loong_status_t open_train(loong_trainer_t *t, indices_t *known,
     }
     loong_blend_params_t params = blend_params(t, "train", sources, count);
     params.shuffle = true;
-    loong_status_t status = loong_blend_create(t->ctx, &params, &t->blend);
+    loong_status_t status = loong_blend_create(t->ctx, &params, &t->data.blend);
     if (status == LOONG_OK) {
-        note_indices(t->blend, count, known->train);
+        note_indices(t->data.blend, count, known->train);
     } else {
         loongi_error_note(t->ctx, "wanted by data.train (%s)",
                           loong_recipe_where(t->recipe, "data.train"));
@@ -174,10 +174,10 @@ static loong_status_t open_image_processor(loong_trainer_t *t)
     if (path == NULL) {
         return loong_image_processor_create_default(
             t->ctx, p->family->image_processor, t->component->facts.image_size,
-            &t->image_processor);
+            &t->data.image_processor);
     }
     loong_status_t status =
-        loong_image_processor_create(t->ctx, path, &t->image_processor);
+        loong_image_processor_create(t->ctx, path, &t->data.image_processor);
     if (status != LOONG_OK) {
         loongi_error_note(t->ctx, "wanted by data.image_processor (%s)",
                           loong_recipe_where(t->recipe,
@@ -193,7 +193,7 @@ static loong_status_t patch_processor(loong_trainer_t *t)
     LOONG_TRY(open_image_processor(t));
     LOONG_TRY(
         loongi_arena_alloc(t->model_keys->arena, sizeof(*config), &config));
-    config->processor = t->image_processor;
+    config->processor = t->data.image_processor;
     config->image_size = facts->image_size;
     config->patch_size = facts->patch_size;
     config->class_token = facts->class_token;
@@ -239,10 +239,10 @@ static loong_status_t add_validation(loong_trainer_t *t, const char *name,
                                      int64_t count)
 {
     loong_blend_info_t info;
-    loong_validation_t *v = &t->validation[t->num_validation];
+    loong_validation_t *v = &t->data.validation[t->data.num_validation];
     const loong_blend_params_t params = blend_params(t, name, sources, count);
     LOONG_TRY(loong_blend_create(t->ctx, &params, &v->blend));
-    t->num_validation++;
+    t->data.num_validation++;
     v->name = name;
     if (t->component == NULL) {
         return LOONG_OK;
@@ -289,17 +289,17 @@ static loong_status_t open_validation(loong_trainer_t *t,
         LOONG_TRY(check_path(t, key, whole.path));
         snprintf(key, sizeof(key), "data.validation[%lld].name", (long long)i);
         const char *name = loong_recipe_text(t->recipe, key);
-        int before = t->num_validation;
+        int before = t->data.num_validation;
         status = loongi_first_of(
             status, add_validation(t, name != NULL ? name : "validation",
                                    &whole, 1));
-        if (t->num_validation > before) {
-            note_indices(t->validation[before].blend, 1,
+        if (t->data.num_validation > before) {
+            note_indices(t->data.validation[before].blend, 1,
                          &known->validation[i]);
         }
     }
     bool split = loong_recipe_real(t->recipe, "data.validation_split") > 0.0;
-    return split && status == LOONG_OK && t->blend != NULL
+    return split && status == LOONG_OK && t->data.blend != NULL
                ? add_held_out(t, sources)
                : status;
 }
@@ -307,9 +307,10 @@ static loong_status_t open_validation(loong_trainer_t *t,
 /* A second set of experts that no token reaches is told. */
 static void note_vision(const loong_trainer_t *t)
 {
-    const char *id = t->kept.tokens != NULL
-                         ? loongi_pairs_get(t->kept.tokens, "image_token_id")
-                         : NULL;
+    const char *id =
+        t->saving.kept.tokens != NULL
+            ? loongi_pairs_get(t->saving.kept.tokens, "image_token_id")
+            : NULL;
     if (loong_comm_rank(t->comm) == 0 &&
         loongi_pairs_get(t->model_keys, "moe_vision_ffn_hidden_size") != NULL &&
         loong_recipe_count(t->recipe, "data.vision_token_ids") == 0) {
@@ -336,11 +337,11 @@ static loong_status_t open_data(loong_trainer_t *t, indices_t *known)
     if (wants_sources(t)) {
         status = open_train(t, known, sources);
     }
-    if (t->blend != NULL && t->component != NULL) {
+    if (t->data.blend != NULL && t->component != NULL) {
         loong_loader_params_t p = loader_params(t);
-        p.blend = t->blend;
+        p.blend = t->data.blend;
         p.rampup_batch_size = loongi_recipe_rampup(t->recipe);
-        status = loong_loader_create(t->ctx, &p, &t->loader);
+        status = loong_loader_create(t->ctx, &p, &t->data.loader);
     }
     if (t->component != NULL) {
         note_vision(t);
@@ -410,13 +411,13 @@ void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
     loong_blend_info_t blend;
     double all = 0.0;
     int64_t samples = t->set.train_iters * t->set.global_batch_size;
-    if (t->blend == NULL || samples == 0) {
+    if (t->data.blend == NULL || samples == 0) {
         return;
     }
-    loong_blend_get_info(t->blend, &blend);
+    loong_blend_get_info(t->data.blend, &blend);
     for (int64_t i = 0; i < blend.num_sources; i++) {
         loong_blend_source_info_t source;
-        loong_blend_get_source(t->blend, i, &source);
+        loong_blend_get_source(t->data.blend, i, &source);
         all += (double)source.info.tokens;
     }
     bool tokens = all > 0.0;
@@ -430,11 +431,11 @@ void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
         loongi_recipe_rampup(t->recipe).start > 0 ? "up to " : "",
         loongi_human_count(
             (double)samples * (tokens ? (double)blend.seq_length : 1.0), human),
-        t->num_validation, t->num_validation == 1 ? "" : "s");
+        t->data.num_validation, t->data.num_validation == 1 ? "" : "s");
     for (int64_t i = 0; i < blend.num_sources; i++) {
         loong_blend_source_info_t source;
-        loong_blend_get_source(t->blend, i, &source);
-        double taken = (double)loong_blend_count(t->blend, i, samples);
+        loong_blend_get_source(t->data.blend, i, &source);
+        double taken = (double)loong_blend_count(t->data.blend, i, samples);
         int64_t there = tokens ? source.info.tokens : source.info.samples;
         loongi_text_printf(
             text, "  %5.1f %% %s: %s %s, %.3g epochs\n",
@@ -442,28 +443,28 @@ void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
             source.info.path, loongi_human_count((double)there, human),
             tokens ? "tokens" : "samples", taken / (double)source.info.samples);
     }
-    if (t->ids.read > 0) {
+    if (t->data.ids.read > 0) {
         char read[LOONG_HUMAN_SIZE];
         loongi_text_printf(
             text,
             "  token ids up to %lld in %s of %s tokens%s, the model "
             "knows 0 to %lld\n",
-            (long long)t->ids.largest,
-            loongi_human_count((double)t->ids.read, read),
-            loongi_human_count((double)t->ids.there, human),
-            t->num_validation > 0 ? ", with validation sets" : "",
+            (long long)t->data.ids.largest,
+            loongi_human_count((double)t->data.ids.read, read),
+            loongi_human_count((double)t->data.ids.there, human),
+            t->data.num_validation > 0 ? ", with validation sets" : "",
             (long long)t->component->facts.vocab_size - 1);
     }
 }
 
 void loongi_trainer_close_data(loong_trainer_t *t)
 {
-    for (int i = 0; i < t->num_validation; i++) {
-        loong_loader_destroy(&t->validation[i].loader);
-        loong_blend_destroy(&t->validation[i].blend);
+    for (int i = 0; i < t->data.num_validation; i++) {
+        loong_loader_destroy(&t->data.validation[i].loader);
+        loong_blend_destroy(&t->data.validation[i].blend);
     }
-    loong_loader_destroy(&t->loader);
-    loong_blend_destroy(&t->blend);
+    loong_loader_destroy(&t->data.loader);
+    loong_blend_destroy(&t->data.blend);
 }
 
 /* ---- evaluation ---------------------------------------------------------- */
@@ -533,8 +534,8 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
 
 loong_status_t loongi_trainer_evaluate(loong_trainer_t *t)
 {
-    for (int i = 0; i < t->num_validation; i++) {
-        LOONG_TRY(evaluate_set(t, &t->validation[i]));
+    for (int i = 0; i < t->data.num_validation; i++) {
+        LOONG_TRY(evaluate_set(t, &t->data.validation[i]));
     }
     return loongi_sample(&t->sampling, t->state.step);
 }

@@ -32,6 +32,29 @@ typedef struct loong_validation {
     loong_loader_t *loader;
 } loong_validation_t;
 
+/* What a run reads. */
+typedef struct loong_run_data {
+    loong_image_processor_t *image_processor; /* of one of pictures; NULL */
+    loong_blend_t *blend;
+    loong_loader_t *loader;
+    int num_validation;
+    loong_validation_t validation[LOONG_MAX_VALIDATION];
+    loong_ids_t ids; /* of a judged plan's data */
+} loong_run_data_t;
+
+/* What a run keeps. */
+typedef struct loong_saving {
+    loong_kept_t kept; /* rank 0 */
+    loong_checkpoint_save_t *save;
+    void *stream;            /* of the device, for the writing thread */
+    loong_pairs_t *metadata; /* and what the writing thread reads */
+    int64_t saved_step;
+    int64_t loaded_bytes; /* of tensors that were taken of a checkpoint */
+    double stall;         /* seconds that training has waited for the save */
+    double last_time;
+    int locks[2]; /* of checkpoint.save and log.dir, rank 0; -1: none */
+} loong_saving_t;
+
 struct loong_trainer {
     loong_context_t *ctx;
     loong_comm_t *comm; /* world */
@@ -40,40 +63,28 @@ struct loong_trainer {
     loong_train_settings_t set;
     loong_plan_t plan; /* with the model's keys */
     loong_pairs_t *model_keys;
-    loong_device_t *device;
     loong_resources_t *resources; /* NULL: nothing is allocated */
     loong_model_t *model;
     loong_component_t *component; /* of it, with the loss */
     loong_edge_rows_t rows;       /* between its components */
     loong_step_exchange_t *exchange;
-    loong_image_processor_t *image_processor; /* of one of pictures; NULL */
-    loong_blend_t *blend;
-    loong_loader_t *loader;
     loong_router_replay_t *router_replay; /* NULL: routers choose, unheard */
-    loong_ids_t ids;                      /* of a judged plan's data */
-    int num_validation;
-    loong_validation_t validation[LOONG_MAX_VALIDATION];
+    loong_run_data_t data;
+    loong_saving_t saving;
+    struct {
+        void (*call)(void *user, const loong_trainer_progress_t *now);
+        void *user;
+    } progress;
     loong_inputs_t inputs;
     loong_step_metrics_t metrics;
     loong_sampling_t sampling;
-    loong_kept_t kept;            /* rank 0 */
     loong_supervision_t supervision;
-    void (*progress)(void *user, const loong_trainer_progress_t *now);
-    void *progress_user;
 
     /* The run. */
     loong_trainer_state_t state;
     loong_frame_t frame;
     loong_losses_t losses;
     unsigned flags; /* agreed on in the step header */
-    double last_save_time;
-    loong_checkpoint_save_t *save;
-    void *save_stream; /* of the device, for the writing thread */
-    loong_pairs_t *save_metadata; /* and what the writing thread reads */
-    int64_t saved_step;
-    int64_t loaded_bytes; /* of tensors that were taken of a checkpoint */
-    double save_stall; /* seconds that training has waited for the save */
-    int locks[2]; /* of checkpoint.save and log.dir, rank 0; -1: none */
     loong_report_t report;
 };
 

@@ -31,14 +31,15 @@ unsigned loongi_trainer_requests(const loong_trainer_t *t)
                 t->state.step > t->supervision.told.from_step &&
                 now - t->report.start_time > t->set.max_wall_time;
     bool due = t->set.save_interval_seconds > 0.0 &&
-               now - t->last_save_time > t->set.save_interval_seconds;
+               now - t->saving.last_time > t->set.save_interval_seconds;
     if ((signals & LOONG_SIGNAL_STOP) != 0 || late) {
         flags |= LOONG_STEP_STOP;
     }
     if ((signals & LOONG_SIGNAL_SAVE) != 0 || due) {
         flags |= LOONG_STEP_SAVE;
     }
-    if (t->save != NULL && !loongi_checkpoint_save_ready(t->save)) {
+    if (t->saving.save != NULL &&
+        !loongi_checkpoint_save_ready(t->saving.save)) {
         flags |= LOONG_STEP_WRITING;
     }
     return flags;
@@ -48,7 +49,7 @@ static loong_status_t save(loong_trainer_t *t)
 {
     LOONG_TRY(loongi_trainer_save(t));
     LOONG_TRY(loongi_report_memory(&t->report));
-    t->last_save_time = loongi_now();
+    t->saving.last_time = loongi_now();
     return LOONG_OK;
 }
 
@@ -59,7 +60,7 @@ static loong_status_t heed_requests(loong_trainer_t *t, bool *stop_p)
     *stop_p = (t->flags & LOONG_STEP_STOP) != 0;
     bool wanted = *stop_p || (t->flags & LOONG_STEP_SAVE) != 0;
     bool done = t->state.step > t->supervision.told.from_step;
-    if (t->save != NULL && (t->flags & LOONG_STEP_WRITING) == 0) {
+    if (t->saving.save != NULL && (t->flags & LOONG_STEP_WRITING) == 0) {
         LOONG_TRY(loongi_trainer_advance_save(t)); /* ready on every rank */
     }
     if (*stop_p && t->report.window.steps > 0) {
@@ -128,8 +129,8 @@ static void tell_progress(loong_trainer_t *t)
     loong_trainer_progress_t now = {t->state.step, t->set.train_iters,
                                     t->state.loss,
                                     loongi_report_seconds_left(&t->report)};
-    if (t->progress != NULL && loong_comm_rank(t->comm) == 0) {
-        t->progress(t->progress_user, &now);
+    if (t->progress.call != NULL && loong_comm_rank(t->comm) == 0) {
+        t->progress.call(t->progress.user, &now);
     }
 }
 
@@ -171,7 +172,7 @@ loong_status_t loong_trainer_evaluate(loong_trainer_t *trainer)
 {
     loong_trainer_t *t = trainer;
     bool samples = t->component->params.logits_tokens > 0;
-    LOONG_CHECK(t->ctx, t->num_validation > 0 || samples, LOONG_ERR_CONFIG,
+    LOONG_CHECK(t->ctx, t->data.num_validation > 0 || samples, LOONG_ERR_CONFIG,
                 "nothing to evaluate: set data.validation, "
                 "data.validation_split or eval.sample.prompts");
     return loongi_trainer_evaluate(t);

@@ -49,12 +49,14 @@ static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
     LOONG_TRY(loongi_pairs_set_int(meta, "consumed_samples",
                                    t->state.consumed_samples));
     LOONG_TRY(loongi_pairs_set_int(meta, "updates", t->state.updates));
-    for (int64_t i = 0; t->kept.tokens != NULL && i < t->kept.tokens->count;
+    for (int64_t i = 0;
+         t->saving.kept.tokens != NULL && i < t->saving.kept.tokens->count;
          i++) {
-        const loong_pair_t *token = &t->kept.tokens->items[i];
+        const loong_pair_t *token = &t->saving.kept.tokens->items[i];
         LOONG_TRY(loongi_pairs_set(meta, token->key, token->value));
     }
-    LOONG_TRY(loongi_pairs_set(meta, "data", loong_blend_describe(t->blend)));
+    LOONG_TRY(
+        loongi_pairs_set(meta, "data", loong_blend_describe(t->data.blend)));
     for (int64_t i = 0; i < t->model_keys->count; i++) {
         char key[256];
         snprintf(key, sizeof(key), "model.%s.%s", t->component->params.name,
@@ -78,45 +80,47 @@ static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
     params.step = t->state.step;
     params.comm = &comm;
     params.metadata = meta;
-    params.files = t->kept.files;
+    params.files = t->saving.kept.files;
     params.async = t->set.async_save;
     params.keep_last = t->set.keep_last;
     LOONG_TRY(fill_metadata(t, meta));
-    LOONG_TRY(loongi_checkpoint_save_begin(t->ctx, &params, &t->save));
-    loong_piece_writer_t to = {t->save, t->device, t->save_stream, meta->arena};
+    LOONG_TRY(loongi_checkpoint_save_begin(t->ctx, &params, &t->saving.save));
+    loong_piece_writer_t to = {t->saving.save, t->plan.device, t->saving.stream,
+                               meta->arena};
     for (int i = 0; i < t->model->num_components; i++) {
         LOONG_TRY(loongi_component_write(t->model->components[i], &to));
     }
-    return loongi_checkpoint_save_start(t->save);
+    return loongi_checkpoint_save_start(t->saving.save);
 }
 
 /* The checkpoint is whole, or it failed. */
 static loong_status_t end_save(loong_trainer_t *t, loong_status_t status)
 {
     if (status == LOONG_OK) {
-        status = loongi_report_save(&t->report, t->save, t->saved_step,
-                                    t->save_stall);
+        status = loongi_report_save(&t->report, t->saving.save,
+                                    t->saving.saved_step, t->saving.stall);
     }
-    loongi_checkpoint_save_destroy(&t->save);
-    loongi_pairs_destroy(&t->save_metadata);
+    loongi_checkpoint_save_destroy(&t->saving.save);
+    loongi_pairs_destroy(&t->saving.metadata);
     LOONG_TRY(status);
     return loongi_supervise_saved(
         &t->supervision, loong_recipe_text(t->recipe, "checkpoint.save"),
-        t->saved_step);
+        t->saving.saved_step);
 }
 
 loong_status_t loongi_trainer_advance_save(loong_trainer_t *t)
 {
     bool whole = false;
     double begin = loongi_now();
-    loong_status_t status = loongi_checkpoint_save_advance(t->save, &whole);
-    t->save_stall += loongi_now() - begin;
+    loong_status_t status =
+        loongi_checkpoint_save_advance(t->saving.save, &whole);
+    t->saving.stall += loongi_now() - begin;
     return whole || status != LOONG_OK ? end_save(t, status) : LOONG_OK;
 }
 
 loong_status_t loongi_trainer_finish_save(loong_trainer_t *t)
 {
-    while (t->save != NULL) {
+    while (t->saving.save != NULL) {
         LOONG_TRY(loongi_trainer_advance_save(t));
     }
     return LOONG_OK;
@@ -133,17 +137,17 @@ static void step_path(const loong_trainer_t *t, int64_t step,
 
 loong_status_t loongi_trainer_save(loong_trainer_t *t)
 {
-    if (t->saved_step == t->state.step) {
+    if (t->saving.saved_step == t->state.step) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_trainer_finish_save(t));
     loongi_trainer_renew(t);
     double begin = loongi_now();
-    LOONG_TRY(loongi_pairs_create(t->ctx, &t->save_metadata));
-    LOONG_TRY(loong_device_synchronize(t->device, "a checkpoint"));
-    LOONG_TRY(begin_save(t, t->save_metadata));
-    t->saved_step = t->state.step;
-    t->save_stall = loongi_now() - begin;
+    LOONG_TRY(loongi_pairs_create(t->ctx, &t->saving.metadata));
+    LOONG_TRY(loong_device_synchronize(t->plan.device, "a checkpoint"));
+    LOONG_TRY(begin_save(t, t->saving.metadata));
+    t->saving.saved_step = t->state.step;
+    t->saving.stall = loongi_now() - begin;
     return t->set.async_save ? LOONG_OK : loongi_trainer_finish_save(t);
 }
 
@@ -162,7 +166,7 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
     }
     if (data != NULL && !t->plan.evaluate_only &&
         !loong_recipe_may_change(t->recipe, "data")) {
-        loong_status_t status = loong_blend_compare(t->blend, data);
+        loong_status_t status = loong_blend_compare(t->data.blend, data);
         if (status != LOONG_OK) {
             loongi_error_note(t->ctx, "resume.override: [data] goes on with "
                                       "changed data");
@@ -218,12 +222,12 @@ loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
                     loongi_window_read(window, &t->report.losses),
                 LOONG_ERR_FORMAT, "%s: loss_window is no list of losses",
                 loongi_checkpoint_path(ck));
-    t->saved_step = is_own(t, ck) ? t->state.step : -1;
-    t->loaded_bytes = loongi_checkpoint_bytes_read(ck);
+    t->saving.saved_step = is_own(t, ck) ? t->state.step : -1;
+    t->saving.loaded_bytes = loongi_checkpoint_bytes_read(ck);
     loongi_log(t->ctx, LOONG_LOG_INFO,
                "resumed from %s at step %lld: this rank took %s of %s",
                loongi_checkpoint_path(ck), (long long)t->state.step,
-               loongi_human_bytes((double)t->loaded_bytes, took),
+               loongi_human_bytes((double)t->saving.loaded_bytes, took),
                loongi_human_bytes((double)loongi_checkpoint_bytes(ck), all));
     return LOONG_OK;
 }

@@ -84,14 +84,14 @@ static atomic_llong loaded; /* bytes, by all ranks of a run */
 
 static loong_status_t run_steps(loong_trainer_t *trainer)
 {
-    atomic_fetch_add(&loaded, trainer->loaded_bytes);
+    atomic_fetch_add(&loaded, trainer->saving.loaded_bytes);
     return loong_trainer_run(trainer);
 }
 
 /* What was loaded is saved again. */
 static loong_status_t save_again(loong_trainer_t *trainer)
 {
-    trainer->saved_step = -1;
+    trainer->saving.saved_step = -1;
     LOONG_TRY(loongi_trainer_save(trainer));
     return loongi_trainer_finish_save(trainer);
 }

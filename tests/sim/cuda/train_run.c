@@ -70,7 +70,7 @@ static void note(void *user, const loong_trainer_progress_t *now)
     job->loss[now->step] = s.loss;
     job->norm[now->step] = s.grad_norm;
     job->questions[now->step] = cudasim_questions();
-    job->waits[now->step] = loong_device_waits(job->trainer->device);
+    job->waits[now->step] = loong_device_waits(job->trainer->plan.device);
     job->blocked[now->step] = loongi_report_blocked(&job->trainer->report);
     loong_component_t *c = job->trainer->component;
     job->collectives =
@@ -106,8 +106,8 @@ static loong_status_t sum_params(loong_context_t *ctx, loong_trainer_t *t,
 
 static loong_status_t note_memory(const loong_trainer_t *t, job_t *job)
 {
-    if (loong_device_beside(t->device) != NULL) {
-        LOONG_TRY(loong_device_usage(t->device, &job->usage));
+    if (loong_device_beside(t->plan.device) != NULL) {
+        LOONG_TRY(loong_device_usage(t->plan.device, &job->usage));
     }
     job->planned = t->plan.memory.rank;
     job->rate = t->report.gemm_gflops;

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads rules of a recipe and compares them with the names of parameters that a
+ * component has. Called before and behind its planning. */
 #include "param_rules.h"
 
 #include <stdio.h>

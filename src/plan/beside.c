@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plans what a device holds beside the arenas: graphs and communicators of the
+ * entries that the rank will run. Read src/run/replay.h before. */
 #include "beside.h"
 
 #include <string.h>

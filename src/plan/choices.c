@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Settles by the device what a recipe leaves open. Called before the component
+ * is planned. */
 #include "choices.h"
 
 #include <stdio.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plans the other ranks of a pipeline, for predictions and the texts of a
+ * plan. */
 #include "peers.h"
 
 #include "devices.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Draws the entries of a step over time, by their costs or as they ran. Read
+ * src/engine/schedule_plot.h before. */
 #include "timeline.h"
 
 #include <stdio.h>

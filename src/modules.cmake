@@ -33,6 +33,7 @@ loong_module(NAME op DIR src/op USES base graph)
 loong_module(NAME nn DIR src/nn USES base graph)
 loong_module(NAME foundation DIR src/model/foundation USES base graph nn)
 loong_module(NAME vision DIR src/model/vision USES base graph nn)
+loong_module(NAME projector DIR src/model/projector USES base graph nn)
 loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
 loong_module(NAME tokenizer DIR src/data/tokenizer USES base
   LIBS pcre2-8 utf8proc xxhash)
@@ -52,7 +53,7 @@ pkg_check_modules(HDF5 REQUIRED hdf5)
 loong_module(NAME safetensors DIR src/checkpoint/safetensors USES base
   LIBS xxhash)
 loong_module(NAME huggingface DIR src/checkpoint/huggingface
-  USES base recipe foundation vision safetensors)
+  USES base recipe foundation vision projector safetensors)
 loong_module(NAME native DIR src/checkpoint/native
   USES base safetensors huggingface
   LIBS ${HDF5_LINK_LIBRARIES} INCLUDES ${HDF5_INCLUDE_DIRS})

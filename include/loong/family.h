@@ -98,6 +98,9 @@ typedef struct loong_model_request {
      * log-probabilities that arrive at LOONG_REFERENCE_PORT. */
     double kl_loss;
     bool train;             /* dropout; a gradient follows */
+    /* Rows that arrive at port "projected" [rows of the stream, hidden] stand
+     * in place of embedded tokens where is_feature i32 [T] is not 0. */
+    bool features;
     bool sequence_parallel; /* over TP; T is a multiple of its ranks */
     loong_model_head_t head;
     loong_param_rules_t rules;

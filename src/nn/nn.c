@@ -108,19 +108,36 @@ loong_val_t loong_nn_leave(loong_nn_t *nn, loong_val_t y)
 
 #define STREAM "hidden"
 
+static int64_t parts_of(const loong_nn_t *nn)
+{
+    return nn->sequence_parallel
+               ? loong_graph_mesh(nn->graph)->size[LOONG_AXIS_TP]
+               : 1;
+}
+
+static loong_val_t mark_apart(loong_nn_t *nn, loong_val_t x)
+{
+    if (x >= 0 && parts_of(nn) > 1) {
+        nn->graph->values[x].logged.apart = loongi_same_group(LOONG_GROUP_TP);
+    }
+    return x;
+}
+
 loong_val_t loong_nn_stage_input(loong_nn_t *nn, int64_t tokens, int64_t width)
 {
     loong_graph_t *g = nn->graph;
-    int64_t parts = nn->sequence_parallel
-                        ? loong_graph_mesh(g)->size[LOONG_AXIS_TP]
-                        : 1;
-    loong_val_t x =
-        loong_graph_boundary_input(g, STREAM, g->precision.compute,
-                                   loong_shape_2d(tokens / parts, width));
-    if (x >= 0 && parts > 1) {
-        g->values[x].logged.apart = loongi_same_group(LOONG_GROUP_TP);
-    }
-    return x;
+    return mark_apart(nn, loong_graph_boundary_input(
+                              g, STREAM, g->precision.compute,
+                              loong_shape_2d(tokens / parts_of(nn), width)));
+}
+
+loong_val_t loong_nn_receive(loong_nn_t *nn, const char *name, int64_t tokens,
+                             int64_t width)
+{
+    loong_graph_t *g = nn->graph;
+    return mark_apart(
+        nn, loong_graph_receive(g, name, g->precision.compute,
+                                loong_shape_2d(tokens / parts_of(nn), width)));
 }
 
 void loong_nn_stage_output(loong_nn_t *nn, loong_val_t x)

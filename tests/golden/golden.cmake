@@ -4,6 +4,7 @@ loong_test(NAME golden LABELS golden TIMEOUT 300
 loong_test(NAME golden_bf16 LABELS golden
   SOURCES tests/golden/test_bf16.c tests/golden/fixture.c)
 loong_test(NAME golden_vision LABELS golden SOURCES tests/golden/test_vision.c)
+loong_test(NAME golden_llava LABELS golden SOURCES tests/golden/test_llava.c)
 loong_test(NAME router_losses LABELS golden
   SOURCES tests/golden/test_router_losses.c tests/golden/fixture.c)
 # Also where products of bf16 are made of others.
@@ -30,6 +31,8 @@ if(LOONG_ORACLE)
   loong_oracle_test(golden tests/golden/generate.py --check)
   loong_oracle_test(vision tests/golden/vision.py --check)
   loong_oracle_test(vision_train tests/golden/vision_train.py --check)
+  loong_oracle_test(kl_train tests/golden/kl_train.py --check)
+  loong_oracle_test(llava tests/golden/llava.py --check)
   loong_oracle_test(vision_export tests/golden/vision.py --export
     ${PROJECT_BINARY_DIR})
   loong_oracle_test(fields tests/golden/fields.py --check)

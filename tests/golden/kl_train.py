@@ -27,8 +27,9 @@ SAMPLES, LENGTH, COEFFICIENT = 4, 16, 0.3
 
 
 def load():
-    return transformers.AutoModelForCausalLM.from_pretrained(
-        MODEL, attn_implementation="eager").double().eval()
+    with wide.widened():  # the tables of the rotary embedding, too
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            MODEL, attn_implementation="eager").double().eval()
 
 
 def logprobs(model, ids):

@@ -136,6 +136,15 @@ static loong_val_t embed(decoder_t *d)
         x = loong_add(d->g, x, loong_embedding(d->g, rows, wpe));
         loong_graph_pop(d->g);
     }
+    if (d->request->features) {
+        loong_val_t is_feature = loong_nn_stream_rows(
+            &d->nn, loong_graph_input(d->g, "is_feature", LOONG_I32, tokens));
+        x = loong_select_rows(d->g, x,
+                              loong_nn_receive(&d->nn, "projected",
+                                               d->request->tokens,
+                                               c->hidden_size),
+                              is_feature);
+    }
     return dropout(d, x, c->embedding_dropout, -1, SITE_EMBEDDING);
 }
 

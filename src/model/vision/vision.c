@@ -159,7 +159,7 @@ static void end(vision_t *v, loong_val_t x)
     if (v->c->num_classes > 0) {
         classify(v, x);
     } else {
-        loong_graph_output(v->g, "features", x);
+        loong_graph_send(v->g, "features", x);
     }
 }
 

@@ -62,7 +62,7 @@ static inline int64_t loongi_vision_rows(const loong_vision_config_t *c)
  * labels i32 [N], loss_weight wide [N].
  *
  * Loss "classification", over normaliser "loss_weight"; or output "logits" [N,
- * classes]; or, without a classifier, output "features" [rows of the stream,
+ * classes]; or, without a classifier, sends "features" [rows of the stream,
  * hidden]. */
 LOONG_NODISCARD loong_status_t
 loongi_vision_build(loong_graph_t *graph, const void *config,

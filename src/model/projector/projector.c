@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The graph of a projector; called through loong_family_t. R: rows
+ * of a micro-batch. */
+#include "projector.h"
+
+#include "loong/ops.h"
+
+loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
+                                      const loong_model_request_t *request)
+{
+    const loong_projector_config_t *c = config;
+    loong_nn_t nn = loong_nn_begin(graph, request, c->init_std);
+    loong_nn_share_t inner = loong_nn_share(&nn, c->hidden_size);
+    const loong_nn_column_t first = {.name = "linear_1", .out = inner};
+    loong_val_t x =
+        loong_nn_receive(&nn, "features", request->tokens, c->input_size);
+    x = loong_nn_enter(&nn, x);
+    x = loong_nn_column_linear(&nn, 1, &first, x, true);
+    x = loong_gelu(graph, x, LOONG_ACT_GELU);
+    x = loong_nn_row_linear(&nn, "linear_2", x, inner, c->hidden_size, true);
+    loong_graph_send(graph, "projected", loong_nn_leave(&nn, x));
+    return loong_graph_status(graph);
+}
+
+/* ---- the family --------------------------------------------------------- */
+
+static void facts(const void *config, loong_model_facts_t *facts)
+{
+    const loong_projector_config_t *c = config;
+    facts->flops_per_token =
+        6.0 * (double)c->hidden_size * (double)(c->input_size + c->hidden_size);
+}
+
+static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
+                                 const loong_model_request_t *request,
+                                 const loong_mesh_t *mesh)
+{
+    const loong_projector_config_t *c = config;
+    (void)request;
+    LOONG_CHECK(ctx, c->hidden_size >= mesh->size[LOONG_AXIS_TP],
+                LOONG_ERR_CONFIG,
+                "tensor_model_parallel_size %d: hidden_size %lld, each rank "
+                "needs a channel",
+                mesh->size[LOONG_AXIS_TP], (long long)c->hidden_size);
+    return LOONG_OK;
+}
+
+const loong_family_t loongi_projector_family = {
+    .name = "mlp_projector",
+    .role = "image_projector",
+    .config_size = sizeof(loong_projector_config_t),
+    .facts = facts,
+    .check_mesh = check_mesh,
+    .build = loongi_projector_build};

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The projector of LLaVA 1.5 (Liu et al. 2023): what an image encoder sees
+ * becomes rows in the width of a language model, linear_2 gelu linear_1 x, each
+ * with a bias. */
+#ifndef LOONG_PROJECTOR_H
+#define LOONG_PROJECTOR_H
+
+#include "base.h"
+#include "loong/family.h"
+#include "loong/nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_projector_config {
+    int64_t input_size;  /* the encoder's hidden_size */
+    int64_t hidden_size; /* between the two, and behind: the language model's */
+    double init_std;
+} loong_projector_config_t;
+
+/* Slot of loong_family_t; config is a loong_projector_config_t. Receives
+ * "features" [R, input_size], sends "projected" [R, hidden_size], for R =
+ * request->tokens rows. The channels between the products are shared out over
+ * TP, rows are equal on its ranks. */
+LOONG_NODISCARD loong_status_t
+loongi_projector_build(loong_graph_t *graph, const void *config,
+                       const loong_model_request_t *request);
+
+/* Family mlp_projector; its configuration is the caller's to fill. */
+extern const loong_family_t loongi_projector_family;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

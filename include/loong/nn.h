@@ -67,8 +67,7 @@ LOONG_API loong_val_t loong_nn_stage_input(loong_nn_t *nn, int64_t tokens,
 LOONG_API void loong_nn_stage_output(loong_nn_t *nn, loong_val_t x);
 LOONG_API loong_val_t loong_nn_receive(loong_nn_t *nn, const char *name,
                                        int64_t tokens, int64_t width);
-/* This rank's rows of an input that is equal on all ranks, as the stream has
- * them. */
+/* This rank's rows, as the stream has them, of an input equal on all ranks. */
 LOONG_API loong_val_t loong_nn_stream_rows(loong_nn_t *nn, loong_val_t x);
 
 /* Matrices in the compute type, vectors in the wide type; the name is the
@@ -85,7 +84,6 @@ LOONG_API loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name,
                                       int64_t rows, int64_t cols, double std);
 LOONG_API loong_val_t loong_nn_vector(loong_nn_t *nn, const char *name,
                                       int64_t size, loong_init_kind_t init);
-
 /* A whole matrix in the wide type. */
 LOONG_API loong_val_t loong_nn_wide_matrix(loong_nn_t *nn, const char *name,
                                            int64_t rows, int64_t cols,

@@ -70,6 +70,8 @@ extern "C" {
     LOONG_ISA_EACH(X, loongi_adamw) \
     LOONG_ISA_EACH(X, loongi_lion) \
     LOONG_ISA_EACH(X, loongi_sgd) \
+    LOONG_ISA_EACH(X, loongi_ema) \
+    LOONG_ISA_EACH(X, loongi_ema_swap) \
     LOONG_ISA_EACH(X, loongi_sumsq) \
     LOONG_ISA_EACH(X, loongi_sum) \
     LOONG_ISA_EACH(X, loongi_grouped_linear) \
@@ -137,6 +139,7 @@ extern "C" {
     X(adamw)                 \
     X(lion)                  \
     X(sgd)                   \
+    X(ema) X(ema_swap)       \
     X(muon_momentum) X(muon_normalize) \
     X(muon_polynomial) X(muon_step) \
     X(sign_step)             \
@@ -232,6 +235,7 @@ extern "C" {
     X(adamw)                  \
     X(lion)                   \
     X(sgd)                    \
+    X(ema) X(ema_swap)        \
     X(muon_momentum) X(muon_normalize) \
     X(muon_polynomial) X(muon_step) \
     X(sumsq)                  \

@@ -71,6 +71,7 @@ typedef struct loong_checkpoint_export_params {
      * NULL: its own. Of one that transformers has no class for and that came
      * without Python files of its own, it must be said. */
     const char *as;
+    bool ema; /* the averages of what was trained, in its place */
     loong_checkpoint_progress_fn progress; /* NULL: none */
     void *user;
 } loong_checkpoint_export_params_t;

@@ -13,13 +13,13 @@
 extern "C" {
 #endif
 
-/* adamw, lion, sgd: grad wide [n] -> param [n], low u16 [n] (only with a bf16
- * param: low half of the fp32 master, see below; else absent), states [n], each
- * wide or bf16; the outputs are updated in place. With g = grad *
- * frame.grad_scale, t = frame.updates + 1, lr = frame.lr[group]:
- * adamw (Loshchilov and Hutter 2019, algorithm 2), states m, v:
- *   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g
- *   p = p - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
+/* adamw, lion, sgd, ema, ema_swap: grad wide [n] -> param [n], low u16 [n]
+ * (only with a bf16 param: low half of the fp32 master, see below; else
+ * absent), states [n], each wide or bf16; the outputs are updated in place.
+ * With g = grad * frame.grad_scale, t = frame.updates + 1, lr =
+ * frame.lr[group]: adamw (Loshchilov and Hutter 2019, algorithm 2), states m,
+ * v: m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g p = p - lr (m
+ * / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
  *               + weight_decay p)
  * lion (Chen et al. 2023, algorithm 2), state m; the sign of 0 is 0:
  *   p = p - lr (sign(beta1 m + (1 - beta1) g) + weight_decay p)
@@ -27,6 +27,10 @@ extern "C" {
  * sgd (as torch.optim.SGD without dampening; Sutskever et al. 2013), state b:
  *   d = g + weight_decay p;  b = momentum b + d
  *   p = p - lr (nesterov ? d + momentum b : b)
+ * ema, with grad ignored and a wide state e, leaves p as it is:
+ *   e = d e + (1 - d) p;  d: n = frame.updates - ema_start; 0 where n <= 0,
+ *   else ema_decay, with ema_warmup at most (1 + n) / (10 + n)
+ * ema_swap, likewise, exchanges p and e, bit for bit.
  * A bf16 parameter is its fp32 master rounded to nearest even, except that a
  * tie rounds away; the low half restores it exactly:
  * master bits = ((hi - (low >> 15)) << 16) | low.
@@ -52,6 +56,9 @@ typedef struct loong_update_attr {
     double momentum;     /* sgd */
     bool nesterov;       /* sgd */
     double weight_decay;
+    double ema_decay; /* of ema alone, as the next two */
+    int64_t ema_start;
+    bool ema_warmup;
     int num_pieces; /* 0: rounded to nearest */
     const loong_update_piece_t *pieces;
 } loong_update_attr_t;

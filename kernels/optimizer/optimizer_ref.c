@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw, lion, sgd, sumsq and sum, sign_step; the formulas stand at their
- * contracts in loong/update.h and loong/moe.h. */
+ * adamw, lion, sgd, ema, ema_swap, sumsq and sum, sign_step; the formulas stand
+ * at their contracts in loong/update.h and loong/moe.h. */
+#include "ema.h"
 #include "exact_sum.h"
 #include "list.h"
 #include "loong/moe.h"
@@ -38,6 +39,7 @@ typedef struct factors {
     const loong_update_attr_t *attr;
     double lr;
     double bias1, bias2; /* 1 - beta^t */
+    double ema_rest;     /* 1 - the decay of ema */
 } factors_t;
 
 /* The parameter p after its update by a gradient, which is scaled; x: states
@@ -70,6 +72,22 @@ static double sgd_rule(const factors_t *f, double g, double p, double x[2])
     return p - f->lr * (a->nesterov ? d + a->momentum * x[0] : x[0]);
 }
 
+static double ema_rule(const factors_t *f, double g, double p, double x[2])
+{
+    (void)g;
+    x[0] = f->ema_rest < 1.0 ? x[0] + f->ema_rest * (p - x[0]) : p;
+    return p;
+}
+
+static double ema_swap_rule(const factors_t *f, double g, double p, double x[2])
+{
+    double average = x[0];
+    (void)f;
+    (void)g;
+    x[0] = p;
+    return average;
+}
+
 static loong_status_t update(const loong_kernel_call_t *call, rule_t *rule)
 {
     const loong_update_attr_t *a = call->query->attr;
@@ -79,7 +97,8 @@ static loong_status_t update(const loong_kernel_call_t *call, rule_t *rule)
     int num_states = call->query->num_out - 2;
     double t = (double)call->frame->updates + 1.0;
     const factors_t f = {a, call->frame->lr[a->group], 1.0 - pow(a->beta1, t),
-                         1.0 - pow(a->beta2, t)};
+                         1.0 - pow(a->beta2, t),
+                         loongi_ema_rest(a, call->frame->updates)};
     ref_mat_t state[2];
     for (int k = 0; k < num_states; k++) {
         state[k] = ref_out(call, 2 + k);
@@ -117,6 +136,16 @@ static loong_status_t lion(const loong_kernel_call_t *call)
 static loong_status_t sgd(const loong_kernel_call_t *call)
 {
     return update(call, sgd_rule);
+}
+
+static loong_status_t ema(const loong_kernel_call_t *call)
+{
+    return update(call, ema_rule);
+}
+
+static loong_status_t ema_swap(const loong_kernel_call_t *call)
+{
+    return update(call, ema_swap_rule);
 }
 
 static void sum_into(const loong_kernel_call_t *call, bool squares)
@@ -170,6 +199,10 @@ const loong_kernel_t loongi_lion_ref = {
     .name = "lion_ref", .op = "lion", .device = "cpu", .run = lion};
 const loong_kernel_t loongi_sgd_ref = {
     .name = "sgd_ref", .op = "sgd", .device = "cpu", .run = sgd};
+const loong_kernel_t loongi_ema_ref = {
+    .name = "ema_ref", .op = "ema", .device = "cpu", .run = ema};
+const loong_kernel_t loongi_ema_swap_ref = {
+    .name = "ema_swap_ref", .op = "ema_swap", .device = "cpu", .run = ema_swap};
 const loong_kernel_t loongi_sumsq_ref = {
     .name = "sumsq_ref", .op = "sumsq", .device = "cpu", .run = sumsq};
 const loong_kernel_t loongi_sum_ref = {

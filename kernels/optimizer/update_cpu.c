@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw, lion and sgd in one pass over memory; the formulas stand in
- * loong/update.h. */
+ * adamw, lion, sgd, ema and ema_swap in one pass over memory; the formulas
+ * stand in loong/update.h. */
+#include "ema.h"
 #include "fast_philox.h"
 #include "stochastic.h"
 
@@ -18,6 +19,7 @@ typedef struct factors {
     float eps;
     float lr;
     float weight_decay;
+    float ema_rest; /* 1 - the decay of ema */
     bool nesterov;
 } factors_t;
 
@@ -55,6 +57,7 @@ static factors_t make_factors(const loong_kernel_call_t *call)
     f.eps = (float)a->eps;
     f.lr = (float)call->frame->lr[a->group];
     f.weight_decay = (float)a->weight_decay;
+    f.ema_rest = (float)loongi_ema_rest(a, call->frame->updates);
     return f;
 }
 
@@ -84,6 +87,26 @@ VEC_INLINE float sgd(const factors_t *f, float g, float p, float *x, float *y)
     float b = f->momentum * *x + d;
     *x = b;
     return p - f->lr * (f->nesterov ? d + f->momentum * b : b);
+}
+
+VEC_INLINE float ema(const factors_t *f, float g, float p, float *x, float *y)
+{
+    (void)g;
+    (void)y;
+    float e = *x;
+    *x = f->ema_rest < 1.0f ? e + f->ema_rest * (p - e) : p;
+    return p;
+}
+
+VEC_INLINE float ema_swap(const factors_t *f, float g, float p, float *x,
+                          float *y)
+{
+    (void)f;
+    (void)g;
+    (void)y;
+    float average = *x;
+    *x = p;
+    return average;
 }
 
 VEC_INLINE void update(const job_t *j, rule_t *rule, int64_t at, int64_t n,
@@ -271,6 +294,16 @@ static loong_status_t run_sgd(const loong_kernel_call_t *call)
     return run(call, sgd);
 }
 
+static loong_status_t run_ema(const loong_kernel_call_t *call)
+{
+    return run(call, ema);
+}
+
+static loong_status_t run_ema_swap(const loong_kernel_call_t *call)
+{
+    return run(call, ema_swap);
+}
+
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
@@ -285,3 +318,5 @@ static bool support(const loong_kernel_query_t *query,
 FAST_KERNEL(adamw, support, NULL, run_adamw);
 FAST_KERNEL(lion, support, NULL, run_lion);
 FAST_KERNEL(sgd, support, NULL, run_sgd);
+FAST_KERNEL(ema, support, NULL, run_ema);
+FAST_KERNEL(ema_swap, support, NULL, run_ema_swap);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw, lion and sgd in one pass over memory; the formulas stand in
- * loong/update.h. Number of updates, learning rate and scale come from the
- * frame on the device. Where random bits depend on parameters, a launch takes
- * as many as its arguments hold.
+ * adamw, lion, sgd, ema and ema_swap in one pass over memory; the formulas
+ * stand in loong/update.h. Number of updates, learning rate and scale come from
+ * the frame on the device. Where random bits depend on parameters, a launch
+ * takes as many as its arguments hold.
  *
  * Bytes a parameter of adamw: 28 with bf16 parameters and moments of fp32, 20
  * with moments of bf16; some 60 instructions, and 40 more for random bits:
  * bound by memory. A thread has 96 to 128 bytes under way, of its eight
  * parameters. */
+#include "ema.h"
 #include "map.cuh"
 #include "stochastic.h"
 
@@ -23,6 +24,7 @@ struct factors_t {
     float rest1, rest2;     /* 1 - beta */
     float unbias1, unbias2; /* 1 / (1 - beta^t) */
     float eps, lr, weight_decay, momentum;
+    float ema_rest; /* 1 - the decay of ema */
     bool nesterov;
 };
 
@@ -42,6 +44,7 @@ __device__ factors_t make_factors(const loong_update_attr_t &a,
     f.lr = (float)frame->lr[a.group];
     f.weight_decay = (float)a.weight_decay;
     f.momentum = (float)a.momentum;
+    f.ema_rest = (float)loongi_ema_rest(&a, frame->updates);
     f.nesterov = a.nesterov;
     return f;
 }
@@ -83,6 +86,27 @@ struct sgd_t {
         float b = f.momentum * *x + d;
         *x = b;
         return p - f.lr * (f.nesterov ? d + f.momentum * b : b);
+    }
+};
+
+struct ema_t {
+    enum { STATES = 1 };
+    static __device__ __forceinline__ float apply(const factors_t &f, float,
+                                                  float p, float *x, float *)
+    {
+        *x = f.ema_rest < 1.0f ? *x + f.ema_rest * (p - *x) : p;
+        return p;
+    }
+};
+
+struct ema_swap_t {
+    enum { STATES = 1 };
+    static __device__ __forceinline__ float apply(const factors_t &, float,
+                                                  float p, float *x, float *)
+    {
+        float average = *x;
+        *x = p;
+        return average;
     }
 };
 
@@ -419,3 +443,5 @@ static bool support(const loong_kernel_query_t *query,
 CUDA_KERNEL(adamw, support, NULL, run<adamw_t>);
 CUDA_KERNEL(lion, support, NULL, run<lion_t>);
 CUDA_KERNEL(sgd, support, NULL, run<sgd_t>);
+CUDA_KERNEL(ema, support, NULL, run<ema_t>);
+CUDA_KERNEL(ema_swap, support, NULL, run<ema_swap_t>);

@@ -220,6 +220,7 @@ typedef struct native_source {
     loong_context_t *ctx;
     loong_checkpoint_t *checkpoint;
     const char *component;
+    bool ema; /* averages, of what has them */
 } native_source_t;
 
 static const loong_checkpoint_tensor_t *
@@ -227,8 +228,15 @@ find_param(const native_source_t *source, const char *name)
 {
     loong_text_t full = loongi_text_begin(source->ctx);
     loongi_text_printf(&full, "%s.%s", source->component, name);
-    const loong_checkpoint_tensor_t *tensor = loongi_checkpoint_find(
-        source->checkpoint, "param", loongi_text_get(&full));
+    const loong_checkpoint_tensor_t *tensor = NULL;
+    if (source->ema) {
+        tensor = loongi_checkpoint_find(source->checkpoint, "ema",
+                                        loongi_text_get(&full));
+    }
+    if (tensor == NULL) {
+        tensor = loongi_checkpoint_find(source->checkpoint, "param",
+                                        loongi_text_get(&full));
+    }
     loongi_text_free(&full);
     return tensor;
 }
@@ -334,7 +342,8 @@ static void export_key(const native_source_t *source,
                        const loong_checkpoint_export_params_t *params,
                        const loong_hf_export_params_t *hf, loong_text_t *key)
 {
-    loongi_text_printf(key, "export 2 %s %s %lld %s\n", source->component,
+    loongi_text_printf(key, "export 2 %s%s %s %lld %s\n", source->component,
+                       source->ema ? " averages" : "",
                        hf->type != NULL ? "saved" : loong_dtype_name(hf->dtype),
                        (long long)hf->max_shard_bytes,
                        params->as != NULL ? params->as : "");
@@ -520,11 +529,27 @@ static loong_status_t check_tokenizer(loong_context_t *ctx, const char *dir)
     return status;
 }
 
+static loong_status_t check_averages(const native_source_t *source)
+{
+    const loong_checkpoint_t *ck = source->checkpoint;
+    int64_t i = 0;
+    while (source->ema && i < loongi_checkpoint_count(ck) &&
+           strcmp(loongi_checkpoint_get(ck, i)->kind, "ema") != 0) {
+        i++;
+    }
+    LOONG_CHECK(source->ctx, !source->ema || i < loongi_checkpoint_count(ck),
+                LOONG_ERR_MISMATCH,
+                "%s has no averages: the run that saved it has no "
+                "optimizer.ema.decay",
+                loongi_checkpoint_path(ck));
+    return LOONG_OK;
+}
+
 loong_status_t
 loong_checkpoint_export(loong_context_t *ctx,
                         const loong_checkpoint_export_params_t *params)
 {
-    native_source_t source = {ctx, NULL, NULL};
+    native_source_t source = {ctx, NULL, NULL, params->ema};
     LOONG_CHECK(ctx, params->as == NULL || params->map == NULL, LOONG_ERR_ARG,
                 "an export with the names of %s is of no model type, not of "
                 "%s", params->map, params->as);
@@ -541,7 +566,10 @@ loong_checkpoint_export(loong_context_t *ctx,
                            ? params->component
                            : loongi_view_component(
                                  loongi_checkpoint_metadata(source.checkpoint));
-    loong_status_t status = export_open(&source, params);
+    loong_status_t status = check_averages(&source);
+    if (status == LOONG_OK) {
+        status = export_open(&source, params);
+    }
     loongi_checkpoint_close(&source.checkpoint);
     return status;
 }

@@ -180,7 +180,8 @@ static void add_up(loong_model_t *m)
             continue;
         }
         int64_t scratch =
-            LOONG_MAX(o->norm.scratch_bytes, o->update.scratch_bytes);
+            LOONG_MAX(LOONG_MAX(o->norm.scratch_bytes, o->swap.scratch_bytes),
+                      o->update.scratch_bytes);
         m->bytes[LOONG_BASE_OPTIM] += o->optim_bytes;
         m->bytes[LOONG_BASE_SCRATCH] =
             LOONG_MAX(m->bytes[LOONG_BASE_SCRATCH], scratch);

@@ -75,6 +75,7 @@ static void place_lanes(loong_stage_t *s)
     if (s->optimizer != NULL) {
         loongi_pass_lanes(&s->optimizer->update, least);
         loongi_pass_lanes(&s->optimizer->late, least);
+        loongi_pass_lanes(&s->optimizer->swap, least);
     }
 }
 
@@ -145,6 +146,7 @@ loong_status_t loongi_stage_prepare(loong_stage_t *stage)
         LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->norm));
         LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->update));
         LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->late));
+        LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->swap));
     }
     return LOONG_OK;
 }
@@ -157,6 +159,7 @@ loong_status_t loongi_stage_load(const loong_stage_t *stage)
     }
     LOONG_TRY(loongi_program_load(&stage->run, &o->norm, false));
     LOONG_TRY(loongi_program_load(&stage->run, &o->update, false));
+    LOONG_TRY(loongi_program_load(&stage->run, &o->swap, false));
     return loongi_program_load(&stage->run, &o->late, false);
 }
 

@@ -98,6 +98,8 @@
     X(adamw)             \
     X(lion)              \
     X(sgd)               \
+    X(ema)               \
+    X(ema_swap)          \
     X(muon_momentum)     \
     X(muon_normalize)    \
     X(muon_polynomial)   \

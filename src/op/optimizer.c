@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw, lion, sgd, those of muon, sign_step, sumsq, sum: steps of the update
- * program, made by hand (src/optim); registered so that programs can be
+ * adamw, lion, sgd, ema, those of muon, sign_step, sumsq, sum: steps of the
+ * update program, made by hand (src/optim); registered so that programs can be
  * explained and costed. */
 #include "loong/moe.h"
 #include "op_impl.h"
@@ -42,6 +42,8 @@ static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
 UPDATE_OP(adamw, loong_update_attr_t, 1, 4);
 UPDATE_OP(lion, loong_update_attr_t, 1, 3);
 UPDATE_OP(sgd, loong_update_attr_t, 1, 3);
+UPDATE_OP(ema, loong_update_attr_t, 1, 3);
+UPDATE_OP(ema_swap, loong_update_attr_t, 1, 3);
 UPDATE_OP(muon_momentum, loong_muon_attr_t, 1, 2);
 UPDATE_OP(muon_normalize, loong_muon_attr_t, 2, 1);
 UPDATE_OP(muon_polynomial, loong_muon_attr_t, 2, 1);

@@ -50,6 +50,9 @@ static void place_states(loong_optimizer_t *o, loong_bucket_t *b)
             take(o, n * (int64_t)loong_dtype_size(state_dtype(o, b, k)));
     }
     b->low = flat->dtype == LOONG_BF16 ? take(o, n * 2) : -1;
+    b->ema = o->params.ema.decay > 0.0 && !flat->frozen
+                 ? take(o, n * (int64_t)loong_dtype_size(o->shards->wide))
+                 : -1;
 }
 
 static loong_operand_t grad_at(const loong_optimizer_t *o,
@@ -191,6 +194,38 @@ static loong_status_t add_update(loong_optimizer_t *o,
     return add_step(o, b, attr);
 }
 
+/* Of a bucket whose parameters have an average: its step of a program. */
+static loong_status_t add_ema(loong_optimizer_t *o, const loong_bucket_t *b,
+                              const char *op, loong_program_t *program)
+{
+    const loong_ema_t *ema = &o->params.ema;
+    const loong_flat_t *flat = &o->shards->flats[b->flat];
+    int64_t n = b->update_end - b->update_begin;
+    loong_operand_t average = loongi_at(LOONG_BASE_OPTIM, b->ema);
+    loong_update_attr_t *attr = NULL;
+    loong_step_t step;
+    if (b->ema < 0 || n == 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_arena_alloc(o->arena, sizeof(*attr), &attr));
+    *attr = (loong_update_attr_t){.ema_decay = ema->decay,
+                                  .ema_start = ema->start,
+                                  .ema_warmup = ema->warmup};
+    loongi_step_begin(&step, op, "optimizer", &o->shards->params);
+    step.query.attr = attr;
+    step.query.num_in = 1;
+    step.query.num_out = 3;
+    step.query.arg[0] = step.query.arg[3] = loongi_flat_arg(o->shards->wide, n);
+    step.operand[0] = step.operand[3] = average;
+    step.query.arg[1] = loongi_flat_arg(flat->dtype, n);
+    step.operand[1] = param_at(o, b, b->update_begin);
+    if (b->low >= 0) {
+        step.query.arg[2] = loongi_flat_arg(LOONG_U16, n);
+        step.operand[2] = loongi_at(LOONG_BASE_OPTIM, b->low);
+    }
+    return append(o, program, &step);
+}
+
 /* A step against the sign. */
 static loong_status_t add_sign_update(loong_optimizer_t *o,
                                       const loong_bucket_t *b)
@@ -234,7 +269,8 @@ static loong_status_t add_norm(loong_optimizer_t *o, const loong_bucket_t *b)
     return append(o, &o->norm, &step);
 }
 
-static loong_status_t add_gather(loong_optimizer_t *o, const loong_bucket_t *b)
+static loong_status_t add_gather(loong_optimizer_t *o, const loong_bucket_t *b,
+                                 loong_program_t *program)
 {
     loong_step_t step;
     LOONG_TRY(loongi_step_collective(o->shards, "flat_all_gather", b->group,
@@ -242,7 +278,7 @@ static loong_status_t add_gather(loong_optimizer_t *o, const loong_bucket_t *b)
     step.query.arg[0] = loongi_flat_arg(o->shards->flats[b->flat].dtype,
                                         b->end - b->begin);
     step.operand[0] = param_at(o, b, b->begin);
-    return append(o, &o->update, &step);
+    return append(o, program, &step);
 }
 
 /* What both ends of a pipeline hold is summed over them when the whole
@@ -271,7 +307,8 @@ static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards)
     bool gathers = shards->params.sharding == LOONG_SHARDING_OPTIM ||
                    shards->params.sharding == LOONG_SHARDING_GRADS;
     LOONG_TRY(loongi_arena_create(o->ctx, "optimizer", &o->arena));
-    o->norm.kind = o->update.kind = o->late.kind = LOONG_PROGRAM_U;
+    o->norm.kind = o->update.kind = o->late.kind = o->swap.kind =
+        LOONG_PROGRAM_U;
     o->record_offset =
         take(o, LOONG_EXACT_WORDS * (int64_t)sizeof(int64_t));
     o->room_offset = take(o, loongi_muon_room(o));
@@ -286,8 +323,13 @@ static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards)
         LOONG_TRY(shards->flats[b->flat].sign_rate > 0.0
                       ? add_sign_update(o, b)
                       : add_update(o, b));
+        LOONG_TRY(add_ema(o, b, "ema", &o->update));
+        LOONG_TRY(add_ema(o, b, "ema_swap", &o->swap));
         if (gathers) {
-            LOONG_TRY(add_gather(o, b));
+            LOONG_TRY(add_gather(o, b, &o->update));
+        }
+        if (gathers && b->ema >= 0) {
+            LOONG_TRY(add_gather(o, b, &o->swap));
         }
     }
     return LOONG_OK;
@@ -322,6 +364,7 @@ void loongi_optimizer_destroy(loong_optimizer_t **optimizer_p)
     loongi_program_clear(o->ctx, &o->norm);
     loongi_program_clear(o->ctx, &o->update);
     loongi_program_clear(o->ctx, &o->late);
+    loongi_program_clear(o->ctx, &o->swap);
     loongi_arena_destroy(&o->arena);
     loongi_free(o->ctx, o);
     *optimizer_p = NULL;

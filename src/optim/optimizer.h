@@ -25,12 +25,22 @@ typedef struct loong_optimizer_group {
     double weight_decay; /* of parameters that are subject to it */
 } loong_optimizer_group_t;
 
+/* The average of what is trained, as one more state (ema of loong/update.h). */
+typedef struct loong_ema {
+    double decay; /* 0: none is kept */
+    int64_t start;
+    bool warmup;
+    bool evaluates; /* evaluations take it in the place of the parameters */
+} loong_ema_t;
+#define LOONG_EMA "ema" /* checkpoints call it so */
+
 typedef struct loong_optimizer_params {
     int num_groups;
     /* A parameter has the number of one (loong_param_params_t). */
     loong_optimizer_group_t group[LOONG_MAX_OPT_GROUPS];
     bool bf16[LOONG_STATE_COUNT]; /* states stored so; else in the wide type */
     bool stochastic_rounding;     /* of states in bf16; else to nearest */
+    loong_ema_t ema;
 } loong_optimizer_params_t;
 
 static inline loong_dtype_t
@@ -62,6 +72,8 @@ typedef struct loong_optimizer {
     loong_program_t norm;  /* sums of squares of this rank's parts */
     /* And gathers parameters where only states are shared out. */
     loong_program_t update;
+    /* Exchanges parameters and their averages. */
+    loong_program_t swap;
     /* Reductions that wait until all stages are through: of what both ends of
      * a pipeline hold. */
     loong_program_t late;

@@ -119,4 +119,9 @@ void loongi_optimizer_settings(const loong_recipe_t *r,
     }
     params->stochastic_rounding =
         loong_recipe_bool(r, "optimizer.stochastic_rounding");
+    params->ema = (loong_ema_t){
+        .decay = loong_recipe_real(r, "optimizer.ema.decay"),
+        .start = loong_recipe_int(r, "optimizer.ema.update_after_step"),
+        .warmup = loong_recipe_bool(r, "optimizer.ema.use_ema_warmup"),
+        .evaluates = loong_recipe_bool(r, "eval.ema")};
 }

@@ -96,7 +96,7 @@ static void place_bucket(loong_shards_t *s, loong_bucket_t *b)
     const loong_flat_t *flat = &s->flats[b->flat];
     int64_t wide = (int64_t)loong_dtype_size(s->wide);
     int64_t size = (int64_t)loong_dtype_size(flat->dtype);
-    b->low = b->grad = -1;
+    b->low = b->ema = b->grad = -1;
     choose(s, b, LOONG_SHARDING_OPTIM, &b->update_begin, &b->update_end);
     bool grads = choose(s, b, LOONG_SHARDING_GRADS, &b->grad_begin,
                         &b->grad_end);
@@ -369,20 +369,26 @@ static loong_status_t set_piece(const loong_shards_t *s,
     LOONG_TRY(loongi_upload_room(upload, to, bytes, &room));
     store(dtype, values, end - begin, room);
     LOONG_TRY(loongi_upload_send(upload, to, room, bytes));
-    if (b == NULL || b->low < 0) {
-        return LOONG_OK;
-    }
-    int64_t first = LOONG_MAX(begin, b->update_begin);
-    int64_t last = LOONG_MIN(end, b->update_end);
-    if (first >= last) {
-        return LOONG_OK;
-    }
+    int64_t first = b != NULL ? LOONG_MAX(begin, b->update_begin) : end;
+    int64_t n = b != NULL ? LOONG_MIN(end, b->update_end) - first : 0;
     to.base = LOONG_BASE_OPTIM;
-    to.offset = b->low + (first - b->update_begin) * (int64_t)sizeof(uint16_t);
-    bytes = (size_t)(last - first) * sizeof(uint16_t);
-    LOONG_TRY(loongi_upload_room(upload, to, bytes, &room));
-    store_low(values + (first - begin), last - first, room);
-    return loongi_upload_send(upload, to, room, bytes);
+    if (n > 0 && b->low >= 0) {
+        to.offset =
+            b->low + (first - b->update_begin) * (int64_t)sizeof(uint16_t);
+        bytes = (size_t)n * sizeof(uint16_t);
+        LOONG_TRY(loongi_upload_room(upload, to, bytes, &room));
+        store_low(values + (first - begin), n, room);
+        LOONG_TRY(loongi_upload_send(upload, to, room, bytes));
+    }
+    if (n > 0 && b->ema >= 0) {
+        int64_t size = (int64_t)loong_dtype_size(s->wide);
+        to.offset = b->ema + (first - b->update_begin) * size;
+        bytes = (size_t)(n * size);
+        LOONG_TRY(loongi_upload_room(upload, to, bytes, &room));
+        store(s->wide, values + (first - begin), n, room);
+        LOONG_TRY(loongi_upload_send(upload, to, room, bytes));
+    }
+    return LOONG_OK;
 }
 
 loong_status_t loongi_shards_set(const loong_shards_t *shards,
@@ -392,8 +398,8 @@ loong_status_t loongi_shards_set(const loong_shards_t *shards,
 {
     int64_t begin = 0;
     int64_t end = 0;
-    loong_dtype_t dtype = shards->flats[place->flat].dtype;
-    int64_t piece = LOONG_UPLOAD_PIECE / (int64_t)loong_dtype_size(dtype);
+    int64_t piece =
+        LOONG_UPLOAD_PIECE / (int64_t)loong_dtype_size(shards->wide);
     loongi_shards_kept(shards, place, &begin, &end);
     begin = LOONG_MAX(begin, at);
     end = LOONG_MIN(end, at + count);

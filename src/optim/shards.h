@@ -82,6 +82,7 @@ typedef struct loong_bucket {
     /* Set by the optimizer: byte offsets in OPTIM of update_begin. */
     int64_t state[LOONG_MAX_STATES]; /* in the order of the class */
     int64_t low; /* -1: none */
+    int64_t ema; /* wide average of the parameters; -1: none */
 } loong_bucket_t;
 
 typedef struct loong_shards {

@@ -433,6 +433,13 @@ static const loong_recipe_key_t keys[] = {
          "follow the schedule; optimizer.lr when not given"),
     REAL("optimizer.groups[].weight_decay", NULL, 0, 100, FREE,
          "of these; optimizer.weight_decay when not given"),
+    REAL("optimizer.ema.decay", "0", 0, 0.9999999, FREE,
+         "of an exponential moving average of what is trained, kept beside it "
+         "in the type of masters and saved; 0: none is kept"),
+    AMOUNT("optimizer.ema.update_after_step", "0", 0, BIG, FREE,
+           "until so many updates the average is what is trained"),
+    BOOL("optimizer.ema.use_ema_warmup", "false", FREE,
+         "n updates later the decay is (1 + n) / (10 + n) at most"),
     REAL("optimizer.clip_grad", "1.0", 0, 1e9, FREE,
          "largest global norm; 0: no clipping"),
 
@@ -449,6 +456,8 @@ static const loong_recipe_key_t keys[] = {
     TEXT("export.hf", NULL, FREE,
          "Hugging Face directory to write at the end, in the place of one of "
          "the same model if it is there; needs checkpoint.save"),
+    BOOL("export.ema", "false", FREE,
+         "export.hf writes the average that optimizer.ema.decay keeps"),
     TEXT("export.as", NULL, FREE,
          "model type of its config.json, of those that can say the same "
          "model, as llama for an internlm2; default: its own"),
@@ -468,6 +477,9 @@ static const loong_recipe_key_t keys[] = {
 
     AMOUNT("eval.interval", "0", 0, BIG, FREE, "steps; 0: only at the end"),
     AMOUNT("eval.iters", "0", 0, BIG, FREE, "global batches; 0: the whole set"),
+    BOOL("eval.ema", "false", FREE,
+         "evaluations and samples are those of the average that "
+         "optimizer.ema.decay keeps"),
     TEXTS("eval.sample.prompts", FREE, "texts to continue at an evaluation"),
     INT("eval.sample.max_new_tokens", "64", 1, 100000, FREE, "tokens"),
     REAL("eval.sample.temperature", "0.8", 0, 100, FREE, "0: the likeliest"),

@@ -342,6 +342,23 @@ static void check_types(check_t *c)
     }
 }
 
+static void check_averages(check_t *c)
+{
+    static const char *const averaged[] = {"optimizer.ema.update_after_step",
+                                           "optimizer.ema.use_ema_warmup",
+                                           "eval.ema", "export.ema"};
+    double decay = loong_recipe_real(c->recipe, "optimizer.ema.decay");
+    for (int64_t i = 0; i < LOONG_COUNT_OF(averaged) && decay == 0.0; i++) {
+        if (is_set(c, averaged[i])) {
+            problem(c, averaged[i],
+                    "has no effect without optimizer.ema.decay");
+        }
+    }
+    if (loong_recipe_bool(c->recipe, "export.ema") && !is_set(c, "export.hf")) {
+        problem(c, "export.ema", "has no effect without export.hf");
+    }
+}
+
 static void check_settings(check_t *c)
 {
     const char *grain = loong_recipe_text(c->recipe, "recompute.granularity");
@@ -359,6 +376,7 @@ static void check_settings(check_t *c)
                 "has no effect with parallel.tensor_model_parallel_size 1: "
                 "it is these ranks that cut the tokens");
     }
+    check_averages(c);
     if (is_set(c, "export.as") && !is_set(c, "export.hf")) {
         problem(c, "export.as", "has no effect without export.hf");
     }

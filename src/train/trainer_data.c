@@ -532,10 +532,32 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
                               (int64_t)weight, loongi_now() - begin);
 }
 
+/* Averages to where programs read parameters, and back, bit for bit. */
+static loong_status_t swap_averages(loong_trainer_t *t)
+{
+    if (!t->component->params.optimizer.ema.evaluates ||
+        t->plan.evaluate_only) { /* which has loaded them in their place */
+        return LOONG_OK;
+    }
+    if (t->saving.save != NULL) { /* what it writes stays until it is written */
+        t->saving.stall += loongi_checkpoint_save_wait(t->saving.save);
+    }
+    for (int i = 0; i < t->model->num_stages; i++) {
+        const loong_stage_t *s = t->model->stages[i];
+        if (s->optimizer != NULL) {
+            LOONG_TRY(
+                loongi_program_run(&s->run, &s->optimizer->swap, &t->frame));
+        }
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_trainer_evaluate(loong_trainer_t *t)
 {
+    LOONG_TRY(swap_averages(t));
     for (int i = 0; i < t->data.num_validation; i++) {
         LOONG_TRY(evaluate_set(t, &t->data.validation[i]));
     }
-    return loongi_sample(&t->sampling, t->state.step);
+    LOONG_TRY(loongi_sample(&t->sampling, t->state.step));
+    return swap_averages(t);
 }

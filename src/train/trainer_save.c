@@ -251,6 +251,7 @@ loong_status_t loong_trainer_export(loong_trainer_t *trainer, const char *dir)
         params.checkpoint = path;
         params.out_dir = dir;
         params.as = loong_recipe_text(t->recipe, "export.as");
+        params.ema = loong_recipe_bool(t->recipe, "export.ema");
         params.bos_token_id = params.eos_token_id = params.pad_token_id = -1;
         status = loong_checkpoint_export(t->ctx, &params);
     }

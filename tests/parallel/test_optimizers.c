@@ -21,8 +21,9 @@
 #define PP "pipeline_model_parallel_size: "
 #define SHARD "data_parallel_sharding: "
 
-static const char *const classes[] = {"name: lion",
-                                      "name: sgd, sgd_nesterov: true"};
+static const char *const classes[] = {
+    "name: lion, ema: {decay: 0.8}",
+    "name: sgd, sgd_nesterov: true, ema: {decay: 0.8}"};
 
 static layout_run_t make_run(const char *save, const char *optimizer, int ranks,
                              const char *parallel)

@@ -235,6 +235,11 @@ model.foundation.rope_scaling.high_freq_factor=4
 checkpoint.save=export
 export.hf=hf
 export.as=qwen3
+export.ema=true
+optimizer.ema.decay=0.9
+optimizer.ema.update_after_step=1
+optimizer.ema.use_ema_warmup=true
+eval.ema=true
 KEYS
 run tokens <<KEYS
 $small

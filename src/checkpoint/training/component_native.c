@@ -164,6 +164,26 @@ static loong_dtype_t state_dtype(const loong_stage_t *stage,
                               stage->params->precision.wide);
 }
 
+/* So many states of a parameter, those of its class and its average, and where
+ * state i of a bucket is in OPTIM, by name and type. */
+static int count_states(const loong_optimizer_class_t *class,
+                        const loong_bucket_t *b)
+{
+    return class == NULL ? 0 : class->num_states + (b->ema >= 0);
+}
+
+static int64_t find_state(const loong_stage_t *stage,
+                          const loong_optimizer_class_t *class,
+                          const loong_bucket_t *b, int i,
+                          loong_checkpoint_piece_t *piece)
+{
+    bool average = i == class->num_states;
+    piece->kind = average ? LOONG_EMA : loongi_state_name(class->states[i]);
+    piece->dtype = average ? stage->params->precision.wide
+                           : state_dtype(stage, class->states[i]);
+    return average ? b->ema : b->state[i];
+}
+
 static loong_status_t add_states(const loong_piece_writer_t *to,
                                  const rows_t *r,
                                  const loong_optimizer_class_t *class)
@@ -174,14 +194,14 @@ static loong_status_t add_states(const loong_piece_writer_t *to,
     int64_t element = p->flat_offset + r->row * cols - b->update_begin;
     char name[512];
     snprintf(name, sizeof(name), "%s.%s", r->stage->params->name, p->name);
-    for (int i = 0; i < class->num_states; i++) {
-        loong_checkpoint_piece_t piece = describe(
-            r->stage, p, loongi_state_name(class->states[i]), r->row, r->rows);
+    for (int i = 0; i < count_states(class, b); i++) {
+        loong_checkpoint_piece_t piece =
+            describe(r->stage, p, NULL, r->row, r->rows);
+        int64_t offset = find_state(r->stage, class, b, i, &piece);
         piece.name = name;
-        piece.dtype = state_dtype(r->stage, class->states[i]);
         LOONG_TRY(
             add_source(to,
-                       r->stage->run.base[LOONG_BASE_OPTIM] + b->state[i] +
+                       r->stage->run.base[LOONG_BASE_OPTIM] + offset +
                            element * (int64_t)loong_dtype_size(piece.dtype),
                        NULL, &piece));
         LOONG_TRY(loongi_checkpoint_save_add(to->save, &piece));
@@ -275,6 +295,13 @@ static loong_status_t read_block(const reader_t *r,
     return LOONG_OK;
 }
 
+static bool has_average(const reader_t *r, const loong_param_place_t *p)
+{
+    char name[512];
+    snprintf(name, sizeof(name), "%s.%s", r->stage->params->name, p->name);
+    return loongi_checkpoint_find(r->ck, LOONG_EMA, name) != NULL;
+}
+
 static loong_status_t load_param(reader_t *r, const loong_param_place_t *p)
 {
     int64_t cols = loongi_part_of(p).cols;
@@ -282,7 +309,11 @@ static loong_status_t load_param(reader_t *r, const loong_param_place_t *p)
     int64_t first = 0;
     int64_t rows = 0;
     loongi_stage_kept_rows(r->stage, p, &first, &rows);
-    r->kind = "param";
+    r->kind = !r->stage->params->train &&
+                      r->stage->params->optimizer.ema.evaluates &&
+                      has_average(r, p)
+                  ? LOONG_EMA
+                  : "param";
     r->dtype = LOONG_F64;
     for (int64_t row = first; row < first + rows; row += step) {
         int64_t n = LOONG_MIN(step, first + rows - row);
@@ -309,14 +340,19 @@ static loong_status_t load_states(reader_t *r, const loong_param_place_t *p)
         return LOONG_OK;
     }
     int64_t element = p->flat_offset + row * cols - b->update_begin;
-    for (int i = 0; i < class->num_states; i++) {
-        r->kind = loongi_state_name(class->states[i]);
-        r->dtype = state_dtype(r->stage, class->states[i]);
+    for (int i = 0; i < count_states(class, b); i++) {
+        loong_checkpoint_piece_t state;
+        int64_t offset = find_state(r->stage, class, b, i, &state);
+        r->kind = state.kind;
+        r->dtype = state.dtype;
+        if (i == class->num_states && !has_average(r, p)) {
+            continue; /* it begins as the parameter: moments.c knows when */
+        }
         int64_t size = (int64_t)loong_dtype_size(r->dtype);
         for (int64_t at = 0; at < rows; at += step) {
             int64_t n = LOONG_MIN(step, rows - at);
             loong_operand_t to = {LOONG_BASE_OPTIM,
-                                  b->state[i] + (element + at * cols) * size};
+                                  offset + (element + at * cols) * size};
             LOONG_TRY(read_block(r, p, row + at, n, r->block));
             LOONG_TRY(loongi_run_write(&r->stage->run, to, r->block,
                                        (size_t)(n * cols * size)));

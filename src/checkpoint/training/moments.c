@@ -54,6 +54,12 @@ void loongi_moments_tell(const loong_component_t *c,
 {
     const loong_component_params_t *p = &c->params;
     tell_params(c, ck);
+    if (p->optimizer.ema.decay == 0.0 && first_of(ck, LOONG_EMA) != NULL) {
+        loongi_log(c->ctx, LOONG_LOG_WARN,
+                   "%s has averages of parameters: without "
+                   "optimizer.ema.decay they are not kept",
+                   loongi_checkpoint_path(ck));
+    }
     for (int i = 0; i < LOONG_STATE_COUNT; i++) {
         const char *kind = loongi_state_name(i);
         const loong_checkpoint_tensor_t *there = first_of(ck, kind);
@@ -128,10 +134,23 @@ loong_origin_t loongi_checkpoint_origin(const loong_checkpoint_t *ck)
     return from;
 }
 
+/* Whether averages are wanted: to be evaluated, or because they would not begin
+ * anew at this many updates. */
+static bool wants_averages(const loong_component_t *c,
+                           const loong_checkpoint_t *ck, bool states)
+{
+    const loong_ema_t *ema = &c->params.optimizer.ema;
+    int64_t updates = INT64_MAX;
+    (void)loongi_pairs_int(loongi_checkpoint_metadata(ck), "updates", &updates);
+    return ema->decay > 0.0 &&
+           (c->params.train ? states && updates > ema->start : ema->evaluates);
+}
+
 typedef struct wanted {
     loong_arena_t *arena;
     loong_origin_t from;
-    bool states;
+    const loong_checkpoint_t *ck;
+    bool states, averages;
     int64_t count;
     loong_checkpoint_tensor_t *tensors;
 } wanted_t;
@@ -140,19 +159,20 @@ typedef struct wanted {
 static loong_status_t want_param(const loong_component_params_t *params,
                                  const loong_whole_param_t *p, wanted_t *all)
 {
-    int kinds =
-        1 + (all->states && p->optimizer != NULL ? p->optimizer->num_states
-                                                 : 0);
+    int states =
+        all->states && p->optimizer != NULL ? p->optimizer->num_states : 0;
+    bool average = all->averages && p->optimizer != NULL;
     char *name = NULL;
     int64_t there[2];
     bool is_new = loongi_param_is_new(params, &all->from, p->name, p->ndim,
                                       p->shape, there);
     LOONG_TRY(
         loongi_arena_printf(all->arena, &name, "%s.%s", params->name, p->name));
-    for (int i = is_new && there[0] == 0; i < kinds; i++) {
+    for (int i = is_new && there[0] == 0; i <= states + average; i++) {
         loong_checkpoint_tensor_t *w = &all->tensors[all->count++];
-        w->kind =
-            i == 0 ? "param" : loongi_state_name(p->optimizer->states[i - 1]);
+        w->kind = i == 0       ? "param"
+                  : i > states ? LOONG_EMA
+                               : loongi_state_name(p->optimizer->states[i - 1]);
         w->name = name;
         w->ndim = p->ndim;
         w->shape[0] = p->shape[0];
@@ -201,7 +221,7 @@ static loong_status_t refuse_other(const loong_component_t *c,
 static loong_status_t want_all(const loong_model_t *m, bool states,
                                wanted_t *wanted)
 {
-    enum { KINDS = 1 + LOONG_MAX_STATES };
+    enum { KINDS = 2 + LOONG_MAX_STATES };
     int64_t room = 0;
     for (int i = 0; i < m->num_components; i++) {
         room += m->components[i]->num_whole * KINDS;
@@ -212,6 +232,15 @@ static loong_status_t want_all(const loong_model_t *m, bool states,
     for (int k = 0; k < m->num_components; k++) {
         const loong_component_t *c = m->components[k];
         wanted->states = states && c->params.train;
+        wanted->averages = wants_averages(c, wanted->ck, states);
+        LOONG_CHECK(m->ctx,
+                    !wanted->averages ||
+                        first_of(wanted->ck, LOONG_EMA) != NULL,
+                    LOONG_ERR_MISMATCH,
+                    "%s has no averages: training with "
+                    "optimizer.ema.update_after_step at its updates or more "
+                    "begins them",
+                    loongi_checkpoint_path(wanted->ck));
         for (int64_t i = 0; i < c->num_whole; i++) {
             LOONG_TRY(want_param(&c->params, &c->whole[i], wanted));
         }
@@ -241,7 +270,7 @@ static loong_status_t check_all(const loong_model_t *m,
 loong_status_t loongi_moments_check(const loong_model_t *model,
                                     const loong_checkpoint_t *ck, bool states)
 {
-    wanted_t wanted = {.from = loongi_checkpoint_origin(ck)};
+    wanted_t wanted = {.from = loongi_checkpoint_origin(ck), .ck = ck};
     LOONG_CHECK(model->ctx, !states || has_moments(ck), LOONG_ERR_MISMATCH,
                 "%s has parameters but no moments of the optimizer, like every "
                 "import; checkpoint.no_load_optim=true begins with moments of "

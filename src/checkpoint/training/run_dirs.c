@@ -163,6 +163,10 @@ static loong_status_t check_evaluation(loong_context_t *ctx,
                 save,
                 model ? "the model of init.from_hf is evaluated"
                       : "there is nothing to evaluate");
+    LOONG_CHECK(ctx, load != NULL || !loong_recipe_bool(recipe, "eval.ema"),
+                LOONG_ERR_CONFIG,
+                "eval.ema: only checkpoints have averages: set "
+                "checkpoint.load");
     LOONG_CHECK(ctx, load != NULL || model, LOONG_ERR_CONFIG,
                 "nothing to evaluate: set checkpoint.load (a directory, or "
                 "auto for the newest checkpoint in checkpoint.save) or "

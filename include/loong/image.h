@@ -180,9 +180,10 @@ typedef struct loong_patch_params {
     int64_t pictures;      /* of a micro-batch */
 } loong_patch_params_t;
 
-/* Samples of one picture (LOONG_ITEM_IMAGE) and its class (LOONG_ITEM_LABEL).
- * Normaliser: pictures, those with a label. With S rows of a picture and
- * N = R / S of a micro-batch there are
+/* Samples of one picture with pixels (LOONG_ITEM_IMAGE) and its class
+ * (LOONG_ITEM_LABEL), which may be missing where num_classes is 0. Normaliser:
+ * pictures, those with a label. With S rows of a picture and N = R / S of a
+ * micro-batch there are
  *
  *     patches         f32 or f64 [R, 3 p^2] channel, row, column; zeros in rows
  *                     of class tokens and padding

@@ -78,6 +78,10 @@ typedef struct loong_token_params {
     /* Ids that stand for parts of images; all others are text. */
     int num_vision_ids;
     int32_t vision_ids[LOONG_MAX_VISION_IDS];
+    /* Rows that a picture takes in place of the token that stands for it; texts
+     * with them are at most T long, and padded. 0: texts have no pictures and
+     * T + 1 ids. */
+    int64_t image_rows;
 } loong_token_params_t;
 
 /* Rows of T + 1 ids. Normalisers: loss_weight, the labels that carry loss;
@@ -91,6 +95,8 @@ typedef struct loong_token_params {
  *                     padding. The mask belongs to the label: position t is
  *                     learned if token t + 1 is
  *     token_types     i32 [R] 1: one of vision_ids, 0: text
+ *     is_feature      i32 [R] 1: a row of a picture, whose token is the one
+ *                     that stands for it; it is never a label. 0: text
  *     positions       i32 [R] from 0 in each row, or in each document
  *     token_key       i64 [R] draw * T + t: names the token in all layouts
  *     all_token_keys  i64 [R x context_parallel_a2a] of the tokens that this

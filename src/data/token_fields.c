@@ -98,6 +98,16 @@ static void fill_token_types(const fill_t *f, const loong_token_row_t *row,
     }
 }
 
+static void fill_is_feature(const fill_t *f, const loong_token_row_t *row,
+                            int64_t at)
+{
+    int32_t *to = (int32_t *)f->field->to + at;
+    for (int64_t i = 0; i < own_tokens(f->layout); i++) {
+        to[i] = row->feature != NULL &&
+                row->feature[loongi_token_place(f->layout, i)];
+    }
+}
+
 /* The places of a rank's tokens ascend within each of its two chunks, and the
  * second lies behind the first: one walk over the row suffices. */
 static void fill_positions(const fill_t *f, const loong_token_row_t *row,
@@ -210,6 +220,7 @@ static const field_kind_t fields[] = {
     {{"labels", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_labels},
     {{"loss_weight", LOONG_F32, LOONG_F64}, OWN_TOKENS, fill_loss_weight},
     {{"token_types", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_token_types},
+    {{"is_feature", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_is_feature},
     {{"positions", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_positions},
     {{"token_key", LOONG_I64, LOONG_I64}, OWN_TOKENS, fill_token_key},
     {{"all_token_keys", LOONG_I64, LOONG_I64},

@@ -19,6 +19,7 @@ typedef struct loong_token_row {
     int32_t *ids;    /* [T + 1] */
     uint8_t *weight; /* [T + 1]; [t] belongs to the label of position t */
     uint8_t *starts; /* [T + 1] 1: the token is the first of a document */
+    uint8_t *feature; /* [T + 1] 1: a row of a picture; NULL: there are none */
 } loong_token_row_t;
 
 /* Place in its row of token i, 0 <= i < T / context_parallel_size, of the

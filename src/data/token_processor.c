@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The processor of tokens: from a text of T + 1 ids to a row of a micro-batch.
+ * The processor of tokens: from a text, with pictures or T + 1 ids long, to a
+ * row of a micro-batch.
  * Called by the loader. Read loong/processor.h before; the arrays are
  * token_fields.c's. */
 #include <inttypes.h>
@@ -52,6 +53,7 @@ static loong_status_t begin(const void *config, loong_items_t *items)
 {
     const loong_token_params_t *p = config;
     items->vocab_size = p->vocab_size;
+    items->picture = -1;
     items->unmarked =
         !p->eod_mask_loss && !p->reset_position_ids && !p->reset_attention_mask;
     return loongi_items_tokens(items, p->seq_length + 1);
@@ -60,8 +62,8 @@ static loong_status_t begin(const void *config, loong_items_t *items)
 static size_t row_size(const void *config)
 {
     const loong_token_params_t *p = config;
-    return sizeof(loong_token_row_t) +
-           ((size_t)p->seq_length + 1) * (sizeof(int32_t) + 2);
+    size_t bytes = sizeof(int32_t) + (p->image_rows > 0 ? 3 : 2);
+    return sizeof(loong_token_row_t) + ((size_t)p->seq_length + 1) * bytes;
 }
 
 /* A row in the memory that is kept for it: zeros. */
@@ -75,7 +77,62 @@ static loong_token_row_t *begin_row(const loong_token_params_t *p, void *memory,
     row->ids = (int32_t *)(void *)(row + 1);
     row->weight = (uint8_t *)(row->ids + n);
     row->starts = row->weight + n;
+    row->feature = p->image_rows > 0 ? row->starts + n : NULL;
     return row;
+}
+
+static loong_status_t check_items(const loong_token_params_t *p,
+                                  const loong_items_t *items)
+{
+    const loong_item_t *text = &items->item[0];
+    int64_t pictures = items->count - 1;
+    int64_t rows = text->size[0] + pictures * (p->image_rows - 1);
+    bool known = items->count > 0 && text->type == LOONG_ITEM_TOKENS;
+    for (int64_t k = 0; k < pictures; k++) {
+        known = known && items->item[1 + k].type == LOONG_ITEM_IMAGE;
+    }
+    bool whole = known && pictures == 0 && rows == p->seq_length + 1;
+    LOONG_CHECK(items->ctx, known && (whole || p->image_rows > 0),
+                LOONG_ERR_CONFIG,
+                "the model reads texts of %" PRId64 " token ids, its data has "
+                "something else",
+                p->seq_length + 1);
+    LOONG_CHECK(items->ctx, whole || rows <= p->seq_length, LOONG_ERR_CONFIG,
+                "%s: takes %" PRId64 " rows, %" PRId64 " tokens of which "
+                "%" PRId64 " are pictures of %" PRId64 " rows; data.seq_length "
+                "allows %" PRId64,
+                text->name != NULL ? text->name : "a text", rows, text->size[0],
+                pictures, p->image_rows, p->seq_length);
+    return LOONG_OK;
+}
+
+/* The text with each picture's rows in place of its token; the place behind it,
+ * if there is one, begins another document. */
+static void lay_out(const loong_token_params_t *p, const loong_items_t *items,
+                    loong_token_row_t *row)
+{
+    const loong_item_t *text = &items->item[0];
+    const loong_item_t *picture = text + 1;
+    const loong_item_t *end = text + items->count;
+    int64_t at = 0;
+    for (int64_t t = 0; t < text->size[0]; t++) {
+        bool feature = picture < end && picture->at == t;
+        int64_t rows = feature ? p->image_rows : 1;
+        picture += feature;
+        row->starts[at] = text->starts[t];
+        for (int64_t i = 0; i < rows; i++, at++) {
+            row->ids[at] = text->ids[t];
+            if (at > 0) {
+                row->weight[at - 1] = !feature && text->weight[t];
+            }
+            if (feature) {
+                row->feature[at] = 1;
+            }
+        }
+    }
+    if (at <= p->seq_length) {
+        row->starts[at] = 1;
+    }
 }
 
 static loong_status_t keep(const void *config, int64_t draw,
@@ -90,17 +147,8 @@ static loong_status_t keep(const void *config, int64_t draw,
     if (items == NULL) {
         return LOONG_OK;
     }
-    const loong_item_t *text = &items->item[0];
-    LOONG_CHECK(items->ctx,
-                items->count == 1 && text->type == LOONG_ITEM_TOKENS &&
-                    text->size[0] == p->seq_length + 1,
-                LOONG_ERR_CONFIG,
-                "the model reads texts of %" PRId64 " token ids, its data has "
-                "something else",
-                p->seq_length + 1);
-    memcpy(row->ids, text->ids, (T + 1) * sizeof(*row->ids));
-    memcpy(row->weight, text->weight + 1, T);
-    memcpy(row->starts, text->starts, T + 1);
+    LOONG_TRY(check_items(p, items));
+    lay_out(p, items, row);
     for (size_t t = 0; p->eod_mask_loss && t < T; t++) {
         row->weight[t] = row->starts[t + 1] ? 0 : row->weight[t];
     }

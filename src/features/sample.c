@@ -53,7 +53,7 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
     const loong_input_list_t *list = loongi_inputs_of(
         s->from->inputs, loongi_model_first(plan->component) + number,
         LOONG_STAGE_LOGITS);
-    loong_token_row_t row = {0, s->prompt, NULL, NULL};
+    loong_token_row_t row = {0, s->prompt, NULL, NULL, NULL};
     void *const rows[] = {&row};
     loong_token_params_t layout =
         *(const loong_token_params_t *)plan->processor_config;

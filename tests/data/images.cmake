@@ -4,3 +4,5 @@ loong_test(NAME image_source SOURCES tests/data/test_image_source.c LABELS unit)
 loong_fuzz(NAME images)
 # Texts with pictures.
 loong_test(NAME image_text SOURCES tests/data/test_image_text.c LABELS unit)
+loong_test(NAME image_text_rows SOURCES tests/data/test_image_text_rows.c
+  LABELS unit)

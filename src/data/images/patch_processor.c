@@ -17,7 +17,7 @@ static const char *const normalisers[] = {[PICTURES_SUM] = "pictures", NULL};
 
 /* A picture of a micro-batch. */
 typedef struct row {
-    int64_t label;   /* -1: no picture */
+    int64_t label;   /* -1: no picture, or one without a label */
     float patches[]; /* of it, row after row */
 } row_t;
 
@@ -69,30 +69,49 @@ static size_t row_size(const void *config)
            (size_t)(patches_of(p) * patch_elements(p)) * sizeof(float);
 }
 
-static loong_status_t check_items(const loong_patch_params_t *p,
-                                  const loong_items_t *items)
+/* The one picture with pixels, and its label. */
+static loong_status_t find_items(const loong_patch_params_t *p,
+                                 const loong_items_t *items,
+                                 const loong_item_t **picture_p,
+                                 const loong_item_t **label_p)
 {
-    const loong_item_t *picture = &items->item[0];
-    int64_t size[2];
+    int pictures = 0;
+    *label_p = NULL;
+    for (int i = 0; i < items->count; i++) {
+        const loong_item_t *item = &items->item[i];
+        if (item->type == LOONG_ITEM_IMAGE && item->pixels != NULL) {
+            *picture_p = item;
+            pictures++;
+        } else if (item->type == LOONG_ITEM_LABEL) {
+            *label_p = item;
+        }
+    }
     LOONG_CHECK(items->ctx,
-                items->count == 2 && picture->type == LOONG_ITEM_IMAGE &&
-                    items->item[1].type == LOONG_ITEM_LABEL,
+                pictures == 1 && (*label_p != NULL || p->num_classes == 0),
                 LOONG_ERR_CONFIG,
                 "the model reads pictures with their classes, its data has "
                 "something else");
+    return LOONG_OK;
+}
+
+static loong_status_t check_items(const loong_patch_params_t *p,
+                                  loong_context_t *ctx,
+                                  const loong_item_t *picture,
+                                  const loong_item_t *label)
+{
+    int64_t size[2];
     loong_image_processor_size(p->processor, picture->size[0], picture->size[1],
                                &size[0], &size[1]);
-    LOONG_CHECK(items->ctx, size[0] == p->image_size && size[1] == size[0],
+    LOONG_CHECK(ctx, size[0] == p->image_size && size[1] == size[0],
                 LOONG_ERR_CONFIG,
                 "%s: becomes %" PRId64 " x %" PRId64 " pixels, the model takes "
                 "%" PRId64 " x %" PRId64,
                 picture->name, size[0], size[1], p->image_size, p->image_size);
-    LOONG_CHECK(items->ctx,
-                p->num_classes == 0 || items->item[1].label < p->num_classes,
+    LOONG_CHECK(ctx, p->num_classes == 0 || label->label < p->num_classes,
                 LOONG_ERR_CONFIG,
                 "%s: is of class %" PRId64 ", the model's num_classes allows 0 "
                 "to %" PRId64,
-                picture->name, items->item[1].label, p->num_classes - 1);
+                picture->name, label->label, p->num_classes - 1);
     return LOONG_OK;
 }
 
@@ -101,6 +120,8 @@ static loong_status_t keep(const void *config, int64_t draw,
                            double sums[LOONG_MAX_NORMALISERS])
 {
     const loong_patch_params_t *p = config;
+    const loong_item_t *picture = NULL;
+    const loong_item_t *label = NULL;
     row_t *row = memory;
     (void)draw;
     if (items == NULL) {
@@ -108,12 +129,12 @@ static loong_status_t keep(const void *config, int64_t draw,
         row->label = -1;
         return LOONG_OK;
     }
-    LOONG_TRY(check_items(p, items));
-    const loong_item_t *picture = &items->item[0];
+    LOONG_TRY(find_items(p, items, &picture, &label));
+    LOONG_TRY(check_items(p, items->ctx, picture, label));
     const loong_image_t image = {picture->size[0], picture->size[1],
                                  picture->pixels};
-    row->label = items->item[1].label;
-    sums[PICTURES_SUM] += 1.0;
+    row->label = label != NULL ? label->label : -1;
+    sums[PICTURES_SUM] += label != NULL ? 1.0 : 0.0;
     loong_status_t status = loong_image_process(
         items->ctx, p->processor, &image, p->patch_size, row->patches);
     if (status != LOONG_OK) {

@@ -12,6 +12,10 @@ loong_status_t loongi_model_forward(const loong_model_t *m,
     const loong_frame_t *frames[2] = {frame, NULL};
     for (int64_t i = 0; i < list->num_entries; i++) {
         const loong_entry_t *e = &list->entries[i];
+        if (chunk == LOONG_STAGE_LOGITS &&
+            (e->component < m->num_components - 1 || e->message >= 0)) {
+            continue; /* the last component alone has logits */
+        }
         if (e->kind != LOONG_ENTRY_E) {
             LOONG_TRY(loongi_model_begin(m, chunk, e));
             continue;

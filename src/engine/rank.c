@@ -52,9 +52,11 @@ static const loong_program_t *program_of(const loong_rank_t *r, int use,
     return &r->use[use].chunks[loongi_rank_index(r, e)]->programs[e->kind];
 }
 
-static bool is_program(const loong_entry_t *e)
+/* Of a chunk that the use runs. */
+static bool is_program(const loong_rank_t *r, int use, const loong_entry_t *e)
 {
-    return e->kind < (loong_entry_kind_t)LOONG_PROGRAM_COUNT && e->chunk >= 0;
+    return e->kind < (loong_entry_kind_t)LOONG_PROGRAM_COUNT && e->chunk >= 0 &&
+           r->use[use].chunks[loongi_rank_index(r, e)] != NULL;
 }
 
 /* Scratch and COMM: the largest program or pair. */
@@ -66,7 +68,7 @@ static void size_common(loong_rank_t *r, int use)
     for (int64_t k = 0; k < list->num_entries; k++) {
         const loong_entry_t *e = &list->entries[k];
         int64_t bytes[2] = {0, 0};
-        for (; e != NULL && is_program(e);
+        for (; e != NULL && is_program(r, use, e);
              e = e->pair > k ? &list->entries[e->pair] : NULL) {
             bytes[0] += program_of(r, use, e)->scratch_bytes;
             bytes[1] += program_of(r, use, e)->comm_bytes;
@@ -242,7 +244,7 @@ loong_status_t loongi_rank_load(const loong_rank_t *rank,
         const loong_rank_schedule_t *s = rank->use[u].list;
         for (int64_t k = 0; k < s->num_entries; k++) {
             const loong_entry_t *e = &s->entries[k];
-            if (!is_program(e)) {
+            if (!is_program(rank, u, e)) {
                 continue;
             }
             loong_run_t bound =

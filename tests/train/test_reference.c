@@ -96,6 +96,52 @@ static void ten_steps_are_those_of_transformers(void **state)
     }
 }
 
+/* Samples are the model's alone. */
+static void the_model_is_sampled(void **state)
+{
+    (void)state;
+    job_place_t p = job_begin();
+    job_result_t r;
+    job_run(&p, 2,
+            "model.foundation.vocab_size=257\ndata.tokenizer=bytes\n"
+            "train.train_iters=2\ntrain.kl_loss_coeff=0.5\neval.interval=2\n"
+            "eval.sample.prompts=[ab]\neval.sample.max_new_tokens=4\n"
+            "parallel.tensor_model_parallel_size=2\n",
+            &r);
+    if (r.status != LOONG_OK || strstr(r.log, "ab") == NULL) {
+        fail_msg("status %d: %s %s", (int)r.status, r.error, r.log);
+    }
+    job_end(&p);
+}
+
+/* Its parameters have no masters: in bf16 they are saved as they are. */
+static void a_resume_keeps_the_start_in_bf16(void **state)
+{
+    (void)state;
+    double kl[2][TEN + 1];
+    static const char *const ranks[] = {
+        "", "parallel.data_parallel_sharding=optim_grads_params\n"};
+    for (int i = 0; i < 2; i++) {
+        char keys[512];
+        job_place_t p = begin();
+        snprintf(keys, sizeof(keys), "precision.params_dtype=bf16\n%s%s",
+                 ranks[i],
+                 i == 1 ? "train.exit_interval=4\ncheckpoint.save_interval=4\n"
+                        : "");
+        run(&p, 1 + i, keys);
+        if (i == 1) {
+            run(&p, 2,
+                "precision.params_dtype=bf16\ncheckpoint.load=auto\n"
+                "parallel.data_parallel_sharding=optim_grads_params\n");
+        }
+        assert_int_equal(job_metrics(&p, NULL, "kl_loss", kl[i], TEN + 1), TEN);
+        job_end(&p);
+    }
+    for (int i = 0; i < TEN; i++) {
+        assert_true(fabs(kl[0][i] - kl[1][i]) <= 0.05 * (1.0 + kl[0][i]));
+    }
+}
+
 /* The start is saved: it is not where the resume begins. */
 static void a_resume_keeps_the_start(void **state)
 {
@@ -128,7 +174,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ten_steps_are_those_of_transformers),
+        cmocka_unit_test(the_model_is_sampled),
         cmocka_unit_test(a_resume_keeps_the_start),
+        cmocka_unit_test(a_resume_keeps_the_start_in_bf16),
         cmocka_unit_test(what_does_not_go_with_it_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

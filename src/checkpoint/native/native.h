@@ -200,7 +200,8 @@ bool loongi_checkpoint_lend(loong_checkpoint_t *checkpoint,
 
 /* Compares with what somebody wants to load (dtype is ignored): missing,
  * unexpected and mismatched tensors are listed together. A kind that nobody
- * wants is not looked at. Errors: LOONG_ERR_MISMATCH. */
+ * wants, and components of which nobody wants anything, are not looked at.
+ * Errors: LOONG_ERR_MISMATCH. */
 LOONG_NODISCARD loong_status_t
 loongi_checkpoint_check(const loong_checkpoint_t *checkpoint,
                         const loong_checkpoint_tensor_t *wanted, int64_t count);

@@ -414,13 +414,16 @@ loong_status_t loongi_checkpoint_read_rows(
 
 /* ---- comparing and verifying ---- */
 
+/* kind_wanted: of its component, which the name begins with. */
 static const loong_checkpoint_tensor_t *
 find_wanted(const loong_checkpoint_tensor_t *wanted, int64_t count,
             const loong_checkpoint_tensor_t *tensor, bool *kind_wanted)
 {
+    size_t component = strcspn(tensor->name, ".") + 1;
     *kind_wanted = false;
     for (int64_t i = 0; i < count; i++) {
-        if (strcmp(wanted[i].kind, tensor->kind) == 0) {
+        if (strcmp(wanted[i].kind, tensor->kind) == 0 &&
+            strncmp(wanted[i].name, tensor->name, component) == 0) {
             *kind_wanted = true;
             if (strcmp(wanted[i].name, tensor->name) == 0) {
                 return &wanted[i];

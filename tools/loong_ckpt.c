@@ -41,6 +41,8 @@ static const char usage_text[] =
     "  --component NAME    export: which part of the model\n"
     "  --as TYPE           export: another model type that can say the same\n"
     "                      model, as llama for an internlm2 (its own)\n"
+    "  --ema               export: averages (optimizer.ema.decay) in place\n"
+    "                      of parameters\n"
     "  --bos, --eos, --pad ID  export: token ids (default: those of the run\n"
     "                      that saved, or of --tokenizer)\n"
     "  --map FILE          YAML: names of tensors in place of the family's;\n"
@@ -160,7 +162,7 @@ static const struct command {
      CKPT_MODEL | CKPT_MAP | CKPT_QUIET, ckpt_import},
     {"export", 2, 0, "export needs CKPT and OUT_HF_DIR",
      CKPT_DTYPE | CKPT_SHARD | CKPT_TOKENS | CKPT_COMPONENT | CKPT_MAP |
-         CKPT_AS | CKPT_QUIET,
+         CKPT_AS | CKPT_EMA | CKPT_QUIET,
      ckpt_export},
     {"convert", 2, 0, "convert needs PATH and OUT",
      CKPT_DTYPE | CKPT_SHARD | CKPT_QUIET, ckpt_convert},
@@ -208,6 +210,7 @@ static const struct option {
     size_t text; /* in ckpt_arguments_t; 0: not a text */
 } options[] = {
     {"--quiet", CKPT_QUIET, 0},
+    {"--ema", CKPT_EMA, 0},
     {"--dtype", CKPT_DTYPE, 0},
     {"--max-shard-gb", CKPT_SHARD, 0},
     {"--bos", CKPT_TOKENS, 0},
@@ -263,9 +266,11 @@ static int parse_option(const struct command *command, char **argv,
         snprintf(what, sizeof(what), "%s has no option", command->name);
         return wrong_usage(what, argv[0]);
     }
-    *used_p = o->bit == CKPT_QUIET ? 1 : 2;
-    if (o->bit == CKPT_QUIET) {
-        a->quiet = true;
+    bool alone = o->bit == CKPT_QUIET || o->bit == CKPT_EMA;
+    *used_p = alone ? 1 : 2;
+    if (alone) {
+        a->quiet = a->quiet || o->bit == CKPT_QUIET;
+        a->ema = a->ema || o->bit == CKPT_EMA;
     } else if (argv[1] == NULL) {
         return wrong_usage("no value behind", argv[0]);
     } else if (!set_option(a, o, argv[1])) {

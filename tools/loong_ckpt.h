@@ -15,7 +15,8 @@ typedef enum ckpt_option_bit {
     CKPT_MODEL = 16,
     CKPT_MAP = 32,
     CKPT_QUIET = 64,
-    CKPT_AS = 128
+    CKPT_AS = 128,
+    CKPT_EMA = 256
 } ckpt_option_bit_t;
 
 typedef struct ckpt_arguments {
@@ -29,6 +30,7 @@ typedef struct ckpt_arguments {
     const char *as;
     int64_t ids[3]; /* bos, eos, pad; -1: not given */
     loong_checkpoint_names_t names;
+    bool ema;
     bool quiet;
 } ckpt_arguments_t;
 

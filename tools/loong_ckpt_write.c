@@ -142,6 +142,7 @@ int ckpt_export(loong_context_t *ctx, const ckpt_arguments_t *a)
     params.pad_token_id = a->ids[2];
     params.map = a->names.map;
     params.as = a->as;
+    params.ema = a->ema;
     params.progress = show;
     params.user = &meter;
     read_ids(ctx, &params);

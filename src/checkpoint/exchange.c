@@ -401,7 +401,7 @@ export_model(native_source_t *source, const loong_pairs_t *model,
     loongi_hf_map_destroy(&map);
     LOONG_TRY(status);
     LOONG_TRY(loongi_verify_component(source->checkpoint, source->ctx,
-                                      source->component));
+                                      source->component, source->ema));
     LOONG_TRY(loongi_checkpoint_map(source->checkpoint));
     hf.dir = params->out_dir;
     hf.model = model;

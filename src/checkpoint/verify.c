@@ -138,7 +138,7 @@ static void add_problem(void *user, const char *line)
 
 loong_status_t loongi_verify_component(loong_checkpoint_t *checkpoint,
                                        loong_context_t *ctx,
-                                       const char *component)
+                                       const char *component, bool ema)
 {
     loong_problems_t problems = loongi_problems_begin(ctx);
     verifier_t v = {ctx, NULL, add_problem, &problems, 0, 0, 0};
@@ -152,7 +152,8 @@ loong_status_t loongi_verify_component(loong_checkpoint_t *checkpoint,
             loongi_checkpoint_get(checkpoint, i);
         loong_view_tensor_t tensor = {t->name, t->dtype, t->ndim, {0}, t};
         memcpy(tensor.shape, t->shape, sizeof(t->shape));
-        if (strcmp(t->kind, "param") == 0 &&
+        if ((strcmp(t->kind, "param") == 0 ||
+             (ema && strcmp(t->kind, "ema") == 0)) &&
             strncmp(t->name, component, length) == 0 &&
             t->name[length] == '.') {
             status = scan_tensor(&v, &view, &tensor);

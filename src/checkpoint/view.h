@@ -64,11 +64,11 @@ LOONG_NODISCARD loong_status_t loongi_view_model_keys(
     const loong_pairs_t *metadata, const char *component, loong_pairs_t *model);
 
 /* What loong_checkpoint_verify says of the files and of the parameters of a
- * component: checksums, NaN and infinity. Errors: LOONG_ERR_FORMAT, which
- * lists them by file and tensor; LOONG_ERR_IO. */
-LOONG_NODISCARD loong_status_t loongi_verify_component(
-    loong_checkpoint_t *checkpoint, loong_context_t *ctx,
-    const char *component);
+ * component, with ema of its averages too: checksums, NaN and infinity. Errors:
+ * LOONG_ERR_FORMAT, which lists them by file and tensor; LOONG_ERR_IO. */
+LOONG_NODISCARD loong_status_t
+loongi_verify_component(loong_checkpoint_t *checkpoint, loong_context_t *ctx,
+                        const char *component, bool ema);
 
 #ifdef __cplusplus
 }

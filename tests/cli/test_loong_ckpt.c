@@ -13,7 +13,6 @@
 #include "test_dir.h"
 
 #define FIXTURES LOONG_SOURCE_DIR "/tests/golden/fixtures"
-
 #define STEP "step_00000000"
 
 TEST_DIR(dir)
@@ -90,6 +89,7 @@ static void bf16_export_differs(void **state)
     assert_run("export %/q %/q16 --dtype bf16", 0, "");
     assert_run("inspect %/q16", 0, "bf16");
     assert_run("diff %/q %/q16", 1, "norm.weight: type fp32 and bf16");
+    assert_run("export %/q %/qema --ema", 1, "has no averages");
     assert_run("import %/q16 %/q16n", 0, "");
     assert_run("export %/q16n %/q16b --dtype bf16", 0, "");
     assert_run("diff %/q16 %/q16b", 0, "all values are equal");

@@ -29,6 +29,9 @@ index text --suffixes .md "$source/docs"
 index more "$source/LICENSE"
 grep . "$source/README.md" | cut -c1-20 | sed G >lines.txt
 index short --split-blank-lines lines.txt
+mkdir -p pictures/a pictures/b
+cp "$source"/tests/fixtures/images/{rgb,grey}.png pictures/a
+cp "$source"/tests/fixtures/images/{j420,j444}.jpg pictures/b
 
 m=model.foundation
 base="device=cpu;precision.params_dtype=fp32;$m.family=qwen3;$m.num_layers=2
@@ -55,8 +58,13 @@ declare -A words=(
     [SAMPLE]="VALIDATION;data.tokenizer=bytes;e.prompts=[The];e.max_new_tokens=2"
     [SHORT]="data.train=[{path: $place/short}]"
     [TEXT]=$place/text [MORE]=$place/more
+    [PICTURES]="{path: $place/pictures, source: images}"
+    [VIT]="~$m;v.family=vit;v.num_layers=1;v.hidden_size=32;v.patch_size=16
+v.num_attention_heads=2;v.image_size=32;v.num_classes=2;~data.seq_length
+data.train=[PICTURES];data.image_processor=$source/tests/fixtures/images/vit.json"
+    [PLAIN]="$source/tests/fixtures/images/vit_plain.json"
     [SAVED]=$place/saved/save [HF]=$place/saved/hf)
-order=(MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
+order=(VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
     SAVED HF)
 
 # The keys of a text as overrides, one a line.
@@ -66,6 +74,7 @@ overrides() {
         text=${text//$word/${words[$word]}}
     done
     tr ';' '\n' <<<"$text" | sed -E "s/^m\./$m./; s/^p\./parallel./
+        s/^v\./model.image_encoder./
         s/^o\./optimizer./; s/^e\./eval.sample./; /^$/d; s/^/++/; s/^[+]+~/~/"
 }
 

@@ -284,18 +284,14 @@ loong_status_t loongi_report_interval(loong_report_t *r)
 }
 
 loong_status_t loongi_report_eval(loong_report_t *r, const char *name,
-                                  double loss, int64_t weight, double seconds)
+                                  double loss, int64_t weight,
+                                  const char *normaliser, double seconds)
 {
     char line[LOONG_METRICS_LINE];
     bool tokens = r->plan->processor == &loong_token_processor;
-    loong_metrics_eval_t e = {r->state->step,
-                              loongi_unix_time(),
-                              name,
-                              loss,
-                              weight,
-                              seconds,
-                              tokens ? NULL
-                                     : r->plan->processor->normalisers[0]};
+    const char *unit = tokens ? NULL : normaliser;
+    loong_metrics_eval_t e = {
+        r->state->step, loongi_unix_time(), name, loss, weight, seconds, unit};
     loongi_metrics_eval_line(&e, line);
     loongi_log(r->ctx, LOONG_LOG_INFO, "%s", line);
     if (r->jsonl != NULL) {

@@ -86,10 +86,11 @@ LOONG_NODISCARD loong_status_t loongi_report_save(loong_report_t *report,
                                                   int64_t step, double stall);
 /* The last line of a run. */
 void loongi_report_end(loong_report_t *report, bool stopped);
-/* The loss of a validation set over `weight` of its normaliser. */
+/* The loss of a validation set over `weight` of `normaliser`. */
 LOONG_NODISCARD loong_status_t loongi_report_eval(loong_report_t *report,
                                                   const char *name, double loss,
                                                   int64_t weight,
+                                                  const char *normaliser,
                                                   double seconds);
 
 /* ---- set_aside.c ---- */

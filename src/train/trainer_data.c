@@ -528,8 +528,9 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
                 "data '%s': no token of it carries loss, nothing to evaluate",
                 v->name);
     LOONG_TRY(loongi_losses_end(&losses, t->comm, "validation loss"));
-    return loongi_report_eval(&t->report, v->name, losses.value[0],
-                              (int64_t)weight, loongi_now() - begin);
+    return loongi_report_eval(
+        &t->report, v->name, losses.value[0], (int64_t)weight,
+        losses.normaliser[losses.normaliser_of[0]], loongi_now() - begin);
 }
 
 /* Averages to where programs read parameters, and back, bit for bit. */

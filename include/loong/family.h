@@ -129,6 +129,7 @@ typedef struct loong_model_facts {
      * its tokens; patch_size 0: it reads token ids. */
     int64_t image_size, patch_size, num_classes;
     bool class_token, pool_class_token;
+    bool masked_image_modeling; /* reads masks of the patches */
 } loong_model_facts_t;
 
 /* Receives one key that a checkpoint states, relative to the component. */

@@ -176,24 +176,33 @@ typedef struct loong_patch_params {
     bool class_token;      /* a row in front of the patches of a picture */
     bool pool_class_token; /* pooled_picture: that row; else the patches */
     int64_t num_classes;   /* labels lie below; 0: there are none */
+    /* Of a picture's patches round(mask_ratio patches) are masked; 0: none. */
+    double mask_ratio;
+    uint64_t mask_seed;
     int64_t rows;          /* R of a micro-batch; padding fills it up */
     int64_t pictures;      /* of a micro-batch */
 } loong_patch_params_t;
 
 /* Samples of one picture with pixels (LOONG_ITEM_IMAGE) and its class
- * (LOONG_ITEM_LABEL), which may be missing where num_classes is 0. Normaliser:
- * pictures, those with a label. With S rows of a picture and N = R / S of a
- * micro-batch there are
+ * (LOONG_ITEM_LABEL), which may be missing where num_classes is 0. Normalisers:
+ * pictures, those with a label; masked_patches. With S rows of a picture and N
+ * = R / S of a micro-batch there are
  *
  *     patches         f32 or f64 [R, 3 p^2] channel, row, column; zeros in rows
  *                     of class tokens and padding
  *     positions       i32 [R] in the picture, or in the padding
  *     is_class        i32 [R] 1 in rows of class tokens
+ *     is_masked       i32 [R] 1 in rows of masked patches
  *     cu_seqlens      i32 [count] starts of the pictures and of the padding,
  *                     then R in the rest; N + 2 elements suffice
  *     pooled_picture  i32 [R] the picture that the row is pooled for; N: none
  *     labels          i32 [N] LOONG_IGNORE_LABEL where there is no picture
- *     loss_weight     f32 or f64 [N] 1 or 0 */
+ *     loss_weight     f32 or f64 [N] 1 or 0
+ *
+ * Masks are those of a selection in order (Knuth, TAOCP 3.4.2, algorithm S):
+ * patch i of the P of draw d is masked if u (P - i) <= K, u being the uniform
+ * number d P + i of (mask_seed, "masked patches") and K what is still to be
+ * masked. */
 LOONG_API extern const loong_processor_t loong_patch_processor;
 
 #ifdef __cplusplus

@@ -79,6 +79,9 @@ static const loong_recipe_key_t keys[] = {
     CHOICE(V "pooling", NULL, "class_token mean", SAME,
            "the vector of a picture"),
     BOOL(V "add_classifier_bias", NULL, SAME, "bias of the classifier"),
+    BOOL(V "masked_image_modeling", NULL, SAME,
+         "in place of a classifier: a token stands for masked patches, whose "
+         "pixels a decoder is to find (data.mask_ratio)"),
 
     TEXT(M "family", NULL, SAME,
          "gpt2, llama, phi3, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
@@ -324,6 +327,9 @@ static const loong_recipe_key_t keys[] = {
     TEXT("data.image_processor", NULL, SAME,
          "preprocessor_config.json of pictures; when not given that of the "
          "family, for the model's image_size"),
+    REAL("data.mask_ratio", "0.6", 1e-6, 1, SAME,
+         "masked image modelling: share of a picture's patches that are "
+         "masked, rounded to whole ones; which, is drawn anew each time"),
     INT("data.num_workers", "2", 0, 1024, FREE,
         "threads of a rank that read and decode the pictures of the next "
         "step; 0: between the steps"),

@@ -199,6 +199,10 @@ static loong_status_t patch_processor(loong_trainer_t *t)
     config->class_token = facts->class_token;
     config->pool_class_token = facts->pool_class_token;
     config->num_classes = facts->num_classes;
+    config->mask_ratio = facts->masked_image_modeling
+                             ? loong_recipe_real(t->recipe, "data.mask_ratio")
+                             : 0.0;
+    config->mask_seed = t->set.seed;
     config->rows = t->component->params.request.tokens;
     config->pictures = t->set.micro_batch_size;
     t->plan.processor = &loong_patch_processor;

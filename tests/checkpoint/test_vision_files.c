@@ -17,7 +17,7 @@
 
 TEST_DIR(dir)
 
-static const char *const names[] = {"vit", "clip", "siglip"};
+static const char *const names[] = {"vit", "clip", "siglip", "masked"};
 
 /* Weights of an open directory against those that the golden file has. */
 static void compare(loong_context_t *ctx, const loong_hf_t *hf,
@@ -43,7 +43,7 @@ static void compare(loong_context_t *ctx, const loong_hf_t *hf,
         double *mine = malloc(t->bytes);
         assert_non_null(mine);
         assert_ok(ctx,
-                  loongi_hf_read(hf, p->name, 0, p->shape[0], LOONG_F64, mine));
+                  loongi_hf_read(hf, p->name, 0, p->shape[0], t->dtype, mine));
         if (memcmp(mine, t->data, t->bytes) != 0) {
             fail_msg("%s is another", name);
         }
@@ -129,6 +129,9 @@ static void defaults(void **state)
         {"{\"model_type\": \"vit\", \"architectures\": [\"ViTModel\"], "
          "\"id2label\": {\"0\": \"a\"}}",
          "num_classes", "0"},
+        {"{\"model_type\": \"vit\", \"architectures\": "
+         "[\"ViTForMaskedImageModeling\"]}",
+         "masked_image_modeling", "true"},
         {"{\"model_type\": \"clip_vision_model\"}", "activation", "quick_gelu"},
         {"{\"model_type\": \"siglip_vision_model\"}", "activation",
          "gelu_tanh"},
@@ -160,9 +163,15 @@ static void refused(void **state)
         {"{\"model_type\": \"vit\", \"hidden_act\": \"relu\"}",
          "hidden_act = \"relu\" is not supported (gelu, "},
         {"{\"model_type\": \"vit\", \"architectures\": "
-         "[\"ViTForMaskedImageModeling\"]}",
-         "ViTForImageClassification, "
+         "[\"ViTForMaskedLM\"]}",
+         "ViTForImageClassification, ViTForMaskedImageModeling, "
          "ViTModel and"},
+        {"{\"model_type\": \"vit\", \"patch_size\": 14, "
+         "\"architectures\": [\"ViTForMaskedImageModeling\"]}",
+         "encoder_stride 16: patch_size 14 is needed"},
+        {"{\"model_type\": \"clip_vision_model\", \"architectures\": "
+         "[\"CLIPForMaskedImageModeling\"]}",
+         "(CLIPForImageClassification, CLIPModel and"},
         {"{\"model_type\": \"vit\", \"architectures\": "
          "[\"ViTForImageClassification\"], \"id2label\": {}}",
          "id2label = {} is not supported (an object"},
@@ -198,13 +207,56 @@ static void not_said(void **state)
     test_context_end(&ctx);
 }
 
+/* ---- keys ---------------------------------------------------------------- */
+
+static void key_problems(void **state)
+{
+    (void)state;
+    static const loong_pair_t keys[] = {{"family", "siglip_vision_model"},
+                                        {"hidden_size", "30"},
+                                        {"num_layers", "2.5"},
+                                        {"num_attention_heads", "4"},
+                                        {"image_size", "225"},
+                                        {"patch_size", "14"},
+                                        {"activation", "relu"},
+                                        {"add_patch_bias", "yes"},
+                                        {"num_classes", "-1"},
+                                        {"masked_image_modeling", "1"},
+                                        {"depth", "3"}};
+    static const char *const told[] = {
+        "num_layers: found 2.5, a whole number from 1",
+        "activation: found relu, allowed: gelu gelu_tanh quick_gelu",
+        "add_patch_bias: found yes, true or false wanted",
+        "num_classes: found -1",
+        "masked_image_modeling: found 1, true or false wanted",
+        "depth: no such key",
+        "hidden_size 30 is no multiple of num_attention_heads 4",
+        "image_size 225 is no multiple of patch_size 14"};
+    loong_context_t *ctx = test_context();
+    loong_pairs_t *pairs = NULL;
+    loong_vision_config_t config;
+    assert_ok(ctx, loongi_pairs_create(ctx, &pairs));
+    for (int i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        assert_ok(ctx, loongi_pairs_set(pairs, keys[i].key, keys[i].value));
+    }
+    assert_int_equal(loongi_vision_configure(ctx, pairs, &config),
+                     LOONG_ERR_CONFIG);
+    for (int i = 0; i < LOONG_COUNT_OF(told); i++) {
+        if (strstr(loong_context_error(ctx), told[i]) == NULL) {
+            fail_msg("'%s' does not say '%s'", loong_context_error(ctx),
+                     told[i]);
+        }
+    }
+    loongi_pairs_destroy(&pairs);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_and_out),
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(not_said),
+        cmocka_unit_test(in_and_out),   cmocka_unit_test(defaults),
+        cmocka_unit_test(refused),      cmocka_unit_test(not_said),
+        cmocka_unit_test(key_problems),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -282,6 +282,72 @@ static void test_limits(void **state)
     test_context_end(&ctx);
 }
 
+enum { MASK_PATCHES = 9, MASK_ROWS = 1 + MASK_PATCHES, MASK_DRAWS = 300 };
+
+/* The marks of a micro-batch: a picture of the draw, and an empty place. */
+static void masks_of(loong_context_t *ctx, const loong_patch_params_t *p,
+                     int64_t draw, int32_t marks[2 * MASK_ROWS + 1])
+{
+    loong_items_t items = {.ctx = ctx};
+    double sums[LOONG_MAX_NORMALISERS] = {0};
+    void *rows[2];
+    loong_field_t field = {"is_masked", LOONG_I32, p->rows, marks, NULL};
+    assert_ok(ctx, loong_patch_processor.begin(p, &items));
+    assert_ok(ctx, loong_patch_processor.example(p, 0, &items));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(ctx, loongi_alloc(ctx, loong_patch_processor.row_size(p),
+                                    "row", &rows[i]));
+        assert_ok(ctx, loong_patch_processor.keep(
+                           p, draw, i == 0 ? &items : NULL, rows[i], sums));
+    }
+    assert_true(sums[1] == 4.0); /* masked_patches */
+    assert_ok(ctx, loong_patch_processor.fill(ctx, p, rows, &field));
+    loongi_free(ctx, rows[0]);
+    loongi_free(ctx, rows[1]);
+    loong_items_free(&items);
+}
+
+/* Exactly as many as the ratio says, all patches equally often, by seed and
+ * draw alone; no class token and no padding. */
+static void test_masks(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_patch_params_t p = {.image_size = 12,
+                              .patch_size = 4,
+                              .class_token = true,
+                              .mask_ratio = 0.45,
+                              .mask_seed = 5,
+                              .rows = 2 * MASK_ROWS + 1,
+                              .pictures = 2};
+    int32_t marks[2][2 * MASK_ROWS + 1];
+    int times[MASK_ROWS] = {0};
+    assert_ok(ctx,
+              loong_image_processor_create_default(
+                  ctx, "ViT", 12, (loong_image_processor_t **)&p.processor));
+    for (int64_t draw = 0; draw < MASK_DRAWS; draw++) {
+        int masked = 0;
+        masks_of(ctx, &p, draw, marks[0]);
+        for (int i = 0; i < p.rows; i++) {
+            masked += marks[0][i];
+            times[i % MASK_ROWS] += marks[0][i];
+            assert_true(marks[0][i] == 0 || (i > 0 && i < MASK_ROWS));
+        }
+        assert_int_equal(masked, 4);
+    }
+    for (int i = 1; i < MASK_ROWS; i++) { /* five standard deviations */
+        double mean = MASK_DRAWS * 4.0 / MASK_PATCHES;
+        assert_true(fabs(times[i] - mean) < 5.0 * sqrt(mean * 5.0 / 9.0));
+    }
+    masks_of(ctx, &p, MASK_DRAWS - 1, marks[1]);
+    assert_memory_equal(marks[0], marks[1], sizeof(marks[0]));
+    p.mask_seed++;
+    masks_of(ctx, &p, MASK_DRAWS - 1, marks[1]);
+    assert_memory_not_equal(marks[0], marks[1], sizeof(marks[0]));
+    loong_image_processor_destroy((loong_image_processor_t **)&p.processor);
+    test_context_end(&ctx);
+}
+
 /* Whichever allocation fails: an error, and nothing is left behind. */
 static void test_memory(void **state)
 {
@@ -314,11 +380,9 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_pil),
-        cmocka_unit_test(test_patches),
-        cmocka_unit_test(test_processor_errors),
-        cmocka_unit_test(test_cut_off),
-        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_against_pil),      cmocka_unit_test(test_patches),
+        cmocka_unit_test(test_processor_errors), cmocka_unit_test(test_cut_off),
+        cmocka_unit_test(test_limits),           cmocka_unit_test(test_masks),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

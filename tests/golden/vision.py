@@ -13,6 +13,11 @@ and golden.safetensors in float64: pixel_values [B,C,S,S], labels i64 [B],
 loss_weights [B], logits [B,classes], nll [B], loss [1] (the weighted mean),
 and of each parameter that the classifier sees `param.NAME` and `grad.NAME`,
 under the engine's name and in its shape. Images are random numbers.
+
+Of masked images there are, for each row of a picture, the first that of the
+class token: loss_weights [B*rows], 1 where the patch is masked, reconstruction
+[B*rows,pixels of a patch] and nll, their mean squared error; param.NAME is in
+float32.
 """
 import argparse
 import os
@@ -54,7 +59,14 @@ def siglip():
     return transformers.SiglipForImageClassification, config
 
 
-CASES = dict(vit=vit, clip=clip, siglip=siglip)
+def masked():
+    config = transformers.ViTConfig(
+        image_size=6, patch_size=2, encoder_stride=2, hidden_size=8,
+        num_hidden_layers=2, num_attention_heads=4, intermediate_size=8)
+    return transformers.ViTForMaskedImageModeling, config
+
+
+CASES = dict(vit=vit, clip=clip, siglip=siglip, masked=masked)
 
 # The engine's names of modules.
 MODULES = [
@@ -70,6 +82,8 @@ MODULES = [
     (r"(layernorm_after|layer_norm2)", "post_attention_layernorm"),
     (r"\.attention\.", ".self_attn."), (r"out_proj", "o_proj"),
     (r"fc1", "up_proj"), (r"fc2", "down_proj"),
+    (r"embeddings\.mask_token$", "mask_token.weight"),
+    (r"^decoder\.0\.", "decoder."),
 ]
 
 
@@ -80,9 +94,10 @@ def engine_name(name):
 
 
 def engine_shape(name, tensor):
-    if "patch_embedding.weight" in name:
+    if name in ("patch_embedding.weight", "decoder.weight"):
         return tensor.reshape(tensor.shape[0], -1)
-    if name in ("class_token.weight", "position_embeddings.weight"):
+    if name in ("class_token.weight", "mask_token.weight",
+                "position_embeddings.weight"):
         return tensor.reshape(-1, tensor.shape[-1])
     return tensor
 
@@ -99,8 +114,60 @@ def random_model(name):
     return model.eval()
 
 
+def patches(pixels, side):
+    """[B, patches, pixels of one], each by channel, row, column."""
+    return torch.nn.functional.unfold(pixels, side, stride=side).mT
+
+
+def masked_mse(model, pixels, mask):
+    """The pixels that the model finds, [B,C,S,S], the squared errors
+    [B,patches], means over the pixels of a patch, and their mean over the
+    patches of mask, bool [B,patches]."""
+    found = model(pixel_values=pixels, bool_masked_pos=mask).reconstruction
+    side = model.config.patch_size
+    errors = patches((found - pixels) ** 2, side).mean(-1)
+    return found, errors, errors[mask].sum() / mask.sum()
+
+
+def compute_masked(model):
+    generator = torch.Generator().manual_seed(5)
+    size, side = model.config.image_size, model.config.patch_size
+    pixels = torch.randn(BATCH, 3, size, size, generator=generator,
+                         dtype=torch.float64)
+    mask = torch.rand(BATCH, (size // side) ** 2, generator=generator) < 0.6
+    rows = {}
+    hook = model.vit.register_forward_hook(
+        lambda *a: rows.update(all=a[2].last_hidden_state))
+    model = model.double()
+    with wide.widened(), wide.OnlyFloat64():
+        found, errors, loss = masked_mse(model, pixels, mask)
+        loss.backward()
+        hook.remove()
+        decoder = model.decoder[0]
+        decoded = rows["all"] @ decoder.weight[:, :, 0, 0].T + decoder.bias
+    assert torch.allclose(decoded[:, 1:], patches(found, side), 0, 1e-12)
+    with_class = torch.nn.functional.pad
+    return dict(pixel_values=pixels, reconstruction=decoded.detach().flatten(
+                    0, 1),
+                nll=with_class(errors.detach(), (1, 0)).flatten(),
+                loss_weights=with_class(mask.double(), (1, 0)).flatten(),
+                loss=loss.detach().reshape(1))
+
+
 def compute(model):
-    """Logits, losses and gradients in float64."""
+    """What a golden file has, in float64."""
+    masks = hasattr(model, "decoder")
+    out = compute_masked(model) if masks else compute_classes(model)
+    for key, p in model.named_parameters():
+        if p.grad is not None:
+            name = engine_name(key)
+            value = engine_shape(name, p.detach())
+            out["param." + name] = value.float() if masks else value
+            out["grad." + name] = engine_shape(name, p.grad)
+    return {k: v.contiguous() for k, v in out.items()}
+
+
+def compute_classes(model):
     generator = torch.Generator().manual_seed(5)
     config = getattr(model.config, "vision_config", model.config)
     pixels = torch.randn(BATCH, config.num_channels, config.image_size,
@@ -115,15 +182,9 @@ def compute(model):
                                                 reduction="none")
         loss = (nll * weights).sum() / weights.sum()
         loss.backward()
-    out = dict(pixel_values=pixels, labels=labels, loss_weights=weights,
-               logits=logits.detach(), nll=nll.detach(),
-               loss=loss.detach().reshape(1))
-    for key, p in model.named_parameters():
-        if p.grad is not None:
-            name = engine_name(key)
-            out["param." + name] = engine_shape(name, p.detach())
-            out["grad." + name] = engine_shape(name, p.grad)
-    return {k: v.contiguous() for k, v in out.items()}
+    return dict(pixel_values=pixels, labels=labels, loss_weights=weights,
+                logits=logits.detach(), nll=nll.detach(),
+                loss=loss.detach().reshape(1))
 
 
 def write(name, folder):
@@ -161,11 +222,10 @@ def export(name, build, folder):
     golden = load_file(os.path.join(source, "golden.safetensors"))
     model, info = CASES[name]()[0].from_pretrained(
         out, attn_implementation="eager", output_loading_info=True)
-    with wide.widened(), torch.no_grad():
-        logits = model.double().eval()(
-            pixel_values=golden["pixel_values"]).logits
-    error = (logits - golden["logits"]).norm() / golden["logits"].norm()
-    found = [f"logits differ by {error:.3g}"] if error > 1e-11 else []
+    again = compute(model.eval())
+    what = "logits" if "logits" in golden else "reconstruction"
+    error = (again[what] - golden[what]).norm() / golden[what].norm()
+    found = [f"{what} differ by {error:.3g}"] if error > 1e-11 else []
     found += [f"unexpected: {k}" for k in info["unexpected_keys"]]
     return found + [f"missing: {k}" for k in info["missing_keys"]
                     if not any(part in k for part in UNSEEN)]

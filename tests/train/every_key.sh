@@ -360,6 +360,18 @@ train.train_iters=1
 optimizer.lr=1e-3
 KEYS
 
+run masked <<KEYS
+version=1
+device=cpu
+model.image_encoder={family: vit, num_layers: 1, hidden_size: 32, num_attention_heads: 2, image_size: 32, patch_size: 16}
+model.image_encoder.masked_image_modeling=true
+data.train=[{path: pictures, source: images}]
+data.mask_ratio=0.5
+train.global_batch_size=2
+train.train_iters=1
+optimizer.lr=1e-3
+KEYS
+
 # Ranks that do not sample do not complain of it.
 if [ -n "$mpirun" ]; then
     run ranks "$mpirun" --oversubscribe -n 2 <<KEYS

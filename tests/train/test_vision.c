@@ -4,11 +4,7 @@
  * directory for each class, on several layouts, with and without threads that
  * read ahead; saved, resumed on another layout, evaluated; what is wrong with
  * recipe or pictures is named. */
-#include "train_job.h"
-
-#include <sys/stat.h>
-
-#include "file.h"
+#include "picture_job.h"
 
 #define FIXTURES LOONG_SOURCE_DIR "/tests/fixtures/images/"
 
@@ -20,43 +16,6 @@ enum { STEPS = 4 };
     "num_attention_heads: 4, ffn_hidden_size: 40, image_size: 24, "        \
     "patch_size: 8, num_classes: 3}\ndata.train=[{path: $DIR/pictures}]\n" \
     "log.tensorboard=false\n"
-
-static void copy(const job_place_t *p, const char *name, const char *class)
-{
-    char path[256];
-    char *bytes = NULL;
-    size_t length = 0;
-    snprintf(path, sizeof(path), FIXTURES "%s", name);
-    assert_ok(p->ctx, loongi_file_read(p->ctx, path, &bytes, &length));
-    snprintf(path, sizeof(path), "%s/pictures/%s/%s", p->dir, class, name);
-    assert_ok(p->ctx, loongi_file_write(p->ctx, path, bytes, length));
-    loongi_free(p->ctx, bytes);
-}
-
-static void make_dir(const job_place_t *p, const char *class)
-{
-    char path[256];
-    snprintf(path, sizeof(path), "%s/pictures/%s", p->dir, class);
-    assert_int_equal(mkdir(path, 0777), 0);
-}
-
-static job_place_t begin(void)
-{
-    static const char *const classes[] = {"a", "b", "c"};
-    static const char *const names[][4] = {
-        {"rgb.png", "photo.jpg", "lossy.webp", "tall.jpg"},
-        {"grey.png", "palette.png", "cmyk.jpg", "rgba.png"},
-        {"j420.jpg", "lossless.webp", "rgb16.png", "progressive.jpg"}};
-    job_place_t p = job_begin();
-    make_dir(&p, "");
-    for (int c = 0; c < 3; c++) {
-        make_dir(&p, classes[c]);
-        for (int i = 0; i < 4; i++) {
-            copy(&p, names[c][i], classes[c]);
-        }
-    }
-    return p;
-}
 
 static void run(const job_place_t *p, int ranks, const char *keys,
                 job_result_t *r)
@@ -90,7 +49,7 @@ static void losses_are_those_of_one_rank(void **state)
     double other[STEPS + 1];
     (void)state;
     for (int i = -1; i < LOONG_COUNT_OF(layouts); i++) {
-        job_place_t p = begin();
+        job_place_t p = pictures_begin();
         job_result_t r;
         double *to = i < 0 ? one : other;
         run(&p, i < 0 ? 1 : layouts[i].ranks, i < 0 ? "" : layouts[i].keys, &r);
@@ -106,7 +65,7 @@ static void losses_are_those_of_one_rank(void **state)
 static void resumes_on_another_layout(void **state)
 {
     (void)state;
-    job_place_t p = begin();
+    job_place_t p = pictures_begin();
     job_result_t r;
     double whole[STEPS + 1];
     double parts[STEPS + 1];
@@ -114,7 +73,7 @@ static void resumes_on_another_layout(void **state)
     run(&p, 1, "", &r);
     assert_int_equal(job_metrics(&p, NULL, "loss", whole, STEPS + 1), STEPS);
     job_end(&p);
-    p = begin();
+    p = pictures_begin();
     job_run(&p, 2,
             VIT "train.exit_interval=2\n"
                 "parallel.tensor_model_parallel_size=2\n",
@@ -139,11 +98,8 @@ static void resumes_on_another_layout(void **state)
     job_end(&p);
 }
 
-/* Twenty steps of AdamW on all pictures at once: vision_train.py. The metrics
- * have nine digits. */
 static void twenty_steps_are_those_of_transformers(void **state)
 {
-    enum { TWENTY = 20 };
     static const char *const names[] = {
         "rgb.png",  "j420.jpg", "grey.png",   "progressive.jpg", "palette.png",
         "cmyk.jpg", "rgba.png", "lossy.webp", "j444.jpg",        "rgb16.png"};
@@ -151,51 +107,12 @@ static void twenty_steps_are_those_of_transformers(void **state)
     (void)state;
     for (int m = 0; m < LOONG_COUNT_OF(models); m++) {
         job_place_t p = job_begin();
-        job_result_t r;
-        double got[2][TWENTY + 1];
-        char path[1024];
-        make_dir(&p, "");
-        for (int i = 0; i < 10; i++) {
-            const char class[] = {(char)('a' + i / 2), '\0'};
-            if (i % 2 == 0) {
-                make_dir(&p, class);
-            }
-            copy(&p, names[i], class);
+        for (int i = 0; i < LOONG_COUNT_OF(names); i++) {
+            pictures_copy(&p, names[i], (char[]){(char)('a' + i / 2), '\0'});
         }
-        snprintf(path, sizeof(path),
-                 "~model\n~data.seq_length\n"
-                 "init.from_hf=%s/tests/golden/vision/%s\n"
-                 "data.train=[{path: $DIR/pictures}]\n"
-                 "train.global_batch_size=10\ntrain.micro_batch_size=5\n"
-                 "train.train_iters=20\noptimizer.lr=0.01\n"
-                 "optimizer.lr_decay_style=constant\noptimizer.clip_grad=0\n"
-                 "optimizer.weight_decay=0\n",
-                 LOONG_SOURCE_DIR, models[m]);
-        job_run(&p, 1, path, &r);
-        if (r.status != LOONG_OK) {
-            fail_msg("%s", r.error);
-        }
-        assert_int_equal(job_metrics(&p, NULL, "loss", got[0], TWENTY + 1),
-                         TWENTY);
-        assert_int_equal(job_metrics(&p, NULL, "grad_norm", got[1], TWENTY + 1),
-                         TWENTY);
-        snprintf(path, sizeof(path), "%s/tests/golden/vision/%s/train.txt",
-                 LOONG_SOURCE_DIR, models[m]);
-        FILE *file = fopen(path, "r");
-        assert_non_null(file);
-        for (int i = 0; i < TWENTY; i++) {
-            double wanted[2];
-            assert_int_equal(fscanf(file, "%lf %lf", &wanted[0], &wanted[1]),
-                             2);
-            for (int k = 0; k < 2; k++) {
-                double error = fabs(got[k][i] / wanted[k] - 1.0);
-                if (error > 1e-8) {
-                    fail_msg("%s, step %d: %.12g, wanted %.12g", models[m], i,
-                             got[k][i], wanted[k]);
-                }
-            }
-        }
-        fclose(file);
+        pictures_twenty_steps(&p, models[m],
+                              "train.global_batch_size=10\n"
+                              "train.micro_batch_size=5\n");
         job_end(&p);
     }
 }
@@ -215,7 +132,7 @@ static void a_new_classifier_on_a_published_encoder(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         char all[1024];
-        job_place_t p = begin();
+        job_place_t p = pictures_begin();
         job_result_t r;
         snprintf(all, sizeof(all), VIT "%s", keys);
         job_run(&p, 1, all, &r);
@@ -240,7 +157,7 @@ static void a_new_classifier_on_a_published_encoder(void **state)
 
 static void refused(const char *keys, const char *says)
 {
-    job_place_t p = begin();
+    job_place_t p = pictures_begin();
     job_result_t r;
     char all[2048];
     snprintf(all, sizeof(all), VIT "%s", keys);

@@ -342,6 +342,7 @@ loong_status_t loongi_hf_check(const loong_hf_t *hf,
 {
     char found[LOONG_SHAPE_TEXT], needed[LOONG_SHAPE_TEXT];
     loong_problems_t problems = loongi_problems_begin(hf->ctx);
+    const char *left_out = NULL;
     for (int64_t i = 0; i < count; i++) {
         const loong_hf_wanted_t *w = &wanted[i];
         const loong_hf_param_t *param = loongi_hf_map_find(hf->map, w->name);
@@ -357,11 +358,22 @@ loong_status_t loongi_hf_check(const loong_hf_t *hf,
     }
     for (int64_t i = 0; i < loongi_hf_map_count(hf->map); i++) {
         const loong_hf_param_t *param = loongi_hf_map_get(hf->map, i);
-        if (!is_wanted(wanted, count, param->name)) {
-            loongi_problems_add(
-                &problems, "unexpected: %s %s", param->name,
-                loongi_shape_text(param->ndim, param->shape, found));
+        if (is_wanted(wanted, count, param->name)) {
+            continue;
         }
+        if (param->own) {
+            left_out = param->name;
+            continue;
+        }
+        loongi_problems_add(
+            &problems, "unexpected: %s %s", param->name,
+            loongi_shape_text(param->ndim, param->shape, found));
+    }
+    if (left_out != NULL) {
+        loongi_log(hf->ctx, LOONG_LOG_WARN,
+                   "%s: the model has another head: %s and what belongs to it "
+                   "are left out",
+                   hf->dir, left_out);
     }
     return loongi_problems_end(&problems, LOONG_ERR_MISMATCH, hf->dir);
 }

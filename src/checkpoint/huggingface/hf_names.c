@@ -148,6 +148,7 @@ static loong_status_t read_vision(loong_hf_map_t *map,
     s[HF_CLASSES] = c.num_classes;
     map->conditions[HF_ALWAYS] = true;
     map->conditions[HF_IF_CLASSES] = c.num_classes > 0;
+    map->conditions[HF_IF_MASKED] = c.masked_image_modeling;
     return LOONG_OK;
 }
 
@@ -261,6 +262,11 @@ static void set_file_shape(const loong_hf_map_t *map, const loong_hf_row_t *row,
         shape[param->file_ndim++] = map->patch[0];
         shape[param->file_ndim++] = map->patch[1];
         shape[param->file_ndim++] = map->patch[1];
+    } else if ((row->how & HF_POINT) != 0) {
+        shape[param->file_ndim++] = param->shape[0];
+        shape[param->file_ndim++] = param->shape[1];
+        shape[param->file_ndim++] = 1;
+        shape[param->file_ndim++] = 1;
     } else if ((row->how & HF_ROW) != 0) {
         shape[param->file_ndim++] = param->shape[1];
     } else if ((row->how & HF_FIRST) != 0) {
@@ -282,6 +288,7 @@ static loong_status_t add(loong_hf_map_t *map, const loong_hf_row_t *row,
     param.shape[1] = map->sizes[row->columns];
     param.prefixed =
         strcmp(row->name, LOONG_HF_HEAD) != 0 && (row->how & HF_BARE) == 0;
+    param.own = (row->how & HF_OWN) != 0;
     param.transposed = (row->how & HF_TURNED) != 0;
     param.exact = (row->how & HF_EXACT) != 0;
     if ((row->how & HF_FLAT) != 0) {

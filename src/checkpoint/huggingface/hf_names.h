@@ -51,7 +51,8 @@ typedef enum loong_hf_condition {
     HF_IF_SHORT_Q,
     HF_IF_SHORT_Q_BIAS,
     HF_IF_CLASSES, /* of a vision transformer */
-    HF_IF_DENSE,   /* the layer has a feed-forward; else these: */
+    HF_IF_MASKED,
+    HF_IF_DENSE, /* the layer has a feed-forward; else these: */
     HF_IF_EXPERTS,
     HF_IF_BIAS, /* of the choice of experts */
     HF_IF_SHARED,
@@ -70,7 +71,9 @@ enum {
     HF_BARE = 64,    /* without the prefix of the base model */
     HF_IMAGE = 128,  /* [rows, channels, size, size] */
     HF_ROW = 256,    /* one row, as a vector */
-    HF_FIRST = 512   /* with a first dimension of 1 */
+    HF_FIRST = 512,  /* with a first dimension of 1 */
+    HF_POINT = 1024, /* [rows, columns, 1, 1]: a convolution of one point */
+    HF_OWN = 2048    /* of the class, not of its base model */
 };
 
 typedef struct loong_hf_row {

@@ -318,11 +318,11 @@ static const char *const ernie_vl_beside[] = {
 #define BOTH(name_, hf_, rows_, columns_)                     \
     NAMED(name_ ".weight", hf_ ".weight", rows_, columns_),    \
         NAMED(name_ ".bias", hf_ ".bias", rows_, HF_NONE)
-#define CLASSIFIER                                                          \
-    ROW("classifier.weight", NULL, HF_CLASSES, HF_HIDDEN, HF_IF_CLASSES,    \
-        HF_BARE),                                                           \
-        ROW("classifier.bias", NULL, HF_CLASSES, HF_NONE, HF_IF_CLASSES,    \
-            HF_BARE),                                                       \
+#define CLASSIFIER                                                       \
+    ROW("classifier.weight", NULL, HF_CLASSES, HF_HIDDEN, HF_IF_CLASSES, \
+        HF_BARE | HF_OWN),                                               \
+        ROW("classifier.bias", NULL, HF_CLASSES, HF_NONE, HF_IF_CLASSES, \
+            HF_BARE | HF_OWN),                                           \
         ROWS_END
 #define IMAGE(hf_) \
     ROW("patch_embedding.weight", hf_, HF_HIDDEN, HF_PATCH, HF_ALWAYS, HF_IMAGE)
@@ -332,6 +332,8 @@ static const char *const ernie_vl_beside[] = {
 static const loong_hf_row_t vit_rows[] = {
     ROW("class_token.weight", "embeddings.cls_token", HF_NONE, HF_HIDDEN,
         HF_ALWAYS, HF_FIRST),
+    ROW("mask_token.weight", "embeddings.mask_token", HF_NONE, HF_HIDDEN,
+        HF_IF_MASKED, HF_FIRST | HF_OWN),
     ROW("position_embeddings.weight", "embeddings.position_embeddings",
         HF_POSITION, HF_HIDDEN, HF_ALWAYS, HF_FIRST),
     IMAGE("embeddings.patch_embeddings.projection.weight"),
@@ -348,6 +350,10 @@ static const loong_hf_row_t vit_rows[] = {
     BOTH(MLP "up_proj", LAYER "intermediate.dense", HF_FFN, HF_HIDDEN),
     BOTH(MLP "down_proj", LAYER "output.dense", HF_HIDDEN, HF_FFN),
     BOTH("norm", "layernorm", HF_HIDDEN, HF_NONE),
+    ROW("decoder.weight", "decoder.0.weight", HF_PATCH, HF_HIDDEN, HF_IF_MASKED,
+        HF_BARE | HF_POINT | HF_OWN),
+    ROW("decoder.bias", "decoder.0.bias", HF_PATCH, HF_NONE, HF_IF_MASKED,
+        HF_BARE | HF_OWN),
     CLASSIFIER};
 
 #undef LAYER

@@ -74,20 +74,24 @@ static const loong_hf_fixed_t vit_fixed[] = {{"add_class_token", "true"},
                                              {"pooling", "class_token"},
                                              {"add_classifier_bias", "true"},
                                              {NULL, NULL}};
-static const loong_hf_fixed_t clip_fixed[] = {{"add_class_token", "true"},
-                                              {"add_patch_bias", "false"},
-                                              {"pre_layernorm", "true"},
-                                              {"post_layernorm", "false"},
-                                              {"pooling", "mean"},
-                                              {"add_classifier_bias", "true"},
-                                              {NULL, NULL}};
-static const loong_hf_fixed_t siglip_fixed[] = {{"add_class_token", "false"},
-                                                {"add_patch_bias", "true"},
-                                                {"pre_layernorm", "false"},
-                                                {"post_layernorm", "true"},
-                                                {"pooling", "mean"},
-                                                {"add_classifier_bias", "true"},
-                                                {NULL, NULL}};
+static const loong_hf_fixed_t clip_fixed[] = {
+    {"add_class_token", "true"},
+    {"add_patch_bias", "false"},
+    {"pre_layernorm", "true"},
+    {"post_layernorm", "false"},
+    {"pooling", "mean"},
+    {"add_classifier_bias", "true"},
+    {"masked_image_modeling", "false"},
+    {NULL, NULL}};
+static const loong_hf_fixed_t siglip_fixed[] = {
+    {"add_class_token", "false"},
+    {"add_patch_bias", "true"},
+    {"pre_layernorm", "false"},
+    {"post_layernorm", "true"},
+    {"pooling", "mean"},
+    {"add_classifier_bias", "true"},
+    {"masked_image_modeling", "false"},
+    {NULL, NULL}};
 
 /* `architecture` is what the names of the type's classes begin with. */
 #define TYPE(type_, class_, family_, of_)                               \
@@ -158,26 +162,44 @@ static loong_status_t map_activation(loong_hf_reader_t *r)
     return LOONG_OK;
 }
 
+/* What the classes' names end with. Those of masked images are ViT's alone. */
+static const char classification[] = "ForImageClassification";
+static const char masked_image[] = "ForMaskedImageModeling";
+
+static bool has_masked_image(const loong_hf_type_t *type)
+{
+    return strcmp(type->model_type, "vit") == 0;
+}
+
+static void refuse_class(loong_hf_reader_t *r, const loong_json_t *list)
+{
+    const char *name = r->type->architecture;
+    loong_text_t allowed = loongi_text_begin(r->ctx);
+    loongi_text_printf(&allowed, "%s%s, ", name, classification);
+    if (has_masked_image(r->type)) {
+        loongi_text_printf(&allowed, "%s%s, ", name, masked_image);
+    }
+    loongi_text_printf(&allowed, "%sModel and %sVisionModel are", name, name);
+    loongi_hf_refuse(r, "architectures", list, loongi_text_get(&allowed));
+    loongi_text_free(&allowed);
+}
+
 /* A class for images has as many as it has names; two when they are left out.
  * Others have none. */
-static loong_status_t map_classes(loong_hf_reader_t *r)
+static loong_status_t map_head(loong_hf_reader_t *r)
 {
-    static const char images[] = "ForImageClassification";
     const loong_json_t *list = loongi_hf_field(r->json, "architectures");
     const loong_json_t *names = loongi_hf_field(r->json, "id2label");
     const loong_json_t *first = list != NULL ? loongi_json_at(list, 0) : NULL;
     const char *name = first != NULL ? loongi_json_string(first) : "";
     size_t begin = strlen(r->type->architecture);
-    bool ours = strncmp(name, r->type->architecture, begin) == 0;
-    bool classes = ours && strcmp(name + begin, images) == 0;
-    if (list != NULL && !classes &&
-        !(ours && (strcmp(name + begin, "Model") == 0 ||
-                   strcmp(name + begin, "VisionModel") == 0))) {
-        char allowed[120];
-        snprintf(allowed, sizeof(allowed),
-                 "%s%s, %sModel and %sVisionModel are", r->type->architecture,
-                 images, r->type->architecture, r->type->architecture);
-        loongi_hf_refuse(r, "architectures", list, allowed);
+    const char *kind =
+        strncmp(name, r->type->architecture, begin) == 0 ? name + begin : "";
+    bool classes = strcmp(kind, classification) == 0;
+    bool masked = has_masked_image(r->type) && strcmp(kind, masked_image) == 0;
+    if (list != NULL && !classes && !masked && strcmp(kind, "Model") != 0 &&
+        strcmp(kind, "VisionModel") != 0) {
+        refuse_class(r, list);
     }
     if (classes && names != NULL &&
         (loongi_json_kind(names) != LOONG_JSON_OBJECT ||
@@ -185,17 +207,35 @@ static loong_status_t map_classes(loong_hf_reader_t *r)
         loongi_hf_refuse(r, "id2label", names,
                          "an object with a name of each class is needed");
     }
+    LOONG_TRY(loongi_pairs_set(r->pairs, "masked_image_modeling",
+                               masked ? "true" : "false"));
     return loongi_pairs_set_int(r->pairs, "num_classes",
                                 !classes        ? 0
                                 : names != NULL ? loongi_json_count(names)
                                                 : 2);
 }
 
+/* Pixels of a side that the decoder makes of a row. */
+static void check_stride(loong_hf_reader_t *r)
+{
+    const loong_json_t *field = loongi_hf_field(r->json, "encoder_stride");
+    int64_t stride = field != NULL ? loongi_json_int(field) : 16;
+    int64_t patch = 0;
+    loongi_pairs_int(r->pairs, "patch_size", &patch);
+    if (loongi_pairs_true(r->pairs, "masked_image_modeling") &&
+        stride != patch) {
+        loongi_problems_add(&r->problems,
+                            "encoder_stride %" PRId64 ": patch_size %" PRId64
+                            " is needed",
+                            stride, patch);
+    }
+}
+
 loong_status_t loongi_hf_map_vision(loong_hf_reader_t *r)
 {
     const char *whole = kind_of(r->type)->whole;
     LOONG_TRY(loongi_pairs_set(r->pairs, "family", r->type->family));
-    LOONG_TRY(map_classes(r));
+    LOONG_TRY(map_head(r));
     if (whole != NULL && strcmp(r->type->model_type, whole) == 0) {
         const loong_json_t *own = loongi_hf_field(r->json, "vision_config");
         if (own == NULL || loongi_json_kind(own) != LOONG_JSON_OBJECT) {
@@ -209,6 +249,7 @@ loong_status_t loongi_hf_map_vision(loong_hf_reader_t *r)
     LOONG_TRY(loongi_hf_map_table(r));
     LOONG_TRY(loongi_hf_set_fixed(r));
     LOONG_TRY(map_activation(r));
+    check_stride(r);
     loongi_hf_check_others(r, r->type->fields);
     return LOONG_OK;
 }
@@ -280,6 +321,7 @@ void loongi_hf_compose_vision(loong_hf_writer_t *w, const char *torch_dtype)
     char name[80];
     int64_t classes = 0;
     const char *whole = kind_of(w->type)->whole;
+    bool masked = loongi_pairs_true(w->model, "masked_image_modeling");
     loongi_pairs_int(w->model, "num_classes", &classes);
     for (const loong_hf_fixed_t *f = w->type->fixed; f->key != NULL; f++) {
         bool head = strcmp(f->key, "pooling") == 0 ||
@@ -290,7 +332,8 @@ void loongi_hf_compose_vision(loong_hf_writer_t *w, const char *torch_dtype)
     }
     loongi_text_printf(&w->text, "{");
     snprintf(name, sizeof(name), "[\"%s%s\"]", w->type->architecture,
-             classes > 0     ? "ForImageClassification"
+             classes > 0     ? classification
+             : masked        ? masked_image
              : whole != NULL ? "VisionModel"
                              : "Model");
     loongi_hf_emit(w, "architectures", name);
@@ -306,6 +349,9 @@ void loongi_hf_compose_vision(loong_hf_writer_t *w, const char *torch_dtype)
     }
     if (classes > 0) {
         emit_classes(w, classes);
+    }
+    if (masked) {
+        loongi_hf_emit_int(w, "encoder_stride", "patch_size");
     }
     loongi_hf_emit(w, "torch_dtype", torch_dtype);
     loongi_text_printf(&w->text, "\n}\n");

@@ -24,6 +24,7 @@ typedef struct loong_hf_param {
     int64_t shape[2];
     const char *hf_name; /* without the prefix of the base model */
     bool prefixed;       /* the full name has the prefix */
+    bool own;            /* of the file's class, not of its base model */
     bool transposed;     /* the file has [in, out] */
     bool exact;          /* fp32 in files of narrower types */
     int64_t flat; /* a vector that the file has as so many rows; 0: no */
@@ -160,7 +161,8 @@ typedef struct loong_hf_wanted {
     int64_t shape[2];
 } loong_hf_wanted_t;
 
-/* Compares with a model built elsewhere; all differences are reported.
+/* Compares with a model built elsewhere; all differences are reported. What the
+ * file's class has beside its base model may be left out, with a warning.
  * Errors: LOONG_ERR_MISMATCH. */
 LOONG_NODISCARD loong_status_t loongi_hf_check(const loong_hf_t *hf,
                                                const loong_hf_wanted_t *wanted,

@@ -4,20 +4,24 @@
  * its class to rows of a micro-batch. Called by the loader. Read loong/image.h
  * before. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base.h"
 #include "field_table.h"
 #include "loong/image.h"
 #include "loong/ops.h"
+#include "rng.h"
 #include "source_class.h"
 
-enum { PICTURES_SUM };
-static const char *const normalisers[] = {[PICTURES_SUM] = "pictures", NULL};
+enum { PICTURES_SUM, MASKED_SUM };
+static const char *const normalisers[] = {
+    [PICTURES_SUM] = "pictures", [MASKED_SUM] = "masked_patches", NULL};
 
 /* A picture of a micro-batch. */
 typedef struct row {
     int64_t label;   /* -1: no picture, or one without a label */
+    int64_t draw;    /* -1: no picture */
     float patches[]; /* of it, row after row */
 } row_t;
 
@@ -25,6 +29,12 @@ static int64_t patches_of(const loong_patch_params_t *p)
 {
     int64_t side = p->image_size / p->patch_size;
     return side * side;
+}
+
+/* Of a picture. */
+static int64_t masked_patches(const loong_patch_params_t *p)
+{
+    return llround(p->mask_ratio * (double)patches_of(p));
 }
 
 static int64_t patch_elements(const loong_patch_params_t *p)
@@ -52,6 +62,11 @@ static loong_status_t check(loong_context_t *ctx, const void *config,
                 "data '%s': %" PRId64 " pictures of a micro-batch, %" PRId64
                 " rows hold %" PRId64,
                 data, p->pictures, p->rows, capacity(p));
+    LOONG_CHECK(ctx, p->mask_ratio == 0.0 || masked_patches(p) > 0,
+                LOONG_ERR_CONFIG,
+                "data '%s': mask_ratio %g masks none of the %" PRId64
+                " patches of a picture",
+                data, p->mask_ratio, patches_of(p));
     return LOONG_OK;
 }
 
@@ -123,10 +138,9 @@ static loong_status_t keep(const void *config, int64_t draw,
     const loong_item_t *picture = NULL;
     const loong_item_t *label = NULL;
     row_t *row = memory;
-    (void)draw;
     if (items == NULL) {
         memset(memory, 0, row_size(config));
-        row->label = -1;
+        row->label = row->draw = -1;
         return LOONG_OK;
     }
     LOONG_TRY(find_items(p, items, &picture, &label));
@@ -134,7 +148,9 @@ static loong_status_t keep(const void *config, int64_t draw,
     const loong_image_t image = {picture->size[0], picture->size[1],
                                  picture->pixels};
     row->label = label != NULL ? label->label : -1;
+    row->draw = draw;
     sums[PICTURES_SUM] += label != NULL ? 1.0 : 0.0;
+    sums[MASKED_SUM] += (double)masked_patches(p);
     loong_status_t status = loong_image_process(
         items->ctx, p->processor, &image, p->patch_size, row->patches);
     if (status != LOONG_OK) {
@@ -211,6 +227,36 @@ static void fill_is_class(const loong_patch_params_t *p, void *const *rows,
     (void)rows;
 }
 
+/* Marks of the patches of a draw. */
+static void mask_patches(const loong_patch_params_t *p, int64_t draw,
+                         int32_t *is_masked)
+{
+    int64_t patches = patches_of(p);
+    int64_t wanted = masked_patches(p);
+    uint64_t name = loongi_rng_name("masked patches");
+    for (int64_t i = 0; i < patches; i++) {
+        double u = loongi_rng_uniform(p->mask_seed, name,
+                                      (uint64_t)(draw * patches + i));
+        is_masked[i] = u * (double)(patches - i) <= (double)wanted;
+        wanted -= is_masked[i];
+    }
+}
+
+static void fill_is_masked(const loong_patch_params_t *p, void *const *rows,
+                           const loong_field_t *field)
+{
+    int32_t *to = field->to;
+    memset(to, 0, (size_t)field->count * sizeof(*to));
+    for (int64_t j = 0; j < p->pictures; j++) {
+        const row_t *row = rows[j];
+        to += picture_rows(p) - patches_of(p);
+        if (row->draw >= 0) {
+            mask_patches(p, row->draw, to);
+        }
+        to += patches_of(p);
+    }
+}
+
 static void fill_cu_seqlens(const loong_patch_params_t *p, void *const *rows,
                             const loong_field_t *field)
 {
@@ -273,6 +319,7 @@ static const field_kind_t fields[] = {
     {{"patches", LOONG_F32, LOONG_F64}, PATCHES, fill_patches},
     {{"positions", LOONG_I32, LOONG_I32}, ROWS, fill_positions},
     {{"is_class", LOONG_I32, LOONG_I32}, ROWS, fill_is_class},
+    {{"is_masked", LOONG_I32, LOONG_I32}, ROWS, fill_is_masked},
     {{"cu_seqlens", LOONG_I32, LOONG_I32}, BOUNDS, fill_cu_seqlens},
     {{"pooled_picture", LOONG_I32, LOONG_I32}, ROWS, fill_pooled_picture},
     {{"labels", LOONG_I32, LOONG_I32}, PICTURES, fill_labels},

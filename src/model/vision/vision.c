@@ -51,26 +51,46 @@ static loong_val_t compute_type(loong_graph_t *g, loong_val_t x)
     return loong_cast(g, x, loong_graph_precision(g).compute);
 }
 
+static int64_t pixels_of(const loong_vision_config_t *c)
+{
+    return c->num_channels * c->patch_size * c->patch_size;
+}
+
+/* Wide [rows of the stream, pixels of a patch]. */
+static loong_val_t input_patches(vision_t *v)
+{
+    loong_shape_t shape = loong_shape_2d(v->request->tokens, pixels_of(v->c));
+    return loong_nn_stream_rows(
+        &v->nn, loong_graph_input(v->g, "patches",
+                                  loong_graph_precision(v->g).wide, shape));
+}
+
+/* The parameter `name` in the rows of x that the input `marks` marks. */
+static loong_val_t place_token(vision_t *v, loong_val_t x, const char *name,
+                               const char *marks)
+{
+    loong_val_t marked = row_input(v, marks);
+    loong_graph_push(v->g, "%s", name);
+    loong_val_t token =
+        loong_nn_matrix(&v->nn, "weight", 1, v->c->hidden_size, v->c->init_std);
+    loong_graph_pop(v->g);
+    return loong_select_rows(
+        v->g, x, loong_embedding_part(v->g, marked, token, 1, 2), marked);
+}
+
 /* [R,H] from the patches. */
 static loong_val_t embed(vision_t *v)
 {
     const loong_vision_config_t *c = v->c;
     loong_graph_t *g = v->g;
-    int64_t pixels = c->num_channels * c->patch_size * c->patch_size;
-    loong_val_t patches =
-        loong_graph_input(g, "patches", loong_graph_precision(g).wide,
-                          loong_shape_2d(v->request->tokens, pixels));
-    patches = compute_type(g, loong_nn_stream_rows(&v->nn, patches));
+    loong_val_t patches = compute_type(g, input_patches(v));
     loong_val_t x = linear(&v->nn, "patch_embedding", patches, c->hidden_size,
                            c->patch_bias);
+    if (c->masked_image_modeling) {
+        x = place_token(v, x, "mask_token", "is_masked");
+    }
     if (c->class_token) {
-        loong_val_t is_class = row_input(v, "is_class");
-        loong_graph_push(g, "class_token");
-        loong_val_t token =
-            loong_nn_matrix(&v->nn, "weight", 1, c->hidden_size, c->init_std);
-        x = loong_select_rows(
-            g, x, loong_embedding_part(g, is_class, token, 1, 2), is_class);
-        loong_graph_pop(g);
+        x = place_token(v, x, "class_token", "is_class");
     }
     loong_graph_push(g, "position_embeddings");
     loong_val_t table = loong_nn_matrix(&v->nn, "weight", loongi_vision_rows(c),
@@ -151,12 +171,35 @@ static void classify(vision_t *v, loong_val_t x)
     loong_loss(g, loong_softmax_cross_entropy(g, x, labels, weight), &loss);
 }
 
+/* Pixels of the patches, each from its row. */
+static void reconstruct(vision_t *v, loong_val_t x)
+{
+    const loong_loss_params_t loss = {
+        .name = "masked_mse",
+        .normaliser = "masked_patches",
+        .weight = 1.0,
+        .coupling = LOONG_LOSS_OF_ITEM,
+        .same = v->nn.sequence_parallel ? 0 : LOONG_SAME_TP};
+    x = linear(&v->nn, "decoder", x, pixels_of(v->c), true);
+    if (v->request->head == LOONG_MODEL_LOGITS) {
+        loong_graph_output(v->g, "reconstruction", x);
+        return;
+    }
+    /* Patches that are not masked stand for themselves, without an error. */
+    loong_val_t patches = input_patches(v);
+    x = loong_cast(v->g, x, loong_graph_precision(v->g).wide);
+    x = loong_select_rows(v->g, patches, x, row_input(v, "is_masked"));
+    loong_loss(v->g, loong_squared_error(v->g, x, patches), &loss);
+}
+
 static void end(vision_t *v, loong_val_t x)
 {
     if (v->c->post_norm) {
         x = norm(v, "norm", x);
     }
-    if (v->c->num_classes > 0) {
+    if (v->c->masked_image_modeling) {
+        reconstruct(v, x);
+    } else if (v->c->num_classes > 0) {
         classify(v, x);
     } else {
         loong_graph_send(v->g, "features", x);
@@ -194,16 +237,18 @@ static void facts(const void *config, loong_model_facts_t *facts)
 {
     const loong_vision_config_t *c = config;
     double h = (double)c->hidden_size;
-    double pixels = (double)(c->num_channels * c->patch_size * c->patch_size);
+    double pixels = (double)pixels_of(c);
     memset(facts, 0, sizeof(*facts));
     facts->image_size = c->image_size;
     facts->patch_size = c->patch_size;
     facts->num_classes = c->num_classes;
     facts->class_token = c->class_token;
     facts->pool_class_token = c->pooling == LOONG_POOL_CLASS_TOKEN;
+    facts->masked_image_modeling = c->masked_image_modeling;
     facts->kv_heads = (int)c->num_attention_heads;
     facts->num_layers = (int)c->num_layers;
     double width = 4.0 * h + 2.0 * (double)c->ffn_hidden_size;
+    pixels *= c->masked_image_modeling ? 2.0 : 1.0; /* once more at the end */
     facts->flops_per_token = 6.0 * h * (pixels + (double)c->num_layers * width);
 }
 

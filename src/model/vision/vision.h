@@ -5,7 +5,8 @@
  * are settings of it. Layers' parameters have the decoder's names
  * (layers.N.self_attn.q_proj.weight); beside them are patch_embedding (columns:
  * channel, row, column of a patch), class_token, position_embeddings,
- * pre_layernorm, norm and classifier. */
+ * pre_layernorm, norm and classifier; with masked image modelling (Xie et al.
+ * 2022, SimMIM) mask_token and decoder. */
 #ifndef LOONG_VISION_H
 #define LOONG_VISION_H
 
@@ -41,6 +42,7 @@ typedef struct loong_vision_config {
     int64_t num_classes; /* 0: no classifier, and the rest says nothing */
     loong_pooling_t pooling;
     bool classifier_bias;
+    bool masked_image_modeling; /* with a decoder in place of a classifier */
 } loong_vision_config_t;
 
 /* Rows of a picture. */
@@ -56,13 +58,16 @@ static inline int64_t loongi_vision_rows(const loong_vision_config_t *c)
  * picture) pictures. Each is a segment, its class token first; what is left are
  * segments of padding, none longer than a picture. Inputs: patches wide [R,
  * channels p^2], positions i32 [R] in the picture, cu_seqlens i32 [max_segments
- * + 1]; with class tokens is_class i32 [R], 1 where one is. With a classifier
+ * + 1]; with class tokens is_class i32 [R], 1 where one is; with masked image
+ * modelling is_masked i32 [R], 1 where mask_token stands. With a classifier
  * pooled_picture i32 [R], the number of the picture whose vector the row goes
  * into (that of the class token, or those of the patches) and N elsewhere;
  * labels i32 [N], loss_weight wide [N].
  *
- * Loss "classification", over normaliser "loss_weight"; or output "logits" [N,
- * classes]; or, without a classifier, sends "features" [rows of the stream,
+ * Loss "classification", over normaliser "pictures", or output "logits" [N,
+ * classes]; loss "masked_mse", the mean squared error of the pixels of masked
+ * patches, over "masked_patches", or output "reconstruction" [rows of the
+ * stream, channels p^2]; without both sends "features" [rows of the stream,
  * hidden]. */
 LOONG_NODISCARD loong_status_t
 loongi_vision_build(loong_graph_t *graph, const void *config,

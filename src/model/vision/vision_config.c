@@ -61,6 +61,7 @@ static const vision_key_t keys[] = {
     {"num_classes", COUNT, AT(num_classes), NULL},
     {"pooling", CHOICE, AT(pooling), poolings},
     {"add_classifier_bias", BOOL, AT(classifier_bias), NULL},
+    {"masked_image_modeling", BOOL, AT(masked_image_modeling), NULL},
 };
 
 static void set_choice(loong_problems_t *problems, const vision_key_t *k,
@@ -195,6 +196,12 @@ static void check(loong_problems_t *problems, const loong_vision_config_t *c,
         !c->class_token) {
         loongi_problems_add(problems, "pooling: class_token, but "
                                       "add_class_token is false: mean is left");
+    }
+    if (c->num_classes > 0 && c->masked_image_modeling) {
+        loongi_problems_add(problems,
+                            "masked_image_modeling stands in place of a "
+                            "classifier, num_classes %lld",
+                            (long long)c->num_classes);
     }
 }
 

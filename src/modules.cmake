@@ -93,6 +93,6 @@ loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c USES base)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
   USES base comm device graph pass run op kernels optim device_cpu comm_staged
-  foundation vision data images image_text cuda_absent)
+  foundation vision projector data images image_text cuda_absent)
 loong_module(NAME version DIR src/version USES base kernels native comm_mpi
   DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

@@ -130,6 +130,8 @@ typedef struct loong_model_facts {
     int64_t image_size, patch_size, num_classes;
     bool class_token, pool_class_token;
     bool masked_image_modeling; /* reads masks of the patches */
+    bool sends_class_token; /* it is among the rows that others read */
+    int64_t hidden_size;    /* of the stream, or of what it makes */
 } loong_model_facts_t;
 
 /* Receives one key that a checkpoint states, relative to the component. */

@@ -39,6 +39,7 @@ typedef struct loong_frame {
     uint64_t seed;       /* of the run */
     int32_t first;       /* 1 on the first micro-batch of the step */
     int32_t last;        /* 1 on the last micro-batch of the step */
+    int32_t hollow;      /* 1: it has no rows, nothing of it is computed */
     double loss_scale[LOONG_MAX_LOSSES]; /* weight / normaliser of each loss */
     double grad_scale; /* multiplies gradients in the optimizer (clipping) */
     double lr[LOONG_MAX_OPT_GROUPS]; /* learning rate of each group */

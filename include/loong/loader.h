@@ -42,6 +42,16 @@ typedef struct loong_rampup {
     int64_t samples;
 } loong_rampup_t;
 
+/* Rows of a micro-batch that are not its samples one after the other. */
+typedef struct loong_row_plan {
+    int64_t rows; /* of a micro-batch */
+    void *user;
+    /* The draw that a row is of, -1 for padding, and what of its sample is
+     * wanted (loong_items_t.picture). Not on several threads. */
+    loong_status_t (*locate)(void *user, int64_t consumed, int64_t micro_batch,
+                             int64_t row, int64_t *draw_p, int *picture_p);
+} loong_row_plan_t;
+
 typedef struct loong_loader_params {
     const loong_blend_t *blend; /* borrowed, outlives the loader */
     const loong_processor_t *processor; /* borrowed, as its config is */
@@ -54,6 +64,7 @@ typedef struct loong_loader_params {
     /* 0: no end. Rows at or past it are padding, of weight 0. For evaluating a
      * whole set. */
     int64_t num_samples;
+    const loong_row_plan_t *row_plan; /* borrowed; NULL: as above */
     /* Threads that read the samples of a step while the one before runs, of
      * sources that several may read; 0: none. */
     int num_workers;

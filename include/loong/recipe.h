@@ -155,6 +155,13 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_recipe_each(
     loong_status_t (*visit)(void *user, const char *key, const char *value),
     void *user);
 
+/* Of a component ("model.foundation"): the keys of its family, without those
+ * that every component has (freeze, parallel). */
+LOONG_API LOONG_NODISCARD loong_status_t loong_recipe_each_family_key(
+    const loong_recipe_t *recipe, const char *component,
+    loong_status_t (*visit)(void *user, const char *key, const char *value),
+    void *user);
+
 /* The components of the recipe's model by their role ("foundation"), those that
  * something is said of; NULL behind the last one. Static. */
 LOONG_API const char *loong_recipe_component(const loong_recipe_t *recipe,

@@ -23,7 +23,8 @@ enum {
     LOONG_STEP_SAVE = 2, /* save what is done and go on */
     LOONG_STEP_NAN = 4,  /* the last step's loss or gradient was not finite */
     LOONG_STEP_SKIP = 8, /* this rank has no usable samples */
-    LOONG_STEP_WRITING = 16 /* this rank still writes its part of a save */
+    LOONG_STEP_WRITING = 16, /* this rank still writes its part of a save */
+    LOONG_STEP_IMAGES = 32   /* this rank's texts have pictures */
 };
 
 /* One rank's part. */

@@ -124,6 +124,9 @@ loong_status_t loongi_inputs_fill(loong_inputs_t *inputs,
                                   loong_loader_t *loader, int64_t consumed,
                                   int64_t k)
 {
+    if (list->count == 0) {
+        return LOONG_OK;
+    }
     int64_t index = inputs->filled++ % LOONG_INPUT_AREAS;
     char *area = inputs->memory + index * inputs->bytes;
     for (int n = 0; n < list->count; n++) {

@@ -62,8 +62,54 @@ static loong_init_kind_t init_kind(const char *text)
     return LOONG_INIT_NORMAL;
 }
 
+/* The part of a glob behind a role; NULL: it is of another one. */
+static const char *glob_of(const loong_recipe_t *recipe, const char *role,
+                           const char *glob)
+{
+    for (int64_t i = 0; loong_recipe_component(recipe, i) != NULL; i++) {
+        const char *other = loong_recipe_component(recipe, i);
+        size_t length = strlen(other);
+        if (strncmp(glob, other, length) == 0 && glob[length] == '.') {
+            return strcmp(role, other) == 0 ? glob + length + 1 : NULL;
+        }
+    }
+    return glob;
+}
+
+static const char *scope_at(const loong_recipe_t *r, const char *role,
+                            const char *list, int64_t i)
+{
+    char path[PATH_SIZE];
+    return glob_of(r, role, loong_recipe_text(r, item(list, i, "scope", path)));
+}
+
+static loong_status_t read_freeze(const loong_recipe_t *recipe,
+                                  const char *role, loong_arena_t *arena,
+                                  loong_param_rules_t *rules)
+{
+    char path[PATH_SIZE];
+    const char *const *all = NULL;
+    const char **own = NULL;
+    int count = 0;
+    LOONG_TRY(loongi_read_globs(recipe, FREEZE, arena, &count, &all));
+    LOONG_TRY(
+        loongi_arena_alloc(arena, (size_t)(count + 1) * sizeof(*own), &own));
+    for (int i = 0; i < count; i++) {
+        const char *glob = glob_of(recipe, role, all[i]);
+        if (glob != NULL) {
+            own[rules->num_freeze++] = glob;
+        }
+    }
+    snprintf(path, sizeof(path), "model.%s.freeze", role);
+    if (loong_recipe_bool(recipe, path)) {
+        own[rules->num_freeze++] = "*";
+    }
+    rules->freeze = own;
+    return LOONG_OK;
+}
+
 loong_status_t loongi_param_rules_read(const loong_recipe_t *recipe,
-                                       loong_arena_t *arena,
+                                       const char *role, loong_arena_t *arena,
                                        loong_param_rules_t *rules_p)
 {
     const loong_recipe_t *r = recipe;
@@ -72,43 +118,50 @@ loong_status_t loongi_param_rules_read(const loong_recipe_t *recipe,
     int64_t inits = loong_recipe_count(r, INIT);
     int64_t count = decays + groups + inits;
     loong_param_rule_t *rules = NULL;
+    loong_param_rule_t *rule = NULL;
     char path[PATH_SIZE];
-    LOONG_TRY(loongi_read_globs(r, FREEZE, arena, &rules_p->num_freeze,
-                                &rules_p->freeze));
+    LOONG_TRY(read_freeze(r, role, arena, rules_p));
     LOONG_TRY(loongi_arena_alloc(
         arena, (size_t)LOONG_MAX(count, 1) * sizeof(*rules), &rules));
     memset(rules, 0, (size_t)count * sizeof(*rules));
+    rule = rules;
     for (int64_t i = 0; i < decays; i++) {
-        rules[i].scope = loong_recipe_text(r, item(DECAY, i, "scope", path));
-        rules[i].weight_decay =
+        rule->scope = scope_at(r, role, DECAY, i);
+        rule->weight_decay =
             loong_recipe_real(r, item(DECAY, i, "factor", path));
+        rule += rule->scope != NULL;
     }
     for (int64_t i = 0; i < groups; i++) {
-        loong_param_rule_t *rule = &rules[decays + i];
         rule->sets = LOONG_RULE_GROUP;
-        rule->scope = loong_recipe_text(r, item(GROUPS, i, "scope", path));
+        rule->scope = scope_at(r, role, GROUPS, i);
         rule->group = loongi_optimizer_item_group(r, i);
+        rule += rule->scope != NULL;
     }
     for (int64_t i = 0; i < inits; i++) {
-        loong_param_rule_t *rule = &rules[decays + groups + i];
         rule->sets = LOONG_RULE_INIT;
-        rule->scope = loong_recipe_text(r, item(INIT, i, "scope", path));
+        rule->scope = scope_at(r, role, INIT, i);
         rule->init =
             init_kind(loong_recipe_text(r, item(INIT, i, "method", path)));
         rule->std = loong_recipe_real(r, item(INIT, i, "std", path));
+        rule += rule->scope != NULL;
     }
-    rules_p->num_rules = (int)count;
+    rules_p->num_rules = (int)(rule - rules);
     rules_p->rules = rules;
     return LOONG_OK;
 }
 
 /* ---- checking ------------------------------------------------------------ */
 
-static bool matches_any(const loong_component_t *component, const char *glob)
+static bool matches_any(const loong_recipe_t *recipe,
+                        const loong_model_t *model, const char *glob)
 {
-    for (int64_t i = 0; i < component->num_whole; i++) {
-        if (loongi_scope_match(glob, component->whole[i].name)) {
-            return true;
+    for (int k = 0; k < model->num_components; k++) {
+        const loong_component_t *c = model->components[k];
+        const char *own = glob_of(recipe, c->params.name, glob);
+        for (int64_t i = 0; own != NULL && i < c->num_whole; i++) {
+            if (loongi_scope_match(own, c->whole[i].name)) {
+                return true;
+            }
         }
     }
     return false;
@@ -116,16 +169,14 @@ static bool matches_any(const loong_component_t *component, const char *glob)
 
 /* Items of optimizer.groups whose scope has a parameter: the first, and
  * another; -1: none. */
-static void find_items(const loong_recipe_t *recipe, const char *name,
-                       int64_t items[2])
+static void find_items(const loong_recipe_t *recipe, const char *role,
+                       const char *name, int64_t items[2])
 {
     int64_t count = loong_recipe_count(recipe, GROUPS);
     items[0] = items[1] = -1;
     for (int64_t i = 0; i < count && items[1] < 0; i++) {
-        char path[PATH_SIZE];
-        const char *glob =
-            loong_recipe_text(recipe, item(GROUPS, i, "scope", path));
-        if (loongi_scope_match(glob, name)) {
+        const char *glob = scope_at(recipe, role, GROUPS, i);
+        if (glob != NULL && loongi_scope_match(glob, name)) {
             items[items[0] >= 0] = i;
         }
     }
@@ -139,7 +190,7 @@ static void check_groups(const loong_recipe_t *recipe,
     const loong_whole_param_t *w = component->whole;
     for (int64_t i = 0; i < component->num_whole; i++) {
         int64_t items[2];
-        find_items(recipe, w[i].name, items);
+        find_items(recipe, component->params.name, w[i].name, items);
         if (w[i].optimizer == NULL || (items[0] >= 0 && items[1] < 0)) {
             continue;
         }
@@ -177,16 +228,15 @@ static void check_matrices(const loong_recipe_t *recipe,
     }
 }
 
-loong_status_t loongi_param_rules_check(loong_context_t *ctx,
-                                        const loong_recipe_t *recipe,
-                                        const loong_component_t *component)
+static void check_globs(const loong_recipe_t *recipe,
+                        const loong_model_t *model, loong_problems_t *problems)
 {
     static const struct {
         const char *list;
         const char *key;
     } lists[] = {
         {FREEZE, ""}, {DECAY, ".scope"}, {GROUPS, ".scope"}, {INIT, ".scope"}};
-    loong_problems_t problems = loongi_problems_begin(ctx);
+    const loong_component_t *c = model->components[model->num_components - 1];
     for (int64_t k = 0; k < LOONG_COUNT_OF(lists); k++) {
         int64_t count = loong_recipe_count(recipe, lists[k].list);
         for (int64_t i = 0; i < count; i++) {
@@ -194,26 +244,38 @@ loong_status_t loongi_param_rules_check(loong_context_t *ctx,
             snprintf(path, sizeof(path), "%s[%lld]%s", lists[k].list,
                      (long long)i, lists[k].key);
             const char *glob = loong_recipe_text(recipe, path);
-            if (!matches_any(component, glob)) {
+            if (!matches_any(recipe, model, glob)) {
                 loongi_problems_add(
-                    &problems,
+                    problems,
                     "%s: %s: no parameter matches %s; their names are %s "
                     "to %s",
                     loong_recipe_where(recipe, path), path, glob,
-                    component->whole[0].name,
-                    component->whole[component->num_whole - 1].name);
+                    c->whole[0].name, c->whole[c->num_whole - 1].name);
             }
         }
     }
-    check_matrices(recipe, component, &problems);
-    if (loong_recipe_count(recipe, GROUPS) > 0) {
-        check_groups(recipe, component, &problems);
-    }
+}
+
+loong_status_t loongi_param_rules_check(loong_context_t *ctx,
+                                        const loong_recipe_t *recipe,
+                                        const loong_model_t *model)
+{
+    loong_problems_t problems = loongi_problems_begin(ctx);
     int64_t trained = 0;
-    for (int64_t i = 0; i < component->num_whole; i++) {
-        trained += !component->whole[i].frozen;
+    bool trains = false;
+    check_globs(recipe, model, &problems);
+    for (int k = 0; k < model->num_components; k++) {
+        const loong_component_t *c = model->components[k];
+        check_matrices(recipe, c, &problems);
+        if (loong_recipe_count(recipe, GROUPS) > 0) {
+            check_groups(recipe, c, &problems);
+        }
+        for (int64_t i = 0; i < c->num_whole; i++) {
+            trained += !c->whole[i].frozen;
+        }
+        trains = trains || c->params.train;
     }
-    if (component->params.train && trained == 0) {
+    if (trains && trained == 0) {
         loongi_problems_add(&problems,
                             "%s: " FREEZE ": nothing is left to "
                             "train",

@@ -5,9 +5,9 @@
 #ifndef LOONG_PARAM_RULES_H
 #define LOONG_PARAM_RULES_H
 
-#include "component.h"
 #include "loong/family.h"
 #include "loong/recipe.h"
+#include "model.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,15 +20,16 @@ LOONG_NODISCARD loong_status_t loongi_read_globs(const loong_recipe_t *recipe,
                                                  int *count_p,
                                                  const char *const **globs_p);
 
-/* Fills freeze and rules of a model. */
+/* Fills freeze and rules of the component of a role. A glob may begin with a
+ * role, as names in checkpoints do; without one it is of all components. */
 LOONG_NODISCARD loong_status_t
-loongi_param_rules_read(const loong_recipe_t *recipe, loong_arena_t *arena,
-                        loong_param_rules_t *rules);
+loongi_param_rules_read(const loong_recipe_t *recipe, const char *role,
+                        loong_arena_t *arena, loong_param_rules_t *rules);
 
 /* A glob that no parameter matches is a mistake. Errors: LOONG_ERR_CONFIG. */
 LOONG_NODISCARD loong_status_t
 loongi_param_rules_check(loong_context_t *ctx, const loong_recipe_t *recipe,
-                         const loong_component_t *component);
+                         const loong_model_t *model);
 
 #ifdef __cplusplus
 }

@@ -11,8 +11,14 @@
 #include "base.h"
 #include "readers.h"
 
+/* Draws that are none. */
+enum { UNREAD = -2, PADDING = -1 };
+
 typedef struct row {
-    int64_t draw; /* number of the sample; -1: none */
+    int64_t draw; /* number of the sample that is here */
+    int picture;  /* of it */
+    int64_t wanted_draw;
+    int wanted_picture;
     double sums[LOONG_MAX_NORMALISERS];
 } row_t;
 
@@ -98,6 +104,11 @@ static loong_status_t check_params(loong_context_t *ctx,
     return LOONG_OK;
 }
 
+static int64_t rows_of_micro_batch(const loong_loader_params_t *p)
+{
+    return p->row_plan != NULL ? p->row_plan->rows : p->micro_batch_size;
+}
+
 static loong_status_t alloc_batch(loong_loader_t *loader, batch_t *batch)
 {
     enum { ALIGN = 64 };
@@ -105,7 +116,8 @@ static loong_status_t alloc_batch(loong_loader_t *loader, batch_t *batch)
     int64_t size =
         loongi_round_up((int64_t)p->processor->row_size(p->config), ALIGN);
     char *memory = NULL;
-    size_t rows = (size_t)(p->global_batch_size / p->data_parallel_size);
+    size_t rows = (size_t)(p->global_batch_size / p->data_parallel_size /
+                           p->micro_batch_size * rows_of_micro_batch(p));
     batch->consumed = -1;
     LOONG_TRY(loongi_calloc(loader->ctx, rows, sizeof(*batch->rows),
                             "loader rows", &batch->rows));
@@ -114,7 +126,7 @@ static loong_status_t alloc_batch(loong_loader_t *loader, batch_t *batch)
     LOONG_TRY(loongi_calloc(loader->ctx, rows, (size_t)size,
                             "samples of a step", &memory));
     for (size_t r = 0; r < rows; r++) {
-        batch->rows[r].draw = -1;
+        batch->rows[r].draw = UNREAD;
         batch->kept[r] = memory + r * (size_t)size;
     }
     return LOONG_OK;
@@ -273,21 +285,24 @@ static loong_status_t get_row(const loong_loader_t *loader, batch_t *batch,
                               int64_t i, loong_items_t *items)
 {
     const loong_loader_params_t *p = &loader->params;
-    int64_t g = row_draw(loader, batch->consumed, i / p->micro_batch_size,
-                         i % p->micro_batch_size);
     row_t *row = &batch->rows[i];
-    bool padding = past_end(loader, g);
-    if (row->draw == g) {
+    int64_t g = row->wanted_draw;
+    bool padding = g == PADDING || past_end(loader, g);
+    if (row->draw == g && row->picture == row->wanted_picture) {
         return LOONG_OK;
     }
-    row->draw = -1;
+    row->draw = UNREAD;
     memset(row->sums, 0, sizeof(row->sums));
+    if (p->row_plan != NULL) {
+        items->picture = row->wanted_picture;
+    }
     if (!padding) {
         LOONG_TRY(read_sample(loader, g, items));
     }
     LOONG_TRY(p->processor->keep(p->config, g, padding ? NULL : items,
                                  batch->kept[i], row->sums));
     row->draw = g;
+    row->picture = row->wanted_picture;
     return LOONG_OK;
 }
 
@@ -305,10 +320,34 @@ static void read_ahead(void *user, int reader, int64_t i)
 static int64_t rows_of(const loong_loader_t *loader, int64_t consumed)
 {
     return loong_loader_micro_batches(loader, consumed) *
-           loader->params.micro_batch_size;
+           rows_of_micro_batch(&loader->params);
 }
 
-/* Lets the readers begin with the step behind this one. */
+/* Says what is wanted of each row of a step; the batch is that step's. */
+static loong_status_t begin_batch(loong_loader_t *loader, batch_t *batch,
+                                  int64_t consumed)
+{
+    const loong_row_plan_t *plan = loader->params.row_plan;
+    int64_t rows = rows_of_micro_batch(&loader->params);
+    int64_t count = rows_of(loader, consumed);
+    if (batch->consumed == consumed) {
+        return LOONG_OK;
+    }
+    batch->consumed = -1;
+    for (int64_t i = 0; i < count; i++) {
+        row_t *row = &batch->rows[i];
+        row->wanted_draw = row_draw(loader, consumed, i / rows, i % rows);
+        if (plan != NULL) {
+            LOONG_TRY(plan->locate(plan->user, consumed, i / rows, i % rows,
+                                   &row->wanted_draw, &row->wanted_picture));
+        }
+    }
+    batch->consumed = consumed;
+    return LOONG_OK;
+}
+
+/* Lets the readers begin with the step behind this one. What cannot be said of
+ * it the step itself will tell. */
 static void start_ahead(loong_loader_t *loader, int64_t consumed)
 {
     loong_blend_info_t blend;
@@ -316,13 +355,18 @@ static void start_ahead(loong_loader_t *loader, int64_t consumed)
     int64_t end = consumed + loong_loader_batch(loader, consumed);
     if (end <= blend.max_samples || loader->params.num_samples > 0) {
         loongi_readers_wait(loader->readers);
-        loader->batch[loader->now ^ 1].consumed = consumed;
+        if (begin_batch(loader, &loader->batch[loader->now ^ 1], consumed) !=
+            LOONG_OK) {
+            loong_context_clear_error(loader->ctx);
+            return;
+        }
         loongi_readers_start(loader->readers, rows_of(loader, consumed));
     }
 }
 
 /* The samples of a step, as far as they were read. */
-static batch_t *find_batch(loong_loader_t *loader, int64_t consumed)
+static loong_status_t find_batch(loong_loader_t *loader, int64_t consumed,
+                                 batch_t **batch_p)
 {
     batch_t *now = &loader->batch[loader->now];
     if (loader->readers != NULL && now->consumed != consumed) {
@@ -334,14 +378,15 @@ static batch_t *find_batch(loong_loader_t *loader, int64_t consumed)
         loader->now ^= 1;
         now = &loader->batch[loader->now];
     }
-    now->consumed = consumed;
-    return now;
+    *batch_p = now;
+    return begin_batch(loader, now, consumed);
 }
 
 loong_status_t loong_loader_check_step(loong_loader_t *loader, int64_t consumed,
                                        double sums[LOONG_MAX_NORMALISERS])
 {
-    batch_t *batch = find_batch(loader, consumed);
+    batch_t *batch = NULL;
+    LOONG_TRY(find_batch(loader, consumed, &batch));
     int64_t rows = rows_of(loader, consumed);
     memset(sums, 0, LOONG_MAX_NORMALISERS * sizeof(*sums));
     for (int64_t i = 0; i < rows; i++) {
@@ -357,13 +402,14 @@ loong_status_t loong_loader_fill(loong_loader_t *loader, int64_t consumed,
                                  int64_t micro_batch, int num_fields,
                                  const loong_field_t *fields)
 {
-    int64_t rows = loader->params.micro_batch_size;
+    int64_t rows = rows_of_micro_batch(&loader->params);
+    batch_t *batch = NULL;
     LOONG_CHECK(loader->ctx,
                 micro_batch >= 0 &&
                     micro_batch < loong_loader_micro_batches(loader, consumed),
                 LOONG_ERR_ARG, "micro-batch %" PRId64 " of %" PRId64,
                 micro_batch, loong_loader_micro_batches(loader, consumed));
-    batch_t *batch = find_batch(loader, consumed);
+    LOONG_TRY(find_batch(loader, consumed, &batch));
     for (int64_t j = 0; j < rows; j++) {
         LOONG_TRY(
             get_row(loader, batch, micro_batch * rows + j, &loader->items));

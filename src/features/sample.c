@@ -56,7 +56,7 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
     loong_token_row_t row = {0, s->prompt, NULL, NULL, NULL};
     void *const rows[] = {&row};
     loong_token_params_t layout =
-        *(const loong_token_params_t *)plan->processor_config;
+        *(const loong_token_params_t *)loongi_plan_reader(plan)->config;
     layout.seq_length = s->window;
     layout.rows = layout.context_parallel_size = 1;
     layout.context_parallel_rank = layout.context_parallel_a2a = 0;

@@ -38,7 +38,7 @@ static void describe_component(loong_plan_t *plan, const loong_component_t *c)
         trained += c->whole[i].frozen ? 0 : elements;
     }
     if (c != plan->component) {
-        loongi_text_printf(&plan->text, "beside it %s: ", c->params.name);
+        loongi_text_printf(&plan->text, "%s: ", c->params.name);
     }
     loongi_text_printf(
         &plan->text,
@@ -281,6 +281,23 @@ static loong_status_t take_text(loong_plan_t *plan, const char **text_p)
     return plan->text.status;
 }
 
+/* Layouts of the components that others read. */
+static void describe_upstream(loong_plan_t *plan)
+{
+    const loong_model_t *m = plan->component->model;
+    for (int i = 0; plan->pictures.most > 0 && i < m->num_components - 1; i++) {
+        const loong_component_params_t *p = &m->components[i]->params;
+        loongi_text_printf(
+            &plan->text,
+            "  %s: tensor %d%s x data %d, %lld pictures of a micro-batch%s\n",
+            p->name, p->mesh.size[LOONG_AXIS_TP],
+            p->request.sequence_parallel ? " (sequence)" : "",
+            p->mesh.size[LOONG_AXIS_DP],
+            (long long)(p->request.tokens / p->request.seq_length),
+            p->train ? "" : ", frozen");
+    }
+}
+
 void loongi_describe_layout(loong_plan_t *plan)
 {
     const loong_component_t *s = plan->component;
@@ -320,6 +337,7 @@ void loongi_describe_layout(loong_plan_t *plan)
         plan->mesh.size[LOONG_AXIS_PP], schedule->kind->name,
         schedule->params.pair ? ", in pairs" : "", experts,
         s->params.compile.threads);
+    describe_upstream(plan);
 }
 
 loong_status_t loongi_describe_memory(loong_plan_t *plan, const char **text_p)

@@ -11,6 +11,17 @@
 
 #define PAIR_KEY "parallel.overlap_moe_expert_parallel_comm"
 
+/* The path of a key that components that others read have as well. */
+static const char *own_path(const loong_parallel_t *l, const char *key,
+                            char path[128])
+{
+    snprintf(path, 128, "%s%s%sparallel.%s",
+             l->component != NULL ? "model." : "",
+             l->component != NULL ? l->component : "",
+             l->component != NULL ? "." : "", key);
+    return path;
+}
+
 static int size_of(const loong_recipe_t *r, const char *key)
 {
     char path[128];
@@ -44,12 +55,26 @@ static int exchanging(const loong_recipe_t *r)
 
 static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
 {
+    char path[128];
     loong_model_facts_t facts = {0};
     l->family->facts(l->config, &facts);
+    int tp = (int)loong_recipe_int(
+        l->recipe, own_path(l, "tensor_model_parallel_size", path));
+    int cp = size_of(l->recipe, "context_parallel_size");
+    if (l->component != NULL) {
+        return (loong_mesh_params_t){.world = l->ranks,
+                                     .tp = tp,
+                                     .cp = cp,
+                                     .pp = 1,
+                                     .ep = 1,
+                                     .etp = 1,
+                                     .kv_heads = facts.kv_heads,
+                                     .cp_a2a = exchanging(l->recipe)};
+    }
     loong_mesh_params_t p = {
         .world = l->ranks,
-        .tp = size_of(l->recipe, "tensor_model_parallel_size"),
-        .cp = size_of(l->recipe, "context_parallel_size"),
+        .tp = tp,
+        .cp = cp,
         .pp = size_of(l->recipe, "pipeline_model_parallel_size"),
         .ep = size_of(l->recipe, "expert_model_parallel_size"),
         .etp = size_of(l->recipe, "expert_tensor_parallel_size"),
@@ -107,12 +132,19 @@ void loongi_parallel_request(const loong_parallel_t *layout,
 {
     const loong_recipe_t *r = layout->recipe;
     loong_model_request_t *p = request;
-    p->sequence_parallel = loong_recipe_bool(r, "parallel.sequence_parallel");
-    p->seq_length = p->max_seqlen = loong_recipe_int(r, "data.seq_length");
-    int64_t samples = loong_recipe_int(r, "train.micro_batch_size");
+    char path[128];
+    p->sequence_parallel =
+        loong_recipe_bool(r, own_path(layout, "sequence_parallel", path));
+    p->seq_length = p->max_seqlen =
+        layout->rows > 0 ? layout->rows
+                         : loong_recipe_int(r, "data.seq_length");
+    int64_t samples = layout->samples > 0
+                          ? layout->samples
+                          : loong_recipe_int(r, "train.micro_batch_size");
     p->max_segments = samples;
     p->tokens = samples * p->seq_length / mesh->size[LOONG_AXIS_CP];
-    if (layout_reads_pictures(layout)) { /* padding has a segment of its own */
+    if (layout->component != NULL || layout_reads_pictures(layout)) {
+        /* padding has a segment of its own */
         p->tokens = loongi_round_up(p->tokens, mesh->size[LOONG_AXIS_TP]);
         p->max_segments++;
     }
@@ -159,6 +191,13 @@ static loong_status_t check_family(const loong_parallel_t *l,
                 "context_parallel_size %d: family %s knows no such layout",
                 size[LOONG_AXIS_TP], size[LOONG_AXIS_CP], family->name);
     return LOONG_OK;
+}
+
+loong_status_t loongi_parallel_accepts(const loong_parallel_t *layout)
+{
+    loong_mesh_t mesh;
+    LOONG_TRY(loongi_parallel_mesh(layout, 0, &mesh));
+    return check_family(layout, &mesh, NULL);
 }
 
 /* The first failure is the one that is returned. */

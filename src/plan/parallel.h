@@ -19,6 +19,10 @@ typedef struct loong_parallel {
     int ranks;
     const loong_family_t *family;
     const void *config; /* of the family */
+    /* Of a component that others read: its role, which has keys of its own, and
+     * what a micro-batch has. NULL and 0: that with the loss. */
+    const char *component;
+    int64_t samples, rows; /* of a micro-batch, of a sample */
 } loong_parallel_t;
 
 /* The mesh as seen by a rank. Errors: LOONG_ERR_CONFIG. */
@@ -45,6 +49,11 @@ typedef struct loong_dispatch_rows {
 } loong_dispatch_rows_t;
 loong_dispatch_rows_t loongi_dispatch_rows(const loong_mesh_t *mesh,
                                            const loong_model_facts_t *facts);
+
+/* Of a component that others read: whether its family can be laid out so.
+ * Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t
+loongi_parallel_accepts(const loong_parallel_t *layout);
 
 /* What keys of the recipe must be together, and every rule of mesh, model and
  * schedule; all that is broken is told. Errors: LOONG_ERR_CONFIG. */

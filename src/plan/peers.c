@@ -5,6 +5,7 @@
 #include "peers.h"
 
 #include "devices.h"
+#include "upstream.h"
 
 #include <stdio.h>
 
@@ -22,11 +23,10 @@ static loong_status_t plan_peer(loong_plan_t *plan, int rank)
         plan->peers[rank] = plan->component;
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_parallel_mesh(&plan->parallel, largest, &mesh));
     for (int i = 0; i < m->num_components; i++) {
         loong_component_params_t *p = &params[i];
         *p = m->components[i]->params;
-        p->mesh = mesh;
+        LOONG_TRY(loongi_upstream_mesh(plan, p, largest, &p->mesh));
         if (loongi_devices_are_mixed(plan)) {
             p->compile.device = loongi_devices_kind(plan->recipe, largest);
             p->shards.device = p->compile.device;

@@ -25,6 +25,21 @@ typedef struct loong_timeline {
     double start;
 } loong_timeline_t;
 
+/* What makes the data inputs of a component. */
+typedef struct loong_reader {
+    const loong_processor_t *processor; /* NULL: it has none */
+    const void *config;                 /* borrowed */
+    int64_t rows; /* samples, or pictures, of a micro-batch */
+} loong_reader_t;
+
+/* Pictures of a model that reads texts with pictures. */
+typedef struct loong_picture_plan {
+    int64_t most; /* of a micro-batch of texts; 0: there are none */
+    /* Of one: in the encoder, in front of those that others read, these. */
+    int64_t rows, skip, sent;
+    int block, depth; /* of the cell: ranks of a stage, stages */
+} loong_picture_plan_t;
+
 /* What is borrowed outlives the plan. */
 typedef struct loong_plan {
     loong_context_t *ctx;              /* borrowed */
@@ -39,8 +54,8 @@ typedef struct loong_plan {
     loong_device_t *device;    /* opened by devices.c */
     loong_component_t *component;       /* of this rank; borrowed */
     loong_component_t **peers;          /* see peers.h; NULL: not planned */
-    const loong_processor_t *processor; /* that makes the inputs */
-    const void *processor_config;       /* borrowed */
+    loong_reader_t readers[LOONG_MAX_COMPONENTS]; /* of the model's */
+    loong_picture_plan_t pictures;
     struct {
         int64_t rank;    /* bytes that this rank needs */
         int64_t machine; /* and all that share its memory */
@@ -50,6 +65,12 @@ typedef struct loong_plan {
     loong_timeline_t timeline;
     loong_text_t text; /* that was told of it last */
 } loong_plan_t;
+
+/* Of the component with the loss. */
+static inline const loong_reader_t *loongi_plan_reader(const loong_plan_t *plan)
+{
+    return &plan->readers[plan->component->index];
+}
 
 #ifdef __cplusplus
 }

@@ -27,14 +27,14 @@ static const int64_t INPUT_BYTES = 64 << 20; /* of a micro-batch */
 
 /* What the processor keeps of made-up samples. *rows_p: `count` addresses and
  * what they show, owned by the caller. */
-static loong_status_t make_rows(const loong_plan_t *plan, int64_t count,
-                                void ***rows_p)
+static loong_status_t make_rows(const loong_plan_t *plan,
+                                const loong_reader_t *reader, void ***rows_p)
 {
-    const loong_processor_t *p = plan->processor;
+    const loong_processor_t *p = reader->processor;
+    int64_t count = reader->rows;
     double sums[LOONG_MAX_NORMALISERS] = {0};
     loong_items_t items = {.ctx = plan->ctx};
-    int64_t size =
-        loongi_round_up((int64_t)p->row_size(plan->processor_config), 64);
+    int64_t size = loongi_round_up((int64_t)p->row_size(reader->config), 64);
     void **rows = NULL;
     LOONG_TRY(loongi_calloc(plan->ctx, (size_t)count,
                             sizeof(*rows) + (size_t)size,
@@ -42,9 +42,9 @@ static loong_status_t make_rows(const loong_plan_t *plan, int64_t count,
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
         rows[i] = (char *)(rows + count) + i * size;
-        status = p->example(plan->processor_config, i, &items);
+        status = p->example(reader->config, i, &items);
         if (status == LOONG_OK) {
-            status = p->keep(plan->processor_config, i, &items, rows[i], sums);
+            status = p->keep(reader->config, i, &items, rows[i], sums);
         }
     }
     loong_items_free(&items);
@@ -57,16 +57,20 @@ static loong_status_t make_rows(const loong_plan_t *plan, int64_t count,
 }
 
 static loong_status_t fill_inputs(const loong_plan_t *plan,
+                                  const loong_reader_t *reader,
                                   const loong_input_list_t *list, char *inputs)
 {
     void **rows = NULL;
-    LOONG_TRY(make_rows(plan, plan->set->micro_batch_size, &rows));
+    if (list->count == 0 || inputs == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(make_rows(plan, reader, &rows));
     loong_status_t status = LOONG_OK;
     for (int i = 0; i < list->count && status == LOONG_OK; i++) {
         loong_field_t field = list->fields[i];
         field.to = inputs + list->ports[i]->operand.offset;
-        status = plan->processor->fill(plan->ctx, plan->processor_config, rows,
-                                       &field);
+        status =
+            reader->processor->fill(plan->ctx, reader->config, rows, &field);
     }
     loongi_free(plan->ctx, rows);
     return status;
@@ -78,8 +82,9 @@ static loong_status_t list_inputs(const loong_plan_t *plan, int rank,
 {
     const loong_model_t *m = plan->peers[rank]->model;
     for (int i = 0; i < m->num_components; i++) {
-        LOONG_TRY(loongi_inputs_list(list, m->components[i], plan->processor,
-                                     plan->processor_config));
+        LOONG_TRY(loongi_inputs_list(list, m->components[i],
+                                     plan->readers[i].processor,
+                                     plan->readers[i].config));
     }
     return LOONG_OK;
 }
@@ -140,23 +145,34 @@ static loong_status_t add_stage(loong_predict_source_t *c,
     return add_program(c, &o->update, 1, update_p);
 }
 
-/* What stands before a forward: components that are not trained. */
-static loong_status_t add_others(loong_plan_t *plan,
-                                 loong_predict_source_t *source,
-                                 const loong_model_t *m,
-                                 const loong_inputs_t *list, char *inputs,
-                                 loong_stage_cost_t *cost)
+/* Components that others read, of one stage, stand on every rank of the
+ * pipeline; all that is planned for a micro-batch is counted. Where they are
+ * trained their backward is a stage's. */
+static loong_status_t add_upstream(loong_plan_t *plan,
+                                   loong_predict_source_t *source, int rank,
+                                   const loong_inputs_t *list, char *inputs,
+                                   double *update_p)
 {
-    const loong_component_t *last = m->components[m->num_components - 1];
-    for (int i = 0; i < loongi_model_first(last); i++) {
-        const loong_chunk_t *c = m->chunks[LOONG_STAGE_TRAIN][i];
-        if (inputs != NULL) {
-            LOONG_TRY(fill_inputs(
-                plan, loongi_inputs_of(list, i, LOONG_STAGE_TRAIN), inputs));
+    const loong_component_t *last = plan->peers[rank];
+    const loong_schedule_t *schedule = plan->component->schedule;
+    loong_stage_cost_t *cost =
+        &plan->timeline.costs[loongi_schedule_stage(schedule, rank, 0)];
+    for (int i = 0; i < last->index; i++) {
+        const loong_component_t *c = last->model->components[i];
+        int at = loongi_model_first(c);
+        LOONG_TRY(fill_inputs(plan, &plan->readers[i],
+                              loongi_inputs_of(list, at, LOONG_STAGE_TRAIN),
+                              inputs));
+        if (c->params.train) {
+            LOONG_TRY(add_stage(source, c->stages[0],
+                                schedule->params.micro_batches, cost,
+                                update_p));
+            continue;
         }
-        LOONG_TRY(add_program(source, &c->programs[LOONG_PROGRAM_E],
-                              last->schedule->params.micro_batches,
-                              &cost->seconds[LOONG_ENTRY_F]));
+        LOONG_TRY(add_program(
+            source,
+            &c->model->chunks[LOONG_STAGE_TRAIN][at]->programs[LOONG_PROGRAM_E],
+            schedule->params.micro_batches, &cost->seconds[LOONG_ENTRY_F]));
     }
     return LOONG_OK;
 }
@@ -165,24 +181,22 @@ loong_status_t loongi_predict_rank(loong_plan_t *plan,
                                    loong_predict_source_t *source, int rank,
                                    char *inputs)
 {
+    const loong_component_t *c = plan->peers[rank];
     const loong_schedule_t *schedule = plan->component->schedule;
     loong_stage_cost_t *costs = plan->timeline.costs;
     double update = 0.0;
     loong_inputs_t list = {0};
-    int first = loongi_model_first(plan->peers[rank]);
     LOONG_TRY(list_inputs(plan, rank, &list));
-    LOONG_TRY(add_others(plan, source, plan->peers[rank]->model, &list, inputs,
-                         &costs[loongi_schedule_stage(schedule, rank, 0)]));
-    for (int i = 0; i < plan->peers[rank]->num_stages; i++) {
-        const loong_stage_t *s = plan->peers[rank]->stages[i];
+    LOONG_TRY(add_upstream(plan, source, rank, &list, inputs, &update));
+    for (int i = 0; i < c->num_stages; i++) {
+        int at = loongi_model_first(c) + i;
         int stage = loongi_schedule_stage(schedule, rank, i);
-        if (inputs != NULL) {
-            LOONG_TRY(fill_inputs(
-                plan, loongi_inputs_of(&list, first + i, LOONG_STAGE_TRAIN),
-                inputs));
-        }
-        LOONG_TRY(add_stage(source, s, schedule->params.micro_batches,
-                            &costs[stage], &update));
+        LOONG_TRY(fill_inputs(plan, &plan->readers[c->index],
+                              loongi_inputs_of(&list, at, LOONG_STAGE_TRAIN),
+                              inputs));
+        LOONG_TRY(add_stage(source, c->stages[i],
+                            schedule->params.micro_batches, &costs[stage],
+                            &update));
     }
     costs[loongi_schedule_stage(schedule, rank, 0)].seconds[LOONG_ENTRY_U] =
         update;

@@ -197,9 +197,35 @@ loong_status_t loong_recipe_each(
     return node != NULL ? each(node, "", visit, user) : LOONG_OK;
 }
 
+typedef struct family_keys {
+    loong_status_t (*visit)(void *user, const char *key, const char *value);
+    void *user;
+} family_keys_t;
+
+static loong_status_t visit_family_key(void *user, const char *key,
+                                       const char *value)
+{
+    static const char layout[] = "parallel.";
+    const family_keys_t *f = user;
+    return strcmp(key, "freeze") == 0 ||
+                   strncmp(key, layout, strlen(layout)) == 0
+               ? LOONG_OK
+               : f->visit(f->user, key, value);
+}
+
+loong_status_t loong_recipe_each_family_key(
+    const loong_recipe_t *recipe, const char *component,
+    loong_status_t (*visit)(void *user, const char *key, const char *value),
+    void *user)
+{
+    family_keys_t f = {visit, user};
+    return loong_recipe_each(recipe, component, visit_family_key, &f);
+}
+
 const char *loong_recipe_component(const loong_recipe_t *recipe, int64_t i)
 {
-    static const char *const roles[] = {"image_encoder", "foundation"};
+    static const char *const roles[] = {"image_encoder", "image_projector",
+                                        "foundation"};
     for (int64_t k = 0; k < LOONG_COUNT_OF(roles); k++) {
         char path[LOONG_RECIPE_PATH];
         snprintf(path, sizeof(path), "model.%s", roles[k]);

@@ -37,6 +37,14 @@
      help_}
 #define M "model.foundation."
 #define V "model.image_encoder."
+#define P "model.image_projector."
+/* Of a component beside the one with the loss. */
+#define BESIDE(role_)                                                         \
+    INT(role_ "parallel.tensor_model_parallel_size", "1", 1, 1024, FREE,      \
+        "ranks that share each layer, where other components read this one"), \
+        BOOL(role_ "parallel.sequence_parallel", "false", FREE,               \
+             "these cut the rows between layers as well"),                    \
+        BOOL(role_ "freeze", "false", SAME, "all of it stays fixed")
 
 static const loong_recipe_key_t keys[] = {
     INT("version", "1", 1, 1, SAME, "version of the schema"),
@@ -82,6 +90,18 @@ static const loong_recipe_key_t keys[] = {
     BOOL(V "masked_image_modeling", NULL, SAME,
          "in place of a classifier: a token stands for masked patches, whose "
          "pixels a decoder is to find (data.mask_ratio)"),
+    BOOL(V "select_class_token", NULL, SAME,
+         "the class token's row goes to other components as well"),
+    BESIDE(V),
+
+    TEXT(P "family", NULL, SAME, "mlp_projector: LLaVA's, two products"),
+    INT(P "input_size", NULL, 1, 1e6, SAME,
+        "width of what it reads; the encoder's hidden_size when not given"),
+    INT(P "hidden_size", NULL, 1, 1e6, SAME,
+        "width of what it makes; the foundation's when not given"),
+    REAL(P "init_method_std", NULL, 0, 10, FREE,
+         "standard deviation of matrices at the start; 0.02 when not given"),
+    BESIDE(P),
 
     TEXT(M "family", NULL, SAME,
          "gpt2, llama, phi3, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
@@ -222,6 +242,7 @@ static const loong_recipe_key_t keys[] = {
         "width of an expert that all tokens meet"),
     BOOL(M "moe_shared_expert_gate", NULL, SAME,
          "the shared expert's output is times a sigmoid of the token"),
+    BOOL(M "freeze", "false", SAME, "all of it stays fixed"),
     TEXT("model.from_hf", NULL, FREE,
          "Hugging Face directory whose config.json says what the model is; "
          "init.from_hf takes its weights as well"),
@@ -330,6 +351,9 @@ static const loong_recipe_key_t keys[] = {
     REAL("data.mask_ratio", "0.6", 1e-6, 1, SAME,
          "masked image modelling: share of a picture's patches that are "
          "masked, rounded to whole ones; which, is drawn anew each time"),
+    INT("data.max_images", NULL, 1, 1e6, SAME,
+        "pictures of a micro-batch of texts, at most, for which the image "
+        "encoder has memory; one a sample when not given"),
     INT("data.num_workers", "2", 0, 1024, FREE,
         "threads of a rank that read and decode the pictures of the next "
         "step; 0: between the steps"),

@@ -8,6 +8,7 @@
 #include "list.h"
 #include "loong/register.h"
 #include "op_impl.h"
+#include "projector.h"
 #include "slots.h"
 #include "source_class.h"
 #include "source_tokens.h"
@@ -39,6 +40,7 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     LOONG_TRY(register_kernels(ctx, loongi_cuda_kernels));
     LOONG_TRY(loongi_register_decoders(ctx));
     LOONG_TRY(loongi_register_vision(ctx));
+    LOONG_TRY(loongi_register_projector(ctx));
     LOONG_TRY(loong_register_source(ctx, &loongi_token_source));
     LOONG_TRY(loong_register_source(ctx, &loongi_image_source));
     LOONG_TRY(loong_register_source(ctx, &loongi_image_text_source));

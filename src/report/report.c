@@ -288,7 +288,8 @@ loong_status_t loongi_report_eval(loong_report_t *r, const char *name,
                                   const char *normaliser, double seconds)
 {
     char line[LOONG_METRICS_LINE];
-    bool tokens = r->plan->processor == &loong_token_processor;
+    bool tokens =
+        loongi_plan_reader(r->plan)->processor == &loong_token_processor;
     const char *unit = tokens ? NULL : normaliser;
     loong_metrics_eval_t e = {
         r->state->step, loongi_unix_time(), name, loss, weight, seconds, unit};

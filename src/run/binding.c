@@ -8,6 +8,9 @@
 
 bool loongi_step_runs(const loong_step_t *step, const loong_frame_t *frame)
 {
+    if (frame->hollow && step->when != LOONG_WHEN_LAST) {
+        return false;
+    }
     switch (step->when) {
     case LOONG_WHEN_FIRST:
         return frame->first != 0;

@@ -564,7 +564,7 @@ static loong_status_t run_job(const loong_replay_job_t *job)
 {
     const loong_run_t *run = job->run[0];
     loong_recording_t *recording = NULL;
-    if (run->replay != NULL && run->hook == NULL) {
+    if (run->replay != NULL && run->hook == NULL && !job->frame[0]->hollow) {
         LOONG_TRY(loongi_replay_find(run->replay, job, &recording));
     }
     return recording != NULL ? run_recording(job, recording) : run_steps(job);

@@ -10,6 +10,38 @@
 
 /* ---- step header --------------------------------------------------------- */
 
+/* Reads the samples of the step. */
+static loong_status_t check_data(loong_trainer_t *t,
+                                 double sums[LOONG_MAX_NORMALISERS],
+                                 unsigned *flags)
+{
+    double pictures[LOONG_MAX_NORMALISERS];
+    bool any = false;
+    int64_t consumed = t->state.consumed_samples;
+    loongi_upstream_begin(&t->upstream, &t->data.images, consumed);
+    LOONG_TRY(loong_loader_check_step(t->data.loader, consumed, sums));
+    if (t->data.images.loader != NULL) {
+        LOONG_TRY(
+            loong_loader_check_step(t->data.images.loader, consumed, pictures));
+        LOONG_TRY(loongi_upstream_any(
+            &t->upstream, loong_loader_micro_batches(t->data.loader, consumed),
+            &any));
+    }
+    *flags |= any ? LOONG_STEP_IMAGES : 0u;
+    return LOONG_OK;
+}
+
+/* Lets the next step's samples be read. */
+static void prefetch(const loong_trainer_t *t)
+{
+    int64_t next = t->state.consumed_samples;
+    next += loong_loader_batch(t->data.loader, next);
+    loong_loader_prefetch(t->data.loader, next);
+    if (t->data.images.loader != NULL) {
+        loong_loader_prefetch(t->data.images.loader, next);
+    }
+}
+
 /* What this rank knows goes out, what all agree on comes back: what losses are
  * divided by, requests, and any error of any rank. */
 static loong_status_t agree_on_step(loong_trainer_t *t)
@@ -21,14 +53,13 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
     memset(&mine, 0, sizeof(mine));
     mine.step = t->state.step;
     mine.recipe_hash = t->recipe_hash;
-    mine.status = loong_loader_check_step(t->data.loader,
-                                          t->state.consumed_samples, sums);
+    mine.status = check_data(t, sums, &mine.flags);
     if (mine.status == LOONG_OK) {
         mine.status = loongi_router_replay_check(t->router_replay,
                                                  t->state.consumed_samples);
     }
     loongi_losses_count(&t->losses, sums, mine.sums);
-    mine.flags = loongi_trainer_requests(t);
+    mine.flags |= loongi_trainer_requests(t);
     if (loongi_fault_due(t->supervision.faults, LOONG_FAULT_IO_ERROR,
                          t->state.step)) {
         mine.status = LOONG_FAIL(t->ctx, LOONG_ERR_IO,
@@ -38,9 +69,7 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
         const char *trail = loong_context_error(t->ctx);
         strncpy(mine.message, trail, sizeof(mine.message) - 1);
     }
-    int64_t next = t->state.consumed_samples;
-    next += loong_loader_batch(t->data.loader, next);
-    loong_loader_prefetch(t->data.loader, next);
+    prefetch(t);
     t->report.window.data_seconds += loongi_now() - begin;
     LOONG_TRY(loongi_step_exchange_run(t->exchange, &mine, &agreed));
     t->flags = agreed.flags;
@@ -56,7 +85,7 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
 /* What a program reads: messages, scales, the loader's inputs. */
 static loong_status_t before_program(loong_trainer_t *t,
                                      const loong_entry_t *entry,
-                                     loong_frame_t *frame)
+                                     loong_frame_t *frame, bool *runs_p)
 {
     const loong_stage_t *s = loongi_model_stage(t->model, entry);
     *frame = t->frame;
@@ -69,16 +98,18 @@ static loong_status_t before_program(loong_trainer_t *t,
         loongi_losses_scale(&t->losses, s->chunk[LOONG_STAGE_TRAIN], frame);
     }
     LOONG_TRY(loongi_model_need(t->model, LOONG_STAGE_TRAIN, entry));
-    if (entry->kind != LOONG_ENTRY_F && entry->kind != LOONG_ENTRY_E) {
+    LOONG_TRY(loongi_upstream_frame(&t->upstream, entry, frame, runs_p));
+    if (!*runs_p ||
+        (entry->kind != LOONG_ENTRY_F && entry->kind != LOONG_ENTRY_E)) {
         return LOONG_OK;
     }
     double begin = loongi_now();
     loong_run_t run = loongi_model_bind(t->model, LOONG_STAGE_TRAIN, entry);
+    int stage = loongi_rank_index(t->model->rank, entry);
     LOONG_TRY(loongi_inputs_fill(
-        &t->inputs,
-        loongi_inputs_of(&t->inputs, loongi_rank_index(t->model->rank, entry),
-                         LOONG_STAGE_TRAIN),
-        &run, t->data.loader, t->state.consumed_samples, entry->micro_batch));
+        &t->inputs, loongi_inputs_of(&t->inputs, stage, LOONG_STAGE_TRAIN),
+        &run, loongi_upstream_loader(&t->upstream, stage, t->data.loader),
+        t->state.consumed_samples, entry->micro_batch));
     if (entry->kind == LOONG_ENTRY_F) {
         LOONG_TRY(loongi_router_replay_give(t->router_replay, s, &run,
                                             t->state.consumed_samples,
@@ -113,12 +144,16 @@ static loong_status_t run_program(loong_trainer_t *t, int64_t index)
         entry->pair > index ? &list[entry->pair] : NULL;
     loong_frame_t frame[2];
     const loong_frame_t *frames[2] = {&frame[0], &frame[1]};
+    bool runs = true;
     if (entry->pair >= 0 && pair == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(before_program(t, entry, &frame[0]));
+    LOONG_TRY(before_program(t, entry, &frame[0], &runs));
     if (pair != NULL) {
-        LOONG_TRY(before_program(t, pair, &frame[1]));
+        LOONG_TRY(before_program(t, pair, &frame[1], &runs));
+    }
+    if (!runs) {
+        return LOONG_OK;
     }
     double begin = loongi_now();
     LOONG_TRY(loongi_model_run(t->model, LOONG_STAGE_TRAIN, index, frames));
@@ -333,6 +368,29 @@ static void leave_out(loong_trainer_t *t)
 
 /* ---- update -------------------------------------------------------------- */
 
+/* A component that got no row in the step, on any rank, stays as it is, and its
+ * age too. */
+static loong_status_t update_component(loong_trainer_t *t,
+                                       const loong_component_t *c)
+{
+    loong_frame_t frame = t->frame;
+    int64_t *idle = &t->upstream.idle[c->index];
+    if (loongi_upstream_reads_images(&t->upstream, c->index) &&
+        (t->flags & LOONG_STEP_IMAGES) == 0) {
+        ++*idle;
+        return LOONG_OK;
+    }
+    frame.updates -= *idle;
+    for (int i = 0; i < c->num_stages; i++) {
+        const loong_stage_t *s = c->stages[i];
+        if (s->optimizer != NULL) {
+            LOONG_TRY(
+                loongi_program_run(&s->run, &s->optimizer->update, &frame));
+        }
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t update(loong_trainer_t *t)
 {
     double clip = t->set.clip_grad;
@@ -344,12 +402,8 @@ static loong_status_t update(loong_trainer_t *t)
         t->saving.stall += loongi_checkpoint_save_wait(t->saving.save);
     }
     double begin = loongi_now();
-    for (int i = 0; i < t->model->num_stages; i++) {
-        const loong_stage_t *s = t->model->stages[i];
-        if (s->optimizer != NULL) {
-            LOONG_TRY(
-                loongi_program_run(&s->run, &s->optimizer->update, &t->frame));
-        }
+    for (int i = 0; i < t->model->num_components; i++) {
+        LOONG_TRY(update_component(t, t->model->components[i]));
     }
     loongi_timeline_mark(/* U is the last entry of all */
                          &t->plan,

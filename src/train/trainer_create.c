@@ -18,6 +18,7 @@
 #include "stage_load.h"
 #include "timeline.h"
 #include "trainer_data.h"
+#include "upstream.h"
 
 #define FOUNDATION "model.foundation"
 
@@ -60,53 +61,58 @@ static loong_status_t check_reference(const loong_trainer_t *t,
     return LOONG_OK;
 }
 
-/* Both have the same rows on the same ranks. */
-static loong_status_t list_same_rows(void *user, const loong_message_t *message,
-                                     loong_segment_t *segments,
-                                     int64_t *count_p)
+/* The components, the last one with the loss; the reference stands right before
+ * it. */
+static loong_status_t list_components(
+    loong_trainer_t *t, loong_component_params_t *asked, int64_t segments,
+    loong_component_params_t params[LOONG_MAX_COMPONENTS], int *count_p)
 {
-    const loong_trainer_t *t = user;
-    int64_t rows = t->component->params.request.tokens;
-    *count_p = message->from_rank == message->to_rank ? 1 : 0;
-    segments[0] = (loong_segment_t){0, 0, rows};
+    loong_plan_t *plan = &t->plan;
+    int count = t->keys.count;
+    loong_component_params_t *last = &asked[count - 1];
+    LOONG_TRY(loongi_router_replay_mode(t->recipe, t->ctx, last,
+                                        &last->request.routing));
+    if (loong_recipe_count(t->recipe, "eval.sample.prompts") > 0) {
+        last->logits_tokens = loongi_sample_window(plan);
+    }
+    LOONG_TRY(
+        loongi_component_params(plan, segments, t->keys.keys[0]->arena, last));
+    last->request.kl_loss = loong_recipe_real(t->recipe, "train.kl_loss_coeff");
+    LOONG_TRY(loongi_upstream_params(plan, count, asked));
+    *count_p = 0;
+    for (int i = 0; i < count; i++) {
+        if (i == count - 1 && last->request.kl_loss > 0.0) {
+            LOONG_TRY(check_reference(t, last));
+            params[(*count_p)++] = reference_of(last);
+        }
+        params[(*count_p)++] = asked[i];
+    }
     return LOONG_OK;
 }
 
-static loong_status_t plan_component(loong_trainer_t *t,
-                                     const loong_component_params_t *model,
-                                     int64_t segments)
+static loong_status_t plan_components(loong_trainer_t *t,
+                                      loong_component_params_t *asked,
+                                      int64_t segments)
 {
-    loong_component_params_t p = *model;
+    loong_component_params_t params[LOONG_MAX_COMPONENTS];
     loong_plan_t *plan = &t->plan;
-    LOONG_TRY(
-        loongi_router_replay_mode(t->recipe, t->ctx, &p, &p.request.routing));
-    if (loong_recipe_count(t->recipe, "eval.sample.prompts") > 0) {
-        p.logits_tokens = loongi_sample_window(plan);
-    }
-    LOONG_TRY(
-        loongi_component_params(plan, segments, t->model_keys->arena, &p));
-    loong_component_params_t params[2];
     int count = 0;
-    p.request.kl_loss = loong_recipe_real(t->recipe, "train.kl_loss_coeff");
-    if (p.request.kl_loss > 0.0) {
-        LOONG_TRY(check_reference(t, &p));
-        params[count++] = reference_of(&p);
-    }
-    params[count++] = p;
+    LOONG_TRY(list_components(t, asked, segments, params, &count));
     LOONG_TRY(loongi_model_create(t->ctx, count, params, &t->model));
-    t->rows = (loong_edge_rows_t){t, 1, list_same_rows};
-    loongi_model_set_rows(t->model, &t->rows);
     t->component = t->model->components[count - 1];
     plan->component = t->component;
-    LOONG_TRY(loongi_trainer_processor(t));
+    LOONG_TRY(loongi_trainer_processors(t));
+    loongi_upstream_open(&t->upstream, plan, t->model);
     for (int i = 0; i < count; i++) {
         LOONG_TRY(loongi_inputs_list(&t->inputs, t->model->components[i],
-                                     plan->processor, plan->processor_config));
+                                     plan->readers[i].processor,
+                                     plan->readers[i].config));
     }
-    LOONG_TRY(loongi_losses_open(&t->losses, t->component, plan->processor));
+    LOONG_TRY(loongi_losses_open(&t->losses, t->component,
+                                 loongi_plan_reader(plan)->processor));
     loongi_choices_tell_attention(plan);
     LOONG_TRY(loongi_plan_check_rampup(plan));
-    return loongi_param_rules_check(t->ctx, t->recipe, t->component);
+    return loongi_param_rules_check(t->ctx, t->recipe, t->model);
 }
 
 /* ---- start --------------------------------------------------------------- */
@@ -197,15 +203,15 @@ static loong_status_t set_picture_rows(loong_trainer_t *t)
 
 /* The model and the layout that are asked for. */
 static loong_status_t check_recipe(loong_trainer_t *t,
-                                   loong_component_params_t *model)
+                                   loong_component_params_t *asked)
 {
-    loong_status_t status = loongi_trainer_model(t, model);
+    loong_status_t status = loongi_trainer_model(t, asked);
     if (status != LOONG_OK) {
         return loongi_first_of(
             loong_recipe_check(t->recipe, t->plan.parallel.ranks), status);
     }
-    t->plan.parallel.family = model->family;
-    t->plan.parallel.config = model->config;
+    t->plan.parallel.family = asked[t->keys.count - 1].family;
+    t->plan.parallel.config = asked[t->keys.count - 1].config;
     LOONG_TRY(set_picture_rows(t));
     LOONG_TRY(loongi_parallel_check(&t->plan.parallel));
     return loongi_parallel_mesh(&t->plan.parallel, loong_comm_rank(t->comm),
@@ -268,10 +274,9 @@ static loong_status_t complete_for_plan(loong_trainer_t *t)
 }
 
 /* What is asked for, which needs no other rank. */
-static loong_status_t check(loong_trainer_t *t,
-                            loong_component_params_t *model)
+static loong_status_t check(loong_trainer_t *t, loong_component_params_t *asked)
 {
-    memset(model, 0, sizeof(*model));
+    memset(asked, 0, LOONG_MODEL_ROLES * sizeof(*asked));
     loong_status_t status = loong_trainer_fill_recipe(
         t->ctx, t->recipe, loong_comm_rank(t->comm) == 0);
     if (status != LOONG_OK) { /* what else is wrong is told as well */
@@ -283,15 +288,14 @@ static loong_status_t check(loong_trainer_t *t,
     } else if (t->plan.plan_only && !t->plan.judge) {
         LOONG_TRY(complete_for_plan(t));
     }
-    status = check_recipe(t, model);
+    status = check_recipe(t, asked);
     LOONG_TRY(loongi_first_of(status, loongi_devices_check(&t->plan)));
     loongi_settings_read(t->recipe, t->plan.evaluate_only, &t->set);
     return LOONG_OK;
 }
 
 /* Collective, as the devices of a machine are shared out. */
-static loong_status_t plan(loong_trainer_t *t,
-                           const loong_component_params_t *model)
+static loong_status_t plan(loong_trainer_t *t, loong_component_params_t *asked)
 {
     int64_t segments = 0;
     LOONG_TRY(loongi_trainer_count_segments(t, &segments));
@@ -300,7 +304,7 @@ static loong_status_t plan(loong_trainer_t *t,
         status = loongi_devices_open(&t->plan);
     }
     if (status == LOONG_OK) {
-        status = plan_component(t, model, segments);
+        status = plan_components(t, asked, segments);
     }
     /* What this device lacks the recipe should not have asked for. */
     LOONG_TRY(status == LOONG_ERR_UNSUPPORTED ? LOONG_ERR_CONFIG : status);
@@ -339,12 +343,12 @@ static loong_status_t on_all(loong_trainer_t *t, loong_status_t mine,
 /* Everything that is wrong, told together. Collective. */
 static loong_status_t judge(loong_trainer_t *t)
 {
-    loong_component_params_t model;
+    loong_component_params_t asked[LOONG_MODEL_ROLES];
     bool planned = false;
-    loong_status_t status = check(t, &model);
+    loong_status_t status = check(t, asked);
     LOONG_TRY(on_all(t, status, &planned));
     if (planned) {
-        status = plan(t, &model);
+        status = plan(t, asked);
         LOONG_TRY(on_all(t, status, &planned));
     }
     if (planned) {
@@ -451,7 +455,9 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_step_exchange_destroy(&t->exchange);
     loong_device_destroy(&t->plan.device);
     loongi_run_dirs_close(t->saving.locks);
-    loongi_pairs_destroy(&t->model_keys);
+    for (int i = 0; i < t->keys.count; i++) {
+        loongi_pairs_destroy(&t->keys.keys[i]);
+    }
     loongi_kept_clear(&t->saving.kept);
     loongi_text_free(&t->plan.text);
     loongi_free(t->ctx, t);

@@ -69,6 +69,7 @@ static const char *source_class(const loong_trainer_t *t, const char *list,
         t->plan.parallel.family->facts(t->plan.parallel.config, &facts);
     }
     return name != NULL           ? name
+           : t->keys.count > 1    ? "image_text"
            : facts.patch_size > 0 ? "images"
                                   : "tokens";
 }
@@ -151,29 +152,32 @@ static loong_token_params_t token_params(const loong_trainer_t *t)
     for (int i = 0; i < p.num_vision_ids; i++) {
         p.vision_ids[i] = (int32_t)vision_id(t, i);
     }
+    p.image_rows = t->plan.pictures.sent;
     return p;
 }
 
-static loong_status_t token_processor(loong_trainer_t *t)
+static loong_status_t token_processor(loong_trainer_t *t,
+                                      loong_reader_t *reader)
 {
     loong_token_params_t *config = NULL;
     LOONG_TRY(
-        loongi_arena_alloc(t->model_keys->arena, sizeof(*config), &config));
+        loongi_arena_alloc(t->component->arena, sizeof(*config), &config));
     *config = token_params(t);
-    t->plan.processor = &loong_token_processor;
-    t->plan.processor_config = config;
+    reader->processor = &loong_token_processor;
+    reader->config = config;
+    reader->rows = t->set.micro_batch_size;
     return LOONG_OK;
 }
 
 /* From the file that the recipe names; else as the family's models have it by
  * default. */
-static loong_status_t open_image_processor(loong_trainer_t *t)
+static loong_status_t open_image_processor(loong_trainer_t *t,
+                                           const loong_component_t *c)
 {
-    const loong_component_params_t *p = &t->component->params;
     const char *path = loong_recipe_text(t->recipe, "data.image_processor");
     if (path == NULL) {
         return loong_image_processor_create_default(
-            t->ctx, p->family->image_processor, t->component->facts.image_size,
+            t->ctx, c->params.family->image_processor, c->facts.image_size,
             &t->data.image_processor);
     }
     loong_status_t status =
@@ -186,13 +190,15 @@ static loong_status_t open_image_processor(loong_trainer_t *t)
     return status;
 }
 
-static loong_status_t patch_processor(loong_trainer_t *t)
+static loong_status_t patch_processor(loong_trainer_t *t,
+                                      const loong_component_t *c,
+                                      loong_reader_t *reader)
 {
-    const loong_model_facts_t *facts = &t->component->facts;
+    const loong_model_facts_t *facts = &c->facts;
+    const loong_model_request_t *request = &c->params.request;
     loong_patch_params_t *config = NULL;
-    LOONG_TRY(open_image_processor(t));
-    LOONG_TRY(
-        loongi_arena_alloc(t->model_keys->arena, sizeof(*config), &config));
+    LOONG_TRY(open_image_processor(t, c));
+    LOONG_TRY(loongi_arena_alloc(c->arena, sizeof(*config), &config));
     config->processor = t->data.image_processor;
     config->image_size = facts->image_size;
     config->patch_size = facts->patch_size;
@@ -203,23 +209,31 @@ static loong_status_t patch_processor(loong_trainer_t *t)
                              ? loong_recipe_real(t->recipe, "data.mask_ratio")
                              : 0.0;
     config->mask_seed = t->set.seed;
-    config->rows = t->component->params.request.tokens;
-    config->pictures = t->set.micro_batch_size;
-    t->plan.processor = &loong_patch_processor;
-    t->plan.processor_config = config;
+    config->rows = request->tokens;
+    config->pictures = request->tokens / request->seq_length;
+    reader->processor = &loong_patch_processor;
+    reader->config = config;
+    reader->rows = config->pictures;
     return LOONG_OK;
 }
 
-loong_status_t loongi_trainer_processor(loong_trainer_t *t)
+/* A projector reads what others send, and no data. */
+loong_status_t loongi_trainer_processors(loong_trainer_t *t)
 {
-    const loong_component_params_t *p = &t->component->params;
-    if (p->family->processor != NULL) {
-        t->plan.processor = p->family->processor;
-        t->plan.processor_config = p->config;
-        return LOONG_OK;
+    for (int i = 0; i < t->model->num_components; i++) {
+        const loong_component_t *c = t->model->components[i];
+        const loong_family_t *family = c->params.family;
+        loong_reader_t *reader = &t->plan.readers[i];
+        if (family->processor != NULL) {
+            *reader = (loong_reader_t){family->processor, c->params.config,
+                                       t->set.micro_batch_size};
+        } else if (c->facts.patch_size > 0) {
+            LOONG_TRY(patch_processor(t, c, reader));
+        } else if (c->facts.vocab_size > 0) {
+            LOONG_TRY(token_processor(t, reader));
+        }
     }
-    return t->component->facts.patch_size > 0 ? patch_processor(t)
-                                              : token_processor(t);
+    return LOONG_OK;
 }
 
 /* What all loaders have in common: no blend and no ramp-up. */
@@ -227,8 +241,8 @@ static loong_loader_params_t loader_params(const loong_trainer_t *t)
 {
     loong_loader_params_t p;
     memset(&p, 0, sizeof(p));
-    p.processor = t->plan.processor;
-    p.config = t->plan.processor_config;
+    p.processor = loongi_plan_reader(&t->plan)->processor;
+    p.config = loongi_plan_reader(&t->plan)->config;
     p.micro_batch_size = t->set.micro_batch_size;
     p.global_batch_size = t->set.global_batch_size;
     p.data_parallel_rank = t->plan.mesh.coord[LOONG_AXIS_DP];
@@ -257,7 +271,8 @@ static loong_status_t add_validation(loong_trainer_t *t, const char *name,
     p.global_batch_size =
         p.micro_batch_size * (int64_t)t->plan.mesh.size[LOONG_AXIS_DP];
     p.num_samples = info.max_samples;
-    return loong_loader_create(t->ctx, &p, &v->loader);
+    LOONG_TRY(loong_loader_create(t->ctx, &p, &v->loader));
+    return loongi_images_open(&t->plan, v->loader, &p, &v->images);
 }
 
 /* The documents that training leaves of each of its sources, blended as it
@@ -316,7 +331,8 @@ static void note_vision(const loong_trainer_t *t)
             ? loongi_pairs_get(t->saving.kept.tokens, "image_token_id")
             : NULL;
     if (loong_comm_rank(t->comm) == 0 &&
-        loongi_pairs_get(t->model_keys, "moe_vision_ffn_hidden_size") != NULL &&
+        loongi_pairs_get(t->keys.keys[t->keys.count - 1],
+                         "moe_vision_ffn_hidden_size") != NULL &&
         loong_recipe_count(t->recipe, "data.vision_token_ids") == 0) {
         loongi_log(t->ctx, LOONG_LOG_WARN,
                    "data.vision_token_ids is not set: all tokens go to the "
@@ -346,6 +362,10 @@ static loong_status_t open_data(loong_trainer_t *t, indices_t *known)
         p.blend = t->data.blend;
         p.rampup_batch_size = loongi_recipe_rampup(t->recipe);
         status = loong_loader_create(t->ctx, &p, &t->data.loader);
+        if (status == LOONG_OK) {
+            status = loongi_images_open(&t->plan, t->data.loader, &p,
+                                        &t->data.images);
+        }
     }
     if (t->component != NULL) {
         note_vision(t);
@@ -376,6 +396,9 @@ static int64_t documents_of(const loong_trainer_t *t, const char *list,
     int64_t most = seq_length(t);
     snprintf(key, sizeof(key), "%s[%lld].path", list, (long long)i);
     const char *prefix = loong_recipe_text(t->recipe, key);
+    if (strcmp(source_class(t, list, i), "image_text") == 0) {
+        return 2; /* a text, and padding */
+    }
     if (prefix == NULL ||
         loong_dataset_create(t->ctx, prefix, &set) != LOONG_OK) {
         loong_context_clear_error(t->ctx);
@@ -464,9 +487,11 @@ void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
 void loongi_trainer_close_data(loong_trainer_t *t)
 {
     for (int i = 0; i < t->data.num_validation; i++) {
+        loongi_images_close(&t->data.validation[i].images);
         loong_loader_destroy(&t->data.validation[i].loader);
         loong_blend_destroy(&t->data.validation[i].blend);
     }
+    loongi_images_close(&t->data.images);
     loong_loader_destroy(&t->data.loader);
     loong_blend_destroy(&t->data.blend);
 }
@@ -481,7 +506,8 @@ static loong_status_t fill_stages(loong_trainer_t *t, loong_loader_t *loader,
         const loong_stage_t *s = t->model->stages[i];
         LOONG_TRY(loongi_inputs_fill(
             &t->inputs, loongi_inputs_of(&t->inputs, i, LOONG_STAGE_EVAL),
-            &s->run, loader, consumed, 0));
+            &s->run, loongi_upstream_loader(&t->upstream, i, loader), consumed,
+            0));
     }
     return LOONG_OK;
 }
@@ -515,6 +541,7 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
     while (consumed < wanted) {
         double own[LOONG_MAX_NORMALISERS];
         LOONG_TRY(loong_loader_check_step(v->loader, consumed, own));
+        loongi_upstream_begin(&t->upstream, &v->images, consumed);
         LOONG_TRY(fill_stages(t, v->loader, consumed));
         LOONG_TRY(loongi_model_forward(t->model, LOONG_STAGE_EVAL, &frame));
         LOONG_TRY(keep_losses(t, &losses));

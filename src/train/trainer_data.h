@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* How samples become the inputs of the model, whose component there is. */
-LOONG_NODISCARD loong_status_t loongi_trainer_processor(loong_trainer_t *t);
+/* How samples become the inputs of the model's components. */
+LOONG_NODISCARD loong_status_t loongi_trainer_processors(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
 void loongi_trainer_close_data(loong_trainer_t *t);
 

@@ -6,7 +6,7 @@
 #define LOONG_TRAINER_IMPL_H
 
 #include "data_check.h"
-#include "edges.h"
+#include "earlier.h"
 #include "exact_sum.h"
 #include "inputs.h"
 #include "kept.h"
@@ -19,6 +19,7 @@
 #include "router_replay.h"
 #include "sample.h"
 #include "supervise.h"
+#include "upstream_step.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,6 +31,7 @@ typedef struct loong_validation {
     const char *name; /* in the recipe */
     loong_blend_t *blend;
     loong_loader_t *loader;
+    loong_images_t images;
 } loong_validation_t;
 
 /* What a run reads. */
@@ -37,6 +39,7 @@ typedef struct loong_run_data {
     loong_image_processor_t *image_processor; /* of one of pictures; NULL */
     loong_blend_t *blend;
     loong_loader_t *loader;
+    loong_images_t images;
     int num_validation;
     loong_validation_t validation[LOONG_MAX_VALIDATION];
     loong_ids_t ids; /* of a judged plan's data */
@@ -62,11 +65,11 @@ struct loong_trainer {
     uint64_t recipe_hash;
     loong_train_settings_t set;
     loong_plan_t plan; /* with the model's keys */
-    loong_pairs_t *model_keys;
+    loong_model_keys_t keys;
     loong_resources_t *resources; /* NULL: nothing is allocated */
     loong_model_t *model;
     loong_component_t *component; /* of it, with the loss */
-    loong_edge_rows_t rows;       /* between its components */
+    loong_upstream_step_t upstream;
     loong_step_exchange_t *exchange;
     loong_router_replay_t *router_replay; /* NULL: routers choose, unheard */
     loong_run_data_t data;
@@ -89,9 +92,10 @@ struct loong_trainer {
 };
 
 /* ---- trainer_model.c ---- */
-/* Fills family, config and the rules of a request. */
-LOONG_NODISCARD loong_status_t
-loongi_trainer_model(loong_trainer_t *t, loong_component_params_t *params);
+/* Fills name, family, config and the rules of the components, as many as
+ * t->keys has then, the last one with the loss. */
+LOONG_NODISCARD loong_status_t loongi_trainer_model(
+    loong_trainer_t *t, loong_component_params_t params[LOONG_MODEL_ROLES]);
 
 /* ---- train_step.c ---- */
 /* A step: what all agree on, t->flags in it, and work that need not follow. */

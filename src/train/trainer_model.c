@@ -8,13 +8,14 @@
 #include "from_hf.h"
 #include "param_rules.h"
 #include "trainer_impl.h"
+#include "view.h"
 
 /* The names there are, as "a, b, c", and the nearest to a name. */
-static loong_status_t unknown_family(loong_trainer_t *t, const char *name)
+static loong_status_t unknown_family(loong_trainer_t *t, const char *role,
+                                     const char *name)
 {
     char path[64];
-    snprintf(path, sizeof(path), "model.%s.family",
-             loongi_model_role(t->recipe));
+    snprintf(path, sizeof(path), "model.%s.family", role);
     loong_text_t names = loongi_text_begin(t->ctx);
     const char *near = "";
     int best = 4;
@@ -56,35 +57,111 @@ static loong_status_t add_stated(void *user, const char *key,
                : loongi_pairs_set(user, key, value);
 }
 
-loong_status_t loongi_trainer_model(loong_trainer_t *t,
-                                    loong_component_params_t *params)
+/* A model of several components is an image encoder, a projector and what reads
+ * both. */
+static loong_status_t check_roles(const loong_trainer_t *t)
 {
-    const char *name = loongi_model_family(t->recipe);
+    const loong_model_keys_t *k = &t->keys;
+    LOONG_CHECK(t->ctx,
+                k->count == 1 || (k->count == LOONG_MODEL_ROLES &&
+                                  strcmp(k->role[2], LOONG_FOUNDATION) == 0),
+                LOONG_ERR_CONFIG,
+                "model: %s and %s; pictures reach a " LOONG_FOUNDATION
+                " from an image_encoder by way of an image_projector, all "
+                "three must be there",
+                k->role[0], k->role[k->count - 1]);
+    return LOONG_OK;
+}
+
+/* What its neighbours say of a projector the recipe need not. */
+static loong_status_t complete_projector(loong_trainer_t *t,
+                                         const loong_component_params_t *all)
+{
+    static const struct {
+        const char *path;
+        int from;
+        const char *origin;
+    } sizes[] = {
+        {"model.image_projector.input_size", 0, "the image encoder's width"},
+        {"model.image_projector.hidden_size", 2, "the foundation's width"}};
+    static const char family[] = "model.image_projector.family";
+    for (int64_t i = 0; i < LOONG_COUNT_OF(sizes); i++) {
+        const loong_component_params_t *from = &all[sizes[i].from];
+        loong_model_facts_t facts = {0};
+        char text[24];
+        from->family->facts(from->config, &facts);
+        snprintf(text, sizeof(text), "%lld", (long long)facts.hidden_size);
+        LOONG_CHECK(t->ctx,
+                    !loong_recipe_is_set(t->recipe, sizes[i].path) ||
+                        loong_recipe_int(t->recipe, sizes[i].path) ==
+                            facts.hidden_size,
+                    LOONG_ERR_CONFIG, "%s: %s: found %lld, model.%s has %s",
+                    loong_recipe_where(t->recipe, sizes[i].path), sizes[i].path,
+                    (long long)loong_recipe_int(t->recipe, sizes[i].path),
+                    from->name, text);
+        if (!loong_recipe_is_set(t->recipe, sizes[i].path)) {
+            LOONG_TRY(loong_recipe_set(t->recipe, sizes[i].path, text,
+                                       sizes[i].origin));
+        }
+    }
+    return loong_recipe_text(t->recipe, family) != NULL
+               ? LOONG_OK
+               : loong_recipe_set(t->recipe, family, "mlp_projector",
+                                  "the only one there is");
+}
+
+static loong_status_t configure(loong_trainer_t *t, int i,
+                                loong_component_params_t *p)
+{
+    char path[64];
+    void *config = NULL;
+    const char *role = t->keys.role[i];
+    const char *name = loongi_model_family(t->recipe, role);
     const loong_family_t *family =
         name != NULL ? loong_find_family(t->ctx, name) : NULL;
-    void *config = NULL;
-    char path[64];
-    const char *second = loong_recipe_component(t->recipe, 1);
-    LOONG_CHECK(t->ctx, second == NULL, LOONG_ERR_CONFIG,
-                "model: %s and %s: one component is trained, edges between "
-                "several are not there yet",
-                loong_recipe_component(t->recipe, 0), second);
     if (family == NULL) {
-        return unknown_family(t, name);
+        return unknown_family(t, role, name);
     }
-    params->name = loongi_model_role(t->recipe);
-    snprintf(path, sizeof(path), "model.%s", params->name);
-    LOONG_TRY(loongi_pairs_create(t->ctx, &t->model_keys));
-    LOONG_TRY(loongi_each_model_key(t->recipe, add_pair, t->model_keys));
-    loong_arena_t *arena = t->model_keys->arena;
+    const char *wanted = family->role != NULL ? family->role : LOONG_FOUNDATION;
+    LOONG_CHECK(t->ctx, strcmp(wanted, role) == 0, LOONG_ERR_CONFIG,
+                "model.%s.family: %s is a family of model.%s", role, name,
+                wanted);
+    snprintf(path, sizeof(path), "model.%s", role);
+    loong_arena_t *arena = t->keys.keys[i]->arena;
+    LOONG_TRY(
+        loongi_each_model_key(t->recipe, role, add_pair, t->keys.keys[i]));
     LOONG_TRY(loongi_arena_alloc(arena, family->config_size, &config));
     LOONG_TRY(family->configure(t->ctx, t->recipe, path, config));
     if (family->state != NULL) {
-        LOONG_TRY(family->state(config, add_stated, t->model_keys));
+        LOONG_TRY(family->state(config, add_stated, t->keys.keys[i]));
+    }
+    p->name = role;
+    p->family = family;
+    p->config = config;
+    return loongi_param_rules_read(t->recipe, role, arena, &p->request.rules);
+}
+
+loong_status_t
+loongi_trainer_model(loong_trainer_t *t,
+                     loong_component_params_t params[LOONG_MODEL_ROLES])
+{
+    loong_model_keys_t *k = &t->keys;
+    int last = LOONG_MODEL_ROLES - 1;
+    for (int64_t i = 0; loong_recipe_component(t->recipe, i) != NULL; i++) {
+        LOONG_TRY(loongi_pairs_create(t->ctx, &k->keys[i]));
+        k->role[k->count++] = loong_recipe_component(t->recipe, i);
+    }
+    if (k->count == 0) {
+        return unknown_family(t, LOONG_FOUNDATION, NULL);
+    }
+    LOONG_TRY(check_roles(t));
+    LOONG_TRY(configure(t, 0, &params[0]));
+    if (k->count > 1) {
+        LOONG_TRY(configure(t, last, &params[last]));
+        LOONG_TRY(complete_projector(t, params));
+        LOONG_TRY(configure(t, 1, &params[1]));
+        params[last].request.features = true;
     }
     bool judged = t->plan.judge && loong_comm_rank(t->comm) == 0;
-    LOONG_TRY(loongi_check_export(t->ctx, t->recipe, t->model_keys, judged));
-    params->family = family;
-    params->config = config;
-    return loongi_param_rules_read(t->recipe, arena, &params->request.rules);
+    return loongi_check_export(t->ctx, t->recipe, k, judged);
 }

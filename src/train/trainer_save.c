@@ -57,12 +57,14 @@ static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
     }
     LOONG_TRY(
         loongi_pairs_set(meta, "data", loong_blend_describe(t->data.blend)));
-    for (int64_t i = 0; i < t->model_keys->count; i++) {
-        char key[256];
-        snprintf(key, sizeof(key), "model.%s.%s", t->component->params.name,
-                 t->model_keys->items[i].key);
-        LOONG_TRY(
-            loongi_pairs_set(meta, key, t->model_keys->items[i].value));
+    for (int c = 0; c < t->keys.count; c++) {
+        for (int64_t i = 0; i < t->keys.keys[c]->count; i++) {
+            char key[256];
+            const loong_pair_t *pair = &t->keys.keys[c]->items[i];
+            snprintf(key, sizeof(key), "model.%s.%s", t->keys.role[c],
+                     pair->key);
+            LOONG_TRY(loongi_pairs_set(meta, key, pair->value));
+        }
     }
     return LOONG_OK;
 }
@@ -159,7 +161,7 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
     const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
     const char *data = loongi_pairs_get(meta, "data");
     if (loongi_pairs_get(meta, "recipe") != NULL) {
-        LOONG_TRY(loongi_check_earlier(meta, t->recipe, t->model_keys,
+        LOONG_TRY(loongi_check_earlier(meta, t->recipe, &t->keys,
                                        params_dtype(t), t->plan.evaluate_only));
     } else {
         LOONG_TRY(loongi_check_import(t->ctx, t->recipe, meta));

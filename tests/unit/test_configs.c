@@ -132,8 +132,8 @@ static void configure_component(loong_context_t *ctx, loong_recipe_t *recipe)
 {
     char path[96];
     loong_model_facts_t facts = {0};
-    const loong_family_t *family =
-        loong_find_family(ctx, loongi_model_family(recipe));
+    const loong_family_t *family = loong_find_family(
+        ctx, loongi_model_family(recipe, loongi_model_role(recipe)));
     assert_non_null(family);
     void *config = test_calloc(1, family->config_size);
     snprintf(path, sizeof(path), "model.%s", loongi_model_role(recipe));

@@ -520,8 +520,9 @@ static void test_models(void **state)
             metadata_of(ctx, models[i].before, models[i].other);
         loong_recipe_t *after = parse_model(ctx, models[i].after);
         loong_pairs_t *model = state_model(ctx, after);
+        const loong_model_keys_t keys = {1, {"foundation"}, {model}};
         for (int e = 0; e < 2; e++) {
-#define CHECK loongi_check_earlier(meta, after, model, "fp32", e > 0)
+#define CHECK loongi_check_earlier(meta, after, &keys, "fp32", e > 0)
             if (models[i].told == NULL) {
                 assert_ok(ctx, CHECK);
             } else {

@@ -14,25 +14,27 @@
 
 const char *loongi_model_role(const loong_recipe_t *recipe)
 {
-    const char *role = loong_recipe_component(recipe, 0);
-    return role != NULL ? role : LOONG_FOUNDATION;
+    const char *role = LOONG_FOUNDATION;
+    for (int64_t i = 0; loong_recipe_component(recipe, i) != NULL; i++) {
+        role = loong_recipe_component(recipe, i);
+    }
+    return role;
 }
 
-loong_status_t loongi_each_model_key(const loong_recipe_t *recipe,
-                                     loong_status_t (*visit)(void *user,
-                                                             const char *key,
-                                                             const char *value),
-                                     void *user)
+loong_status_t loongi_each_model_key(
+    const loong_recipe_t *recipe, const char *role,
+    loong_status_t (*visit)(void *user, const char *key, const char *value),
+    void *user)
 {
     char path[64];
-    snprintf(path, sizeof(path), "model.%s", loongi_model_role(recipe));
-    return loong_recipe_each(recipe, path, visit, user);
+    snprintf(path, sizeof(path), "model.%s", role);
+    return loong_recipe_each_family_key(recipe, path, visit, user);
 }
 
-const char *loongi_model_family(const loong_recipe_t *recipe)
+const char *loongi_model_family(const loong_recipe_t *recipe, const char *role)
 {
     char path[64];
-    snprintf(path, sizeof(path), "model.%s.family", loongi_model_role(recipe));
+    snprintf(path, sizeof(path), "model.%s.family", role);
     return loong_recipe_text(recipe, path);
 }
 
@@ -52,7 +54,8 @@ typedef struct earlier {
     loong_context_t *ctx;
     loong_recipe_t *recipe;
     const loong_recipe_t *now;
-    loong_pairs_t *stated[2]; /* by each model */
+    const char *role;         /* of the component that is looked at */
+    loong_pairs_t *stated[2]; /* by each run */
     loong_pairs_t *whole[2];  /* and what it leaves to defaults */
     loong_pairs_t *meant[2];  /* what is compared, by path */
 } earlier_t;
@@ -82,14 +85,13 @@ static bool does_count(const earlier_t *e, const char *key, const char *path)
             loongi_pairs_get(e->stated[AFTER], key) != NULL);
 }
 
-static loong_status_t add_models(const earlier_t *e)
+static loong_status_t add_model(const earlier_t *e)
 {
     for (int64_t i = 0; i < e->whole[BEFORE]->count; i++) {
         const loong_pair_t *before = &e->whole[BEFORE]->items[i];
         const char *after = loongi_pairs_get(e->whole[AFTER], before->key);
         char path[LOONG_RECIPE_PATH];
-        snprintf(path, sizeof(path), "model.%s.%s", loongi_model_role(e->now),
-                 before->key);
+        snprintf(path, sizeof(path), "model.%s.%s", e->role, before->key);
         if (after != NULL && does_count(e, before->key, path)) {
             LOONG_TRY(loongi_pairs_set(e->meant[BEFORE], path, before->value));
             LOONG_TRY(loongi_pairs_set(e->meant[AFTER], path, after));
@@ -98,20 +100,36 @@ static loong_status_t add_models(const earlier_t *e)
     return LOONG_OK;
 }
 
-static loong_status_t read_models(earlier_t *e, const loong_pairs_t *meta,
-                                  const loong_pairs_t *model)
+static loong_status_t read_model(earlier_t *e, const loong_pairs_t *meta,
+                                 const loong_pairs_t *model)
 {
     LOONG_TRY(loongi_pairs_create(e->ctx, &e->stated[BEFORE]));
-    LOONG_TRY(loongi_view_model_keys(meta, loongi_model_role(e->now),
-                                     e->stated[BEFORE]));
+    LOONG_TRY(loongi_view_model_keys(meta, e->role, e->stated[BEFORE]));
     LOONG_TRY(loongi_pairs_copy(e->ctx, model, &e->stated[AFTER]));
     for (int side = BEFORE; side <= AFTER; side++) {
-        LOONG_TRY(loongi_pairs_create(e->ctx, &e->meant[side]));
         LOONG_TRY(loongi_pairs_copy(e->ctx, e->stated[side],
                                     &e->whole[side]));
         LOONG_TRY(fill(e, side));
     }
-    return add_models(e);
+    return add_model(e);
+}
+
+static loong_status_t read_models(earlier_t *e, const loong_pairs_t *meta,
+                                  const loong_model_keys_t *model)
+{
+    loong_status_t status = LOONG_OK;
+    for (int side = BEFORE; side <= AFTER; side++) {
+        LOONG_TRY(loongi_pairs_create(e->ctx, &e->meant[side]));
+    }
+    for (int i = 0; i < model->count && status == LOONG_OK; i++) {
+        e->role = model->role[i];
+        status = read_model(e, meta, model->keys[i]);
+        for (int side = BEFORE; side <= AFTER; side++) {
+            loongi_pairs_destroy(&e->whole[side]);
+            loongi_pairs_destroy(&e->stated[side]);
+        }
+    }
+    return status;
 }
 
 static loong_status_t add_dtype(const earlier_t *e, const loong_pairs_t *meta,
@@ -133,12 +151,17 @@ static loong_status_t add_dtype(const earlier_t *e, const loong_pairs_t *meta,
 
 bool loongi_is_of_learning(const char *key)
 {
-    static const char *const keys[] = {
-        "attention_dropout", "hidden_dropout", "embedding_dropout",
-        "init_method_std", "embedding_init_method_std",
-        "use_scaled_init_method", "moe_router_bias_update_rate",
-        "moe_router_load_balancing_type", "moe_aux_loss_coeff",
-        "moe_z_loss_coeff"};
+    static const char *const keys[] = {"freeze",
+                                       "attention_dropout",
+                                       "hidden_dropout",
+                                       "embedding_dropout",
+                                       "init_method_std",
+                                       "embedding_init_method_std",
+                                       "use_scaled_init_method",
+                                       "moe_router_bias_update_rate",
+                                       "moe_router_load_balancing_type",
+                                       "moe_aux_loss_coeff",
+                                       "moe_z_loss_coeff"};
     for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
         if (strcmp(keys[i], key) == 0) {
             return true;
@@ -156,13 +179,15 @@ static loong_status_t judge_model(void *user,
                                   const loong_recipe_change_t *change)
 {
     evaluation_t *v = user;
-    char model[64];
-    int length =
-        snprintf(model, sizeof(model), "model.%s.", loongi_model_role(v->now));
-    if (strncmp(change->path, model, (size_t)length) == 0 &&
-        change->resume != LOONG_RESUME_FREE &&
-        !loongi_is_of_learning(change->path + length)) {
-        loongi_recipe_refuse(v->now, change, &v->problems);
+    for (int64_t i = 0; loong_recipe_component(v->now, i) != NULL; i++) {
+        char model[64];
+        int length = snprintf(model, sizeof(model), "model.%s.",
+                              loong_recipe_component(v->now, i));
+        if (strncmp(change->path, model, (size_t)length) == 0 &&
+            change->resume != LOONG_RESUME_FREE &&
+            !loongi_is_of_learning(change->path + length)) {
+            loongi_recipe_refuse(v->now, change, &v->problems);
+        }
     }
     return LOONG_OK;
 }
@@ -180,7 +205,7 @@ static loong_status_t compare_models(const earlier_t *e,
 
 loong_status_t loongi_check_earlier(const loong_pairs_t *meta,
                                     const loong_recipe_t *now,
-                                    const loong_pairs_t *model,
+                                    const loong_model_keys_t *model,
                                     const char *dtype, bool evaluate_only)
 {
     earlier_t e = {.ctx = now->ctx, .now = now};
@@ -201,8 +226,6 @@ loong_status_t loongi_check_earlier(const loong_pairs_t *meta,
     }
     for (int side = BEFORE; side <= AFTER; side++) {
         loongi_pairs_destroy(&e.meant[side]);
-        loongi_pairs_destroy(&e.whole[side]);
-        loongi_pairs_destroy(&e.stated[side]);
     }
     loong_recipe_destroy(&e.recipe);
     return status;

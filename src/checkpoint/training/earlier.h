@@ -13,6 +13,14 @@
 extern "C" {
 #endif
 
+/* The components of a model, the last one with the loss: what each is. */
+enum { LOONG_MODEL_ROLES = 3 };
+typedef struct loong_model_keys {
+    int count;
+    const char *role[LOONG_MODEL_ROLES];
+    loong_pairs_t *keys[LOONG_MODEL_ROLES];
+} loong_model_keys_t;
+
 /* Of the recipe, and of metadata: there never auto. */
 #define LOONG_PARAMS_DTYPE "precision.params_dtype"
 
@@ -23,26 +31,25 @@ extern "C" {
  * change, a family's default that is another one by now is. An evaluation asks
  * for the same model, not how it learns, and nothing else. Errors:
  * LOONG_ERR_MISMATCH, of an evaluation LOONG_ERR_CONFIG, with every change. */
-LOONG_NODISCARD loong_status_t
-loongi_check_earlier(const loong_pairs_t *meta, const loong_recipe_t *now,
-                     const loong_pairs_t *model, const char *dtype,
-                     bool evaluate_only);
+LOONG_NODISCARD loong_status_t loongi_check_earlier(
+    const loong_pairs_t *meta, const loong_recipe_t *now,
+    const loong_model_keys_t *model, const char *dtype, bool evaluate_only);
 
 /* A key of a model that says how it begins and learns, not what it is. */
 bool loongi_is_of_learning(const char *key);
 
-/* The role of the component that the recipe trains. */
+/* The role of the component with the loss. */
 const char *loongi_model_role(const loong_recipe_t *recipe);
-/* loong_recipe_each of the keys of its model. */
+/* loong_recipe_each_family_key of a role. */
 LOONG_NODISCARD loong_status_t loongi_each_model_key(
-    const loong_recipe_t *recipe,
+    const loong_recipe_t *recipe, const char *role,
     loong_status_t (*visit)(void *user, const char *key, const char *value),
     void *user);
 /* loongi_decoder_fill of a decoder's keys; other families state every key. */
 LOONG_NODISCARD loong_status_t loongi_model_fill(loong_context_t *ctx,
                                                  loong_pairs_t *model);
-/* Its family; NULL: not set. */
-const char *loongi_model_family(const loong_recipe_t *recipe);
+/* The family of a role; NULL: not set. */
+const char *loongi_model_family(const loong_recipe_t *recipe, const char *role);
 
 #ifdef __cplusplus
 }

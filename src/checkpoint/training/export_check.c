@@ -58,7 +58,7 @@ static loong_status_t check_as(loong_context_t *ctx,
  * be later, a judged plan tells. */
 loong_status_t loongi_check_export(loong_context_t *ctx,
                                    const loong_recipe_t *recipe,
-                                   const loong_pairs_t *model_keys, bool judged)
+                                   const loong_model_keys_t *model, bool judged)
 {
     const char *dir = loong_recipe_text(recipe, "export.hf");
     loong_pairs_t *code = NULL;
@@ -66,7 +66,11 @@ loong_status_t loongi_check_export(loong_context_t *ctx,
         return LOONG_OK;
     }
     LOONG_TRY(loongi_pairs_create(ctx, &code));
-    loong_status_t status = check_as(ctx, recipe, model_keys, dir, code);
+    loong_status_t status =
+        model->count == 1
+            ? check_as(ctx, recipe, model->keys[0], dir, code)
+            : LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
+                         "%d components; one is written", model->count);
     loongi_pairs_destroy(&code);
     if (status != LOONG_OK && dir != NULL) {
         loongi_error_note(ctx, "wanted for export.hf");

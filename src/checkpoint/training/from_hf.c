@@ -99,7 +99,7 @@ static loong_status_t compare(const adoption_t *a, loong_pairs_t *theirs,
             LOONG_TRY(loongi_pairs_set(ours, pair->key, pair->value));
         }
     }
-    LOONG_TRY(loongi_each_model_key(a->recipe, add_set, ours));
+    LOONG_TRY(loongi_each_model_key(a->recipe, a->role, add_set, ours));
     if (loongi_model_fill(a->ctx, theirs) != LOONG_OK ||
         loongi_model_fill(a->ctx, ours) != LOONG_OK) {
         loong_context_clear_error(a->ctx); /* configuring will say it again */
@@ -248,7 +248,8 @@ static loong_status_t compare_import(loong_context_t *ctx,
     if (theirs->count == 0) { /* weights alone: names and shapes have to do */
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_each_model_key(recipe, add_set, ours));
+    LOONG_TRY(loongi_each_model_key(recipe, loongi_model_role(recipe), add_set,
+                                    ours));
     return judge_import(ctx, recipe, theirs, ours);
 }
 

@@ -5,6 +5,7 @@
 #ifndef LOONG_FROM_HF_H
 #define LOONG_FROM_HF_H
 
+#include "earlier.h"
 #include "loong/recipe.h"
 #include "pairs.h"
 
@@ -24,7 +25,7 @@ LOONG_NODISCARD loong_status_t loongi_check_import(loong_context_t *ctx,
  * that it could not be later is told. */
 LOONG_NODISCARD loong_status_t
 loongi_check_export(loong_context_t *ctx, const loong_recipe_t *recipe,
-                    const loong_pairs_t *model_keys, bool judged);
+                    const loong_model_keys_t *model, bool judged);
 
 #ifdef __cplusplus
 }

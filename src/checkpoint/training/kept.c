@@ -81,8 +81,9 @@ static const char *kept_dir(const loong_checkpoint_t *ck, char dir[PATH_MAX])
 static bool same_family(const loong_recipe_t *recipe, const loong_pairs_t *meta)
 {
     char key[64];
-    snprintf(key, sizeof(key), "model.%s.family", loongi_model_role(recipe));
-    const char *ours = loongi_model_family(recipe);
+    const char *role = loongi_model_role(recipe);
+    snprintf(key, sizeof(key), "model.%s.family", role);
+    const char *ours = loongi_model_family(recipe, role);
     const char *its = loongi_pairs_get(meta, key);
     return ours != NULL && its != NULL && strcmp(ours, its) == 0;
 }
@@ -106,8 +107,9 @@ static loong_status_t code_of_dir(loong_context_t *ctx,
     if (dir == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(
-        loongi_hf_code_read(ctx, dir, loongi_model_family(recipe), pairs));
+    LOONG_TRY(loongi_hf_code_read(
+        ctx, dir, loongi_model_family(recipe, loongi_model_role(recipe)),
+        pairs));
     return files != NULL && loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) != NULL
                ? loongi_hf_files_read_code(files, dir)
                : LOONG_OK;

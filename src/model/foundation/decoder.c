@@ -411,6 +411,7 @@ void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
     const loong_decoder_config_t *c = config;
     memset(facts, 0, sizeof(*facts));
     facts->vocab_size = c->vocab_size;
+    facts->hidden_size = c->hidden_size;
     facts->kv_heads = c->num_query_groups;
     facts->num_layers = c->num_layers;
     facts->num_experts = c->num_experts * expert_sets(c);
@@ -457,7 +458,7 @@ static loong_status_t configure(loong_context_t *ctx,
     loong_pairs_t *keys = NULL;
     LOONG_TRY(loongi_pairs_create(ctx, &keys));
     loong_status_t status =
-        loong_recipe_each(recipe, component, add_pair, keys);
+        loong_recipe_each_family_key(recipe, component, add_pair, keys);
     if (status == LOONG_OK) {
         status = loongi_decoder_configure(ctx, keys, config);
         if (status == LOONG_ERR_CONFIG) {

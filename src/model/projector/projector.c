@@ -4,6 +4,8 @@
  * of a micro-batch. */
 #include "projector.h"
 
+#include <stdio.h>
+
 #include "loong/ops.h"
 
 loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
@@ -28,6 +30,7 @@ loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
 static void facts(const void *config, loong_model_facts_t *facts)
 {
     const loong_projector_config_t *c = config;
+    facts->hidden_size = c->hidden_size;
     facts->flops_per_token =
         6.0 * (double)c->hidden_size * (double)(c->input_size + c->hidden_size);
 }
@@ -46,10 +49,47 @@ static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
     return LOONG_OK;
 }
 
+static loong_status_t configure(loong_context_t *ctx,
+                                const loong_recipe_t *recipe,
+                                const char *component, void *config)
+{
+    loong_projector_config_t *c = config;
+    char path[3][96];
+    snprintf(path[0], sizeof(path[0]), "%s.input_size", component);
+    snprintf(path[1], sizeof(path[1]), "%s.hidden_size", component);
+    snprintf(path[2], sizeof(path[2]), "%s.init_method_std", component);
+    c->input_size = loong_recipe_int(recipe, path[0]);
+    c->hidden_size = loong_recipe_int(recipe, path[1]);
+    c->init_std = loong_recipe_is_set(recipe, path[2])
+                      ? loong_recipe_real(recipe, path[2])
+                      : 0.02;
+    LOONG_CHECK(ctx, c->input_size > 0 && c->hidden_size > 0, LOONG_ERR_CONFIG,
+                "%s and hidden_size: both must be given", path[0]);
+    return LOONG_OK;
+}
+
+static loong_status_t state(const void *config, loong_model_state_fn add,
+                            void *user)
+{
+    const loong_projector_config_t *c = config;
+    char text[24];
+    snprintf(text, sizeof(text), "%lld", (long long)c->input_size);
+    LOONG_TRY(add(user, "input_size", text));
+    snprintf(text, sizeof(text), "%lld", (long long)c->hidden_size);
+    return add(user, "hidden_size", text);
+}
+
 const loong_family_t loongi_projector_family = {
     .name = "mlp_projector",
     .role = "image_projector",
     .config_size = sizeof(loong_projector_config_t),
+    .configure = configure,
     .facts = facts,
     .check_mesh = check_mesh,
-    .build = loongi_projector_build};
+    .build = loongi_projector_build,
+    .state = state};
+
+loong_status_t loongi_register_projector(loong_context_t *ctx)
+{
+    return loong_register_family(ctx, &loongi_projector_family);
+}

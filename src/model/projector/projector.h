@@ -28,8 +28,10 @@ LOONG_NODISCARD loong_status_t
 loongi_projector_build(loong_graph_t *graph, const void *config,
                        const loong_model_request_t *request);
 
-/* Family mlp_projector; its configuration is the caller's to fill. */
+/* Family mlp_projector. Its configuration takes input_size and hidden_size,
+ * which must be there. */
 extern const loong_family_t loongi_projector_family;
+LOONG_NODISCARD loong_status_t loongi_register_projector(loong_context_t *ctx);
 
 #ifdef __cplusplus
 }

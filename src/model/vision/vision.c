@@ -239,10 +239,12 @@ static void facts(const void *config, loong_model_facts_t *facts)
     double h = (double)c->hidden_size;
     double pixels = (double)pixels_of(c);
     memset(facts, 0, sizeof(*facts));
+    facts->hidden_size = c->hidden_size;
     facts->image_size = c->image_size;
     facts->patch_size = c->patch_size;
     facts->num_classes = c->num_classes;
     facts->class_token = c->class_token;
+    facts->sends_class_token = c->select_class_token;
     facts->pool_class_token = c->pooling == LOONG_POOL_CLASS_TOKEN;
     facts->masked_image_modeling = c->masked_image_modeling;
     facts->kv_heads = (int)c->num_attention_heads;
@@ -310,7 +312,7 @@ static loong_status_t configure(loong_context_t *ctx,
     loong_pairs_t *keys = NULL;
     LOONG_TRY(loongi_pairs_create(ctx, &keys));
     loong_status_t status =
-        loong_recipe_each(recipe, component, add_pair, keys);
+        loong_recipe_each_family_key(recipe, component, add_pair, keys);
     if (status == LOONG_OK) {
         status = loongi_vision_configure(ctx, keys, config);
     }

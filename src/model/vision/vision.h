@@ -43,6 +43,7 @@ typedef struct loong_vision_config {
     loong_pooling_t pooling;
     bool classifier_bias;
     bool masked_image_modeling; /* with a decoder in place of a classifier */
+    bool select_class_token; /* others read its row as well */
 } loong_vision_config_t;
 
 /* Rows of a picture. */

@@ -62,6 +62,7 @@ static const vision_key_t keys[] = {
     {"pooling", CHOICE, AT(pooling), poolings},
     {"add_classifier_bias", BOOL, AT(classifier_bias), NULL},
     {"masked_image_modeling", BOOL, AT(masked_image_modeling), NULL},
+    {"select_class_token", BOOL, AT(select_class_token), NULL},
 };
 
 static void set_choice(loong_problems_t *problems, const vision_key_t *k,

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Components that others read: an image encoder and its projector in front of
+ * the component with the loss, each with a layout of its own. The pictures of a
+ * micro-batch of all replicas of that component in a cell are dealt evenly to
+ * the replicas of the others in it. */
+#ifndef LOONG_UPSTREAM_H
+#define LOONG_UPSTREAM_H
+
+#include "plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Fills plan->pictures, and all that is still missing in params[0 .. count-2],
+ * which have name, family, config and rules; the last one is complete. Checks
+ * their layouts. Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t loongi_upstream_params(
+    loong_plan_t *plan, int count, loong_component_params_t *params);
+
+/* The mesh of a component, seen by a rank: its own, or that of the component
+ * with the loss. */
+LOONG_NODISCARD loong_status_t loongi_upstream_mesh(
+    const loong_plan_t *plan, const loong_component_params_t *params, int rank,
+    loong_mesh_t *mesh_p);
+
+/* Replicas of a component in a cell of the plan. */
+int loongi_upstream_replicas(const loong_plan_t *plan,
+                             const loong_component_params_t *params);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

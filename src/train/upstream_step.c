@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pictures of texts, from the batch plan to the image encoder's loader and to
+ * the rows of edges. Called by the step and by evaluations. Read
+ * src/data/batch_plan.h and src/component/edges.h before. */
+#include "upstream_step.h"
+
+#include <string.h>
+
+#include "upstream.h"
+
+/* ---- who reads which picture --------------------------------------------- */
+
+static loong_status_t locate(void *user, int64_t consumed, int64_t micro_batch,
+                             int64_t row, int64_t *draw_p, int *picture_p)
+{
+    const loong_images_t *m = user;
+    const loong_planned_image_t *images = NULL;
+    int64_t count = 0;
+    LOONG_TRY(loongi_batch_plan_images(m->plan, consumed, micro_batch, &images,
+                                       &count));
+    int64_t at = loongi_dealt(count, m->dealt.replica, m->dealt.replicas) + row;
+    bool mine =
+        at < loongi_dealt(count, m->dealt.replica + 1, m->dealt.replicas);
+    *draw_p = mine ? images[at].draw : -1;
+    *picture_p = mine ? images[at].number : 1;
+    return LOONG_OK;
+}
+
+/* The component that reads pictures beside one that reads texts; -1: none. */
+static int encoder_of(const loong_plan_t *plan)
+{
+    int i = 0;
+    while (plan->pictures.most > 0 && plan->readers[i].processor == NULL) {
+        i++;
+    }
+    return plan->pictures.most > 0 ? i : -1;
+}
+
+static const loong_component_t *component_at(const loong_plan_t *plan, int i)
+{
+    return plan->component->model->components[i];
+}
+
+static int cell_rank(const loong_plan_t *plan)
+{
+    return plan->component->model->cell_rank;
+}
+
+static loong_status_t open_plan(const loong_plan_t *plan,
+                                const loong_loader_t *loader,
+                                const loong_loader_params_t *texts,
+                                loong_images_t *images)
+{
+    int tp = plan->mesh.size[LOONG_AXIS_TP];
+    loong_batch_plan_params_t params = {
+        .loader = loader,
+        .texts = *texts,
+        .replicas = loongi_upstream_replicas(plan, &plan->component->params),
+        .seq_length = plan->set->seq_length,
+        .image_rows = plan->pictures.sent,
+        .max_images = plan->pictures.most};
+    params.first_replica = plan->mesh.coord[LOONG_AXIS_DP] -
+                           cell_rank(plan) % plan->pictures.block / tp;
+    return loongi_batch_plan_create(plan->ctx, &params, &images->plan);
+}
+
+loong_status_t loongi_images_open(const loong_plan_t *plan,
+                                  const loong_loader_t *loader,
+                                  const loong_loader_params_t *texts,
+                                  loong_images_t *images)
+{
+    if (plan->pictures.most == 0) {
+        return LOONG_OK;
+    }
+    const loong_component_t *encoder = component_at(plan, encoder_of(plan));
+    const loong_reader_t *reader = &plan->readers[encoder->index];
+    LOONG_TRY(open_plan(plan, loader, texts, images));
+    images->dealt.replica =
+        cell_rank(plan) / encoder->params.mesh.size[LOONG_AXIS_TP];
+    images->dealt.replicas = loongi_upstream_replicas(plan, &encoder->params);
+    images->rows = (loong_row_plan_t){reader->rows, images, locate};
+    loong_loader_params_t p = *texts;
+    p.processor = reader->processor;
+    p.config = reader->config;
+    p.row_plan = &images->rows;
+    return loong_loader_create(plan->ctx, &p, &images->loader);
+}
+
+void loongi_images_close(loong_images_t *images)
+{
+    loong_loader_destroy(&images->loader);
+    loongi_batch_plan_destroy(&images->plan);
+}
+
+/* ---- rows of edges ------------------------------------------------------- */
+
+/* One end of a message. */
+typedef struct end {
+    bool texts; /* pictures stand in texts there; else they are dealt */
+    int replica, replicas;
+    int64_t rows, skip;   /* of a dealt picture, and in front of these */
+    int64_t begin, limit; /* rows that the rank has */
+} end_t;
+
+static end_t end_of(const loong_upstream_step_t *s, int component, int rank)
+{
+    const loong_component_t *c = s->model->components[component];
+    const loong_picture_plan_t *p = &s->plan->pictures;
+    const loong_reader_t *reader = &s->plan->readers[component];
+    int tp = c->params.mesh.size[LOONG_AXIS_TP];
+    int64_t rows = c->params.request.tokens;
+    bool split = tp > 1 && c->params.request.sequence_parallel;
+    bool encoder = component == encoder_of(s->plan);
+    return (end_t){.texts = !encoder && reader->processor != NULL,
+                   .replica = rank / tp,
+                   .replicas = loongi_upstream_replicas(s->plan, &c->params),
+                   .rows = encoder ? p->rows : p->sent,
+                   .skip = encoder ? p->skip : 0,
+                   .begin = split ? rows / tp * (rank % tp) : 0,
+                   .limit = split ? rows / tp * (rank % tp + 1) : rows};
+}
+
+/* The row where picture i of `count` begins; -1: it is not there. */
+static int64_t place(const end_t *e, const loong_planned_image_t *image,
+                     int64_t i, int64_t count)
+{
+    int64_t first = loongi_dealt(count, e->replica, e->replicas);
+    if (e->texts) {
+        return image->replica == e->replica ? image->row : -1;
+    }
+    return i >= first && i < loongi_dealt(count, e->replica + 1, e->replicas)
+               ? (i - first) * e->rows + e->skip
+               : -1;
+}
+
+/* The rows of a picture that both ends have. */
+static loong_segment_t cut(const end_t *from, int64_t from_row, const end_t *to,
+                           int64_t to_row, int64_t rows)
+{
+    int64_t first =
+        LOONG_MAX(LOONG_MAX(from->begin - from_row, to->begin - to_row), 0);
+    int64_t last =
+        LOONG_MIN(LOONG_MIN(from->limit - from_row, to->limit - to_row), rows);
+    return (loong_segment_t){from_row + first - from->begin,
+                             to_row + first - to->begin,
+                             LOONG_MAX(last - first, 0)};
+}
+
+/* Components that both read texts have the same rows on the same ranks. */
+static loong_status_t list_rows(void *user, const loong_message_t *message,
+                                loong_segment_t *segments, int64_t *count_p)
+{
+    const loong_upstream_step_t *s = user;
+    const loong_edge_t *edge = &s->model->edges[message->edge];
+    bool back = message->backward;
+    end_t from = end_of(s, back ? edge->to : edge->from, message->from_rank);
+    end_t to = end_of(s, back ? edge->from : edge->to, message->to_rank);
+    const loong_planned_image_t *images = NULL;
+    int64_t count = 0;
+    *count_p = 0;
+    if (from.texts && to.texts) {
+        *count_p = message->from_rank == message->to_rank ? 1 : 0;
+        segments[0] = (loong_segment_t){0, 0, from.limit - from.begin};
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_batch_plan_images(s->images->plan, s->consumed,
+                                       message->from_micro_batch, &images,
+                                       &count));
+    for (int64_t i = 0; i < count; i++) {
+        int64_t from_row = place(&from, &images[i], i, count);
+        int64_t to_row = place(&to, &images[i], i, count);
+        if (from_row < 0 || to_row < 0) {
+            continue;
+        }
+        loong_segment_t g =
+            cut(&from, from_row, &to, to_row, s->plan->pictures.sent);
+        if (g.rows > 0) {
+            segments[(*count_p)++] = g;
+        }
+    }
+    return LOONG_OK;
+}
+
+void loongi_upstream_open(loong_upstream_step_t *step, const loong_plan_t *plan,
+                          loong_model_t *model)
+{
+    int64_t of_cell =
+        plan->pictures.most > 0
+            ? plan->pictures.most *
+                  loongi_upstream_replicas(plan, &plan->component->params)
+            : 1;
+    step->plan = plan;
+    step->model = model;
+    step->rows = (loong_edge_rows_t){step, of_cell, list_rows};
+    loongi_model_set_rows(model, &step->rows);
+}
+
+/* ---- a step -------------------------------------------------------------- */
+
+void loongi_upstream_begin(loong_upstream_step_t *step,
+                           const loong_images_t *images, int64_t consumed)
+{
+    step->images = images;
+    step->consumed = consumed;
+    memset(step->ran, 0, sizeof(step->ran));
+    memset(step->back, 0, sizeof(step->back));
+}
+
+loong_loader_t *loongi_upstream_loader(const loong_upstream_step_t *step,
+                                       int stage, loong_loader_t *texts)
+{
+    const loong_component_params_t *of = step->model->stages[stage]->params;
+    int encoder = encoder_of(step->plan);
+    return encoder >= 0 && of == &step->model->components[encoder]->params
+               ? step->images->loader
+               : texts;
+}
+
+loong_status_t loongi_upstream_any(const loong_upstream_step_t *step,
+                                   int64_t micro_batches, bool *any_p)
+{
+    const loong_planned_image_t *images = NULL;
+    int64_t count = 0;
+    *any_p = false;
+    for (int64_t m = 0; m < micro_batches && step->images->plan != NULL; m++) {
+        LOONG_TRY(loongi_batch_plan_images(step->images->plan, step->consumed,
+                                           m, &images, &count));
+        *any_p = *any_p || count > 0;
+    }
+    return LOONG_OK;
+}
+
+bool loongi_upstream_reads_images(const loong_upstream_step_t *step,
+                                  int component)
+{
+    int encoder = encoder_of(step->plan);
+    return encoder >= 0 && (component == encoder ||
+                            step->plan->readers[component].processor == NULL);
+}
+
+/* Gradients of a step in which no micro-batch had a row. */
+static loong_status_t clear_gradients(const loong_component_t *c)
+{
+    for (int i = 0; i < c->num_stages; i++) {
+        const loong_stage_t *s = c->stages[i];
+        LOONG_TRY(loong_device_fill(s->run.device, s->run.base[LOONG_BASE_GRAD],
+                                    0, (size_t)s->shards->grad_bytes));
+    }
+    return LOONG_OK;
+}
+
+/* Data-parallel ranks meet in every micro-batch. */
+static bool meets_always(const loong_component_t *c)
+{
+    return c->stages[0]->shards->params.sharding >= LOONG_SHARDING_GRADS;
+}
+
+loong_status_t loongi_upstream_frame(loong_upstream_step_t *step,
+                                     const loong_entry_t *entry,
+                                     loong_frame_t *frame, bool *runs_p)
+{
+    const loong_component_t *c = step->model->components[entry->component];
+    const loong_planned_image_t *images = NULL;
+    int64_t count = 0;
+    bool forward = entry->kind == LOONG_ENTRY_F || entry->kind == LOONG_ENTRY_E;
+    bool *ran = forward ? step->ran : step->back;
+    *runs_p = true;
+    if (entry->micro_batch < 0 || meets_always(c) ||
+        !loongi_upstream_reads_images(step, c->index)) {
+        return LOONG_OK;
+    }
+    end_t own = end_of(step, c->index, step->model->cell_rank);
+    LOONG_TRY(loongi_batch_plan_images(step->images->plan, step->consumed,
+                                       entry->micro_batch, &images, &count));
+    bool empty = loongi_dealt(count, own.replica, own.replicas) ==
+                 loongi_dealt(count, own.replica + 1, own.replicas);
+    frame->hollow = empty;
+    frame->first = !ran[c->index];
+    *runs_p = !empty || (!forward && frame->last);
+    if (empty && *runs_p && frame->first) {
+        LOONG_TRY(clear_gradients(c));
+    }
+    ran[c->index] = ran[c->index] || *runs_p;
+    return LOONG_OK;
+}

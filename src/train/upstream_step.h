@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What components that others read do in a step: which pictures they read,
+ * which rows they send, and what they need not compute. */
+#ifndef LOONG_UPSTREAM_STEP_H
+#define LOONG_UPSTREAM_STEP_H
+
+#include "batch_plan.h"
+#include "edges.h"
+#include "plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The pictures of a data set of texts. */
+typedef struct loong_images {
+    loong_batch_plan_t *plan; /* NULL: the model reads no texts with pictures */
+    loong_loader_t *loader;   /* of the image encoder */
+    loong_row_plan_t rows;    /* of that, by dealt */
+    struct {
+        loong_batch_plan_t *plan;
+        int replica, replicas; /* of the encoder in the cell: this rank's */
+    } dealt;
+} loong_images_t;
+
+/* The state of the step, set by loongi_upstream_begin. */
+typedef struct loong_upstream_step {
+    const loong_plan_t *plan;     /* borrowed */
+    const loong_model_t *model;   /* likewise */
+    loong_edge_rows_t rows;       /* between its components */
+    const loong_images_t *images; /* of the data set that is read */
+    int64_t consumed;
+    bool ran[LOONG_MAX_COMPONENTS];     /* a micro-batch, forward */
+    bool back[LOONG_MAX_COMPONENTS];    /* and backward */
+    int64_t idle[LOONG_MAX_COMPONENTS]; /* updates that were left out */
+} loong_upstream_step_t;
+
+/* Tells the model what its edges carry. */
+void loongi_upstream_open(loong_upstream_step_t *step, const loong_plan_t *plan,
+                          loong_model_t *model);
+
+/* Nothing where the model reads no texts with pictures. texts: the loader that
+ * is the component's with the loss, and its parameters. */
+LOONG_NODISCARD loong_status_t
+loongi_images_open(const loong_plan_t *plan, const loong_loader_t *loader,
+                   const loong_loader_params_t *texts, loong_images_t *images);
+void loongi_images_close(loong_images_t *images);
+
+/* Begins a step of a data set, or one of its evaluation. */
+void loongi_upstream_begin(loong_upstream_step_t *step,
+                           const loong_images_t *images, int64_t consumed);
+
+/* The loader that fills the inputs of a stage of the model; texts: that of the
+ * texts. */
+loong_loader_t *loongi_upstream_loader(const loong_upstream_step_t *step,
+                                       int stage, loong_loader_t *texts);
+
+/* *any_p: the step has pictures in this rank's cell. */
+LOONG_NODISCARD loong_status_t loongi_upstream_any(
+    const loong_upstream_step_t *step, int64_t micro_batches, bool *any_p);
+
+/* Whether a component has rows of pictures of texts alone. */
+bool loongi_upstream_reads_images(const loong_upstream_step_t *step,
+                                  int component);
+
+/* Whether an entry's component reads pictures of texts and has none in its
+ * micro-batch: then frame says so, and *runs_p whether the entry is run at
+ * all. */
+LOONG_NODISCARD loong_status_t
+loongi_upstream_frame(loong_upstream_step_t *step, const loong_entry_t *entry,
+                      loong_frame_t *frame, bool *runs_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -90,6 +90,11 @@ static const loong_recipe_key_t keys[] = {
     BOOL(V "masked_image_modeling", NULL, SAME,
          "in place of a classifier: a token stands for masked patches, whose "
          "pixels a decoder is to find (data.mask_ratio)"),
+    INT(V "feature_layer", NULL, -10000, 10000, SAME,
+        "other components read what this many layers make, without the norm "
+        "behind the last; negative ones count from the last, -1, back, as in "
+        "LLaVA's config.json; layers behind are kept and not computed; all "
+        "layers and that norm when not given"),
     BOOL(V "select_class_token", NULL, SAME,
          "the class token's row goes to other components as well"),
     BESIDE(V),

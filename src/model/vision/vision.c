@@ -129,6 +129,19 @@ static loong_val_t layer(vision_t *v, loong_val_t x, int index)
     return x;
 }
 
+/* A layer that nobody reads: its parameters stay as they are, and what it
+ * makes of x is dropped with all that leads there. */
+static void keep_layer(const vision_t *v, loong_val_t x, int index)
+{
+    static const char *const all[] = {"*"};
+    vision_t kept = *v;
+    loong_model_request_t request = *v->request;
+    request.rules.num_freeze = 1;
+    request.rules.freeze = all;
+    kept.nn = loong_nn_begin(v->g, &request, v->c->init_std);
+    layer(&kept, x, index);
+}
+
 /* [N,H]: each rank sums its rows of the stream, and all have the whole. */
 static loong_val_t pool(vision_t *v, loong_val_t x, int64_t pictures)
 {
@@ -194,6 +207,10 @@ static void reconstruct(vision_t *v, loong_val_t x)
 
 static void end(vision_t *v, loong_val_t x)
 {
+    if (v->c->feature_layer != 0) {
+        loong_graph_send(v->g, "features", x);
+        return;
+    }
     if (v->c->post_norm) {
         x = norm(v, "norm", x);
     }
@@ -220,8 +237,14 @@ loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
         request->begins
             ? embed(&v)
             : loong_nn_stage_input(&v.nn, request->tokens, c->hidden_size);
+    int64_t last = loongi_vision_layers(c);
     for (int i = 0; i < request->num_layers; i++) {
-        x = layer(&v, x, request->first_layer + i);
+        int index = request->first_layer + i;
+        if (index < last) {
+            x = layer(&v, x, index);
+        } else {
+            keep_layer(&v, x, index);
+        }
     }
     if (request->ends) {
         end(&v, x);

@@ -43,6 +43,7 @@ typedef struct loong_vision_config {
     loong_pooling_t pooling;
     bool classifier_bias;
     bool masked_image_modeling; /* with a decoder in place of a classifier */
+    int64_t feature_layer;   /* see loongi_vision_layers; 0: not given */
     bool select_class_token; /* others read its row as well */
 } loong_vision_config_t;
 
@@ -51,6 +52,14 @@ static inline int64_t loongi_vision_rows(const loong_vision_config_t *c)
 {
     int64_t side = c->image_size / c->patch_size;
     return side * side + (c->class_token ? 1 : 0);
+}
+
+/* Layers whose output others read; those behind are not computed. */
+static inline int64_t loongi_vision_layers(const loong_vision_config_t *c)
+{
+    return c->feature_layer > 0   ? c->feature_layer
+           : c->feature_layer < 0 ? c->num_layers + 1 + c->feature_layer
+                                  : c->num_layers;
 }
 
 /* Slots of loong_family_t; config is a loong_vision_config_t.

@@ -15,6 +15,7 @@ typedef enum key_type {
     TEXT,  /* not kept */
     SIZE,  /* at least 1 */
     COUNT, /* at least 0 */
+    LAYER, /* a number of layers, or a negative one */
     REAL,
     BOOL,
     CHOICE
@@ -62,6 +63,7 @@ static const vision_key_t keys[] = {
     {"pooling", CHOICE, AT(pooling), poolings},
     {"add_classifier_bias", BOOL, AT(classifier_bias), NULL},
     {"masked_image_modeling", BOOL, AT(masked_image_modeling), NULL},
+    {"feature_layer", LAYER, AT(feature_layer), NULL},
     {"select_class_token", BOOL, AT(select_class_token), NULL},
 };
 
@@ -87,7 +89,7 @@ static void set_number(loong_problems_t *problems, const vision_key_t *k,
     char *end = NULL;
     double value = strtod(text, &end);
     bool number = end != text && *end == '\0';
-    int least = k->type == SIZE ? 1 : 0;
+    int least = k->type == SIZE ? 1 : k->type == LAYER ? -INT32_MAX : 0;
     if (k->type == REAL && number && value >= 0.0 && isfinite(value)) {
         *(double *)at = value;
     } else if (k->type == REAL) {
@@ -193,6 +195,16 @@ static void check(loong_problems_t *problems, const loong_vision_config_t *c,
                             "image_size %lld is no multiple of patch_size %lld",
                             (long long)c->image_size, (long long)c->patch_size);
     }
+    int64_t layers = loongi_vision_layers(c);
+    if (layers < 1 || layers > c->num_layers ||
+        (c->feature_layer != 0 && c->num_classes > 0)) {
+        loongi_problems_add(problems,
+                            "feature_layer: found %lld, 1 to %lld and -%lld to "
+                            "-1 are layers that others read, who read none of "
+                            "an encoder with num_classes",
+                            (long long)c->feature_layer,
+                            (long long)c->num_layers, (long long)c->num_layers);
+    }
     if (c->num_classes > 0 && c->pooling == LOONG_POOL_CLASS_TOKEN &&
         !c->class_token) {
         loongi_problems_add(problems, "pooling: class_token, but "
@@ -229,6 +241,7 @@ static void print_key(const vision_key_t *k, const void *at, char text[32])
     case TEXT:
         break;
     case SIZE:
+    case LAYER:
     case COUNT:
         snprintf(text, 32, "%lld", (long long)*(const int64_t *)at);
         break;

@@ -63,7 +63,7 @@ static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
     int cp = size_of(l->recipe, "context_parallel_size");
     if (l->component != NULL) {
         return (loong_mesh_params_t){.world = l->ranks,
-                                     .tp = tp,
+                                     .tp = LOONG_MAX(tp, 1),
                                      .cp = cp,
                                      .pp = 1,
                                      .ep = 1,

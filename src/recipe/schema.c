@@ -40,11 +40,12 @@
 #define P "model.image_projector."
 /* Of a component beside the one with the loss. */
 #define BESIDE(role_)                                                         \
-    INT(role_ "parallel.tensor_model_parallel_size", "1", 1, 1024, FREE,      \
-        "ranks that share each layer, where other components read this one"), \
-        BOOL(role_ "parallel.sequence_parallel", "false", FREE,               \
+    INT(role_ "parallel.tensor_model_parallel_size", NULL, 1, 1024, FREE,     \
+        "ranks that share each layer, where other components read this one; " \
+        "1 when not given"),                                                  \
+        BOOL(role_ "parallel.sequence_parallel", NULL, FREE,                  \
              "these cut the rows between layers as well"),                    \
-        BOOL(role_ "freeze", "false", SAME, "all of it stays fixed")
+        BOOL(role_ "freeze", NULL, SAME, "all of it stays fixed")
 
 static const loong_recipe_key_t keys[] = {
     INT("version", "1", 1, 1, SAME, "version of the schema"),
@@ -247,7 +248,7 @@ static const loong_recipe_key_t keys[] = {
         "width of an expert that all tokens meet"),
     BOOL(M "moe_shared_expert_gate", NULL, SAME,
          "the shared expert's output is times a sigmoid of the token"),
-    BOOL(M "freeze", "false", SAME, "all of it stays fixed"),
+    BOOL(M "freeze", NULL, SAME, "all of it stays fixed"),
     TEXT("model.from_hf", NULL, FREE,
          "Hugging Face directory whose config.json says what the model is; "
          "init.from_hf takes its weights as well"),

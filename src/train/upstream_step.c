@@ -161,7 +161,8 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
     *count_p = 0;
     if (from.texts && to.texts) {
         *count_p = message->from_rank == message->to_rank ? 1 : 0;
-        segments[0] = (loong_segment_t){0, 0, from.limit - from.begin};
+        segments[0] = (loong_segment_t){
+            0, 0, s->model->components[edge->to]->params.request.tokens};
         return LOONG_OK;
     }
     LOONG_TRY(loongi_batch_plan_images(s->images->plan, s->consumed,

@@ -372,6 +372,62 @@ train.train_iters=1
 optimizer.lr=1e-3
 KEYS
 
+# Texts with pictures: a tokenizer of single characters beside them.
+cat >tokenizer.json <<'JSON'
+{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [
+{"id": 0, "content": "<s>", "single_word": false, "lstrip": false,
+ "rstrip": false, "normalized": false, "special": true},
+{"id": 1, "content": "<picture>", "single_word": false, "lstrip": false,
+ "rstrip": false, "normalized": false, "special": true}],
+"normalizer": null, "pre_tokenizer": null, "post_processor": null,
+"decoder": null, "model": {"type": "BPE", "dropout": null, "unk_token": null,
+"continuing_subword_prefix": null, "end_of_word_suffix": null,
+"fuse_unk": false, "byte_fallback": false,
+"vocab": {"<s>": 0, "<picture>": 1, "a": 2, "b": 3}, "merges": []}}
+JSON
+cat >texts.jsonl <<'JSON'
+{"text": "<picture>ab", "images": ["pictures/a/rgb.png"]}
+{"text": "ba", "images": []}
+JSON
+run image_text <<KEYS
+version=1
+device=cpu
+model.image_encoder.family=clip_vision_model
+model.image_encoder.num_layers=2
+model.image_encoder.hidden_size=32
+model.image_encoder.num_attention_heads=2
+model.image_encoder.image_size=32
+model.image_encoder.patch_size=16
+model.image_encoder.feature_layer=-2
+model.image_encoder.select_class_token=true
+model.image_encoder.freeze=true
+model.image_encoder.parallel.tensor_model_parallel_size=1
+model.image_encoder.parallel.sequence_parallel=false
+model.image_projector.family=mlp_projector
+model.image_projector.input_size=32
+model.image_projector.hidden_size=32
+model.image_projector.init_method_std=0.01
+model.image_projector.freeze=false
+model.image_projector.parallel.tensor_model_parallel_size=1
+model.image_projector.parallel.sequence_parallel=false
+model.foundation.family=llama
+model.foundation.num_layers=1
+model.foundation.hidden_size=32
+model.foundation.num_attention_heads=2
+model.foundation.vocab_size=4
+model.foundation.max_position_embeddings=32
+model.foundation.freeze=true
+data.tokenizer=.
+data.image_token=<picture>
+data.train=[{path: texts.jsonl, source: image_text}]
+data.max_images=2
+data.seq_length=16
+train.micro_batch_size=2
+train.global_batch_size=2
+train.train_iters=1
+optimizer.lr=1e-3
+KEYS
+
 # Ranks that do not sample do not complain of it.
 if [ -n "$mpirun" ]; then
     run ranks "$mpirun" --oversubscribe -n 2 <<KEYS

@@ -128,6 +128,44 @@ bool layout_pin(layout_draws_t *d, const char *override)
     return false;
 }
 
+#define MODEL_KEY(name_) "model.foundation." name_
+
+static bool above_0(const loong_recipe_t *r, const char *key)
+{
+    return loong_recipe_is_set(r, key) && loong_recipe_real(r, key) > 0.0;
+}
+
+void layout_pin_for(layout_draws_t *d, const loong_recipe_t *r)
+{
+    static const char *const whole[] = {"parallel.tensor_model_parallel_size=1",
+                                        "parallel.sequence_parallel=false",
+                                        "parallel.tp_comm_overlap=false",
+                                        "parallel.context_parallel_size=1"};
+    static const char *const uncut[] = {
+        "parallel.pipeline_model_parallel_size=1",
+        "parallel.num_layers_per_virtual_pipeline_stage=0",
+        "parallel.pipeline_model_parallel_layout=null"};
+    bool limited = above_0(r, MODEL_KEY("moe_expert_capacity_factor"));
+    const char *balance =
+        loong_recipe_text(r, MODEL_KEY("moe_router_load_balancing_type"));
+    if (!loong_recipe_is_set(r, MODEL_KEY("num_experts"))) {
+        layout_pin(d, "parallel.expert_model_parallel_size=1");
+        layout_pin(d, "parallel.expert_tensor_parallel_size=1");
+    }
+    for (int64_t i = 0; limited && i < LOONG_COUNT_OF(whole); i++) {
+        layout_pin(d, whole[i]);
+    }
+    bool balanced = above_0(r, MODEL_KEY("moe_aux_loss_coeff"));
+    bool pooled =
+        balanced && balance != NULL && strcmp(balance, "pooled_aux_loss") == 0;
+    for (int64_t i = 0; pooled && i < LOONG_COUNT_OF(uncut); i++) {
+        layout_pin(d, uncut[i]);
+    }
+    d->micro_counts =
+        limited || pooled ||
+        (balanced && (balance == NULL || strcmp(balance, "aux_loss") == 0));
+}
+
 static const char *value_at(const layout_t *layout, const char *label)
 {
     int i = 0;

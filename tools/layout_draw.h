@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "loong/recipe.h"
+
 enum {
     LAYOUT_AXES = 36,
     LAYOUT_VALUE = 48,
@@ -44,6 +46,12 @@ layout_draws_t layout_draws(uint64_t seed, int max_ranks, int64_t layers,
 
 /* Whether an override, key=value, is of an axis, which then has that value. */
 bool layout_pin(layout_draws_t *d, const char *override);
+
+/* Pins what the model of a recipe does not allow: experts are not drawn for a
+ * model without any. What a limited expert drops depends on how many tokens a
+ * rank has of a micro-batch, and a loss of the balance within it on its size.
+ */
+void layout_pin_for(layout_draws_t *d, const loong_recipe_t *recipe);
 
 /* The ranks that are left to the data-parallel size are drawn as well. */
 void layout_draw(layout_draws_t *d, layout_t *layout);

@@ -48,7 +48,6 @@ static const char *const fixed[] = {
     "++optimizer.lr_decay_style=cosine",
     "++optimizer.lr_decay_iters=null",
     "++optimizer.lr_warmup_iters=2",
-    "++data.tokenizer=null",
     "++data.validation=[]",
     "++data.validation_split=0",
     "++eval.sample.prompts=[]",
@@ -60,7 +59,7 @@ static const char *const fixed[] = {
     "++log.tensors=[]",
     "++log.interval=1000000",
 };
-enum { FIXED = sizeof(fixed) / sizeof(fixed[0]), OWN = 8 };
+enum { FIXED = sizeof(fixed) / sizeof(fixed[0]), OWN = 12 };
 
 typedef struct options {
     int layouts;
@@ -95,6 +94,8 @@ typedef struct bench {
     model_run_t models[MAX_MODELS];
     double worst[2]; /* of what is bounded: by `bound`, by `first` */
     int beyond;      /* layouts beyond a bound */
+    char data[192];  /* tokens that are written, or the recipe's texts */
+    bool pictures;   /* which the texts have */
 } bench_t;
 
 /* ---- runs ---------------------------------------------------------------- */
@@ -115,11 +116,17 @@ static int own_keys(const bench_t *b, const layout_t *layout,
     int n = 0;
     snprintf(own[n++], 256, "++train.train_iters=%d", b->o->steps);
     snprintf(own[n++], 256, "++precision.params_dtype=%s", b->o->type->name);
-    snprintf(own[n++], 256, "++data.train=[{path: %s/data}]", b->dir);
+    snprintf(own[n++], 256, "++data.train=[{path: %s}]", b->data);
+    if (!b->pictures) {
+        snprintf(own[n++], 256, "++data.tokenizer=null");
+    } else if (alone) { /* has no ranks for it */
+        snprintf(own[n++], 256, "++model.image_encoder.parallel=null");
+        snprintf(own[n++], 256, "++model.image_projector.parallel=null");
+    }
     snprintf(own[n++], 256, "++checkpoint.save=%s/%s", b->dir, name);
     if (!alone) {
-        snprintf(own[n++], 256,
-                 "++data.validation=[{name: held, path: %s/data}]", b->dir);
+        snprintf(own[n++], 256, "++data.validation=[{name: held, path: %s}]",
+                 b->data);
     }
     if (b->replay) {
         snprintf(own[n++], 256, "++router_replay.%s_file=%s/%s.npy",
@@ -346,51 +353,9 @@ static loong_status_t run_layout(bench_t *b, int index)
 
 /* ---- the whole ----------------------------------------------------------- */
 
-#define MODEL_KEY(name_) "model.foundation." name_
-
-static bool above_0(const loong_recipe_t *r, const char *key)
-{
-    return loong_recipe_is_set(r, key) && loong_recipe_real(r, key) > 0.0;
-}
-
-/* Experts are not drawn for a model without any. What a limited expert drops
- * depends on how many tokens a rank has of a micro-batch, and a loss of the
- * balance within it on its size. */
-static void pin_for(layout_draws_t *d, const loong_recipe_t *r)
-{
-    static const char *const whole[] = {
-        "parallel.tensor_model_parallel_size=1",
-        "parallel.sequence_parallel=false", "parallel.tp_comm_overlap=false",
-        "parallel.context_parallel_size=1"};
-    static const char *const uncut[] = {
-        "parallel.pipeline_model_parallel_size=1",
-        "parallel.num_layers_per_virtual_pipeline_stage=0",
-        "parallel.pipeline_model_parallel_layout=null"};
-    bool limited = above_0(r, MODEL_KEY("moe_expert_capacity_factor"));
-    const char *balance =
-        loong_recipe_text(r, MODEL_KEY("moe_router_load_balancing_type"));
-    if (!loong_recipe_is_set(r, MODEL_KEY("num_experts"))) {
-        layout_pin(d, "parallel.expert_model_parallel_size=1");
-        layout_pin(d, "parallel.expert_tensor_parallel_size=1");
-    }
-    for (int64_t i = 0; limited && i < LOONG_COUNT_OF(whole); i++) {
-        layout_pin(d, whole[i]);
-    }
-    bool balanced = above_0(r, MODEL_KEY("moe_aux_loss_coeff"));
-    bool pooled = balanced && balance != NULL &&
-                  strcmp(balance, "pooled_aux_loss") == 0;
-    for (int64_t i = 0; pooled && i < LOONG_COUNT_OF(uncut); i++) {
-        layout_pin(d, uncut[i]);
-    }
-    d->micro_counts = limited || pooled ||
-                      (balanced &&
-                       (balance == NULL || strcmp(balance, "aux_loss") == 0));
-}
-
 /* Documents of about a sample each, and enough of them for a few steps. */
 static loong_status_t make_data(bench_t *b)
 {
-    char prefix[96];
     char configs[PATH_MAX];
     loong_recipe_t *r = NULL;
     loong_recipe_params_t params;
@@ -407,14 +372,21 @@ static loong_status_t make_data(bench_t *b)
     b->replay = experts && strcmp(b->o->type->name, "fp64") != 0 &&
                 !b->o->bits;
     b->draws = layout_draws(b->o->seed, b->o->max_ranks, layers, batch);
-    pin_for(&b->draws, r);
+    layout_pin_for(&b->draws, r);
+    b->pictures = loong_recipe_component(r, 1) != NULL;
+    snprintf(b->data, sizeof(b->data), "%s/data", b->dir);
+    if (b->pictures) { /* whole texts on each rank */
+        layout_pin(&b->draws, "parallel.context_parallel_size=1");
+        snprintf(b->data, sizeof(b->data), "%s",
+                 loong_recipe_text(r, "data.train[0].path"));
+    }
     if (!b->o->type->all) { /* moments of bf16 tip over by less */
         layout_pin(&b->draws, "optimizer.exp_avg_dtype=null");
     }
     b->draws.bits = b->o->bits;
     if (b->o->bits) { /* tied ends add up in another order when cut */
-        layout_pin(&b->draws, MODEL_KEY("untie_embeddings_and_output_weights")
-                   "=true");
+        layout_pin(&b->draws, "model.foundation."
+                              "untie_embeddings_and_output_weights=true");
     }
     loong_recipe_destroy(&r);
     LOONG_CHECK(b->ctx, vocab > 1 && length > 0 && batch > 0,
@@ -425,9 +397,14 @@ static loong_status_t make_data(bench_t *b)
                 "%s: a step of %lld x %lld tokens; parity is for small ones, "
                 "up to %d", b->recipe, (long long)batch, (long long)length,
                 1 << 24);
-    snprintf(prefix, sizeof(prefix), "%s/data", b->dir);
-    layout_data_t data = {prefix, vocab, (int)(4 * batch + 1),
-                          (int)(length - length / 4), true,
+    if (b->pictures) {
+        return LOONG_OK;
+    }
+    layout_data_t data = {b->data,
+                          vocab,
+                          (int)(4 * batch + 1),
+                          (int)(length - length / 4),
+                          true,
                           (uint32_t)b->o->seed};
     return layout_data_write(b->ctx, &data);
 }

@@ -86,6 +86,11 @@ static loong_status_t find_cell(loong_plan_t *plan, int count,
                     "replica",
                     params[i].name, tp, block);
     }
+    int of_stage = last->mesh.world / last->mesh.size[LOONG_AXIS_PP];
+    LOONG_CHECK(plan->ctx, of_stage % block == 0, LOONG_ERR_CONFIG,
+                "a stage of the pipeline has %d ranks, no multiple of the %d "
+                "that a replica of a component stands on",
+                of_stage, block);
     plan->pictures.block = block;
     plan->pictures.depth = last->mesh.size[LOONG_AXIS_PP];
     return LOONG_OK;

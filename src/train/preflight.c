@@ -57,6 +57,35 @@ static loong_status_t check_masks(const loong_trainer_t *t)
     return LOONG_OK;
 }
 
+/* What a step would refuse is known before the first one. */
+static loong_status_t check_images(const loong_trainer_t *t)
+{
+    const loong_picture_plan_t *p = &t->plan.pictures;
+    const char key[] = "data.max_images";
+    for (int i = -1; p->most > 0 && i < t->data.num_validation; i++) {
+        const loong_blend_t *blend =
+            i < 0 ? t->data.blend : t->data.validation[i].blend;
+        loong_blend_info_t info;
+        int64_t most = 0;
+        if (blend == NULL) { /* that is told */
+            continue;
+        }
+        loong_blend_get_info(blend, &info);
+        int64_t samples =
+            LOONG_MIN(i < 0 ? t->set.train_iters * t->set.global_batch_size
+                            : info.max_samples,
+                      info.max_samples);
+        LOONG_TRY(loongi_batch_plan_most(t->ctx, blend, t->set.micro_batch_size,
+                                         samples, &most));
+        LOONG_CHECK(t->ctx, most <= p->most, LOONG_ERR_CONFIG,
+                    "%s: %s: found %lld, micro-batches of data '%s' have up "
+                    "to %lld pictures",
+                    loong_recipe_where(t->recipe, key), key, (long long)p->most,
+                    info.name, (long long)most);
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_preflight(loong_trainer_t *t)
 {
     static const char *const outputs[] = {"checkpoint.save", "log.dir",
@@ -72,6 +101,7 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
     status = loongi_first_of(status, loongi_trainer_open_data(t));
     if (loong_comm_rank(t->comm) == 0) {
         status = loongi_first_of(status, check_masks(t));
+        status = loongi_first_of(status, check_images(t));
     }
     if (loong_comm_rank(t->comm) != 0 ||
         (t->component != NULL && !t->plan.judge)) {

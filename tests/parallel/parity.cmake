@@ -19,6 +19,16 @@ endforeach()
 # Drawn around what a random sample may miss: zero bubbles that recompute, pairs
 # with shared experts, experts with little room, whole matrices of muon; and fp32 with
 # the experts that one rank chose.
+add_test(NAME image_text_layouts COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/parallel/image_text.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR} 2 3)
+set_tests_properties(image_text_layouts PROPERTIES LABELS parallel TIMEOUT 120)
+add_test(NAME image_text_layouts_long COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/parallel/image_text.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR} 12 20)
+set_tests_properties(image_text_layouts_long PROPERTIES
+  LABELS "parallel;full" TIMEOUT 1200)
+
 function(parity_around name model)
   add_test(NAME parity_${name} COMMAND loong-bench parity
     ${PROJECT_SOURCE_DIR}/tests/parallel/parity_${model}.yaml ${ARGN})

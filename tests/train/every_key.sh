@@ -372,23 +372,8 @@ train.train_iters=1
 optimizer.lr=1e-3
 KEYS
 
-# Texts with pictures: a tokenizer of single characters beside them.
-cat >tokenizer.json <<'JSON'
-{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [
-{"id": 0, "content": "<s>", "single_word": false, "lstrip": false,
- "rstrip": false, "normalized": false, "special": true},
-{"id": 1, "content": "<picture>", "single_word": false, "lstrip": false,
- "rstrip": false, "normalized": false, "special": true}],
-"normalizer": null, "pre_tokenizer": null, "post_processor": null,
-"decoder": null, "model": {"type": "BPE", "dropout": null, "unk_token": null,
-"continuing_subword_prefix": null, "end_of_word_suffix": null,
-"fuse_unk": false, "byte_fallback": false,
-"vocab": {"<s>": 0, "<picture>": 1, "a": 2, "b": 3}, "merges": []}}
-JSON
-cat >texts.jsonl <<'JSON'
-{"text": "<picture>ab", "images": ["pictures/a/rgb.png"]}
-{"text": "ba", "images": []}
-JSON
+. "$source/tests/train/texts_with_pictures.sh"
+write_texts "$source" texts
 run image_text <<KEYS
 version=1
 device=cpu
@@ -414,13 +399,13 @@ model.foundation.family=llama
 model.foundation.num_layers=1
 model.foundation.hidden_size=32
 model.foundation.num_attention_heads=2
-model.foundation.vocab_size=4
+model.foundation.vocab_size=12
 model.foundation.max_position_embeddings=32
 model.foundation.freeze=true
-data.tokenizer=.
+data.tokenizer=texts
 data.image_token=<picture>
-data.train=[{path: texts.jsonl, source: image_text}]
-data.max_images=2
+data.train=[{path: texts/texts.jsonl, source: image_text}]
+data.max_images=4
 data.seq_length=16
 train.micro_batch_size=2
 train.global_batch_size=2

@@ -62,9 +62,14 @@ declare -A words=(
     [VIT]="~$m;v.family=vit;v.num_layers=1;v.hidden_size=32;v.patch_size=16
 v.num_attention_heads=2;v.image_size=32;v.num_classes=2;~data.seq_length
 data.train=[PICTURES];data.image_processor=$source/tests/fixtures/images/vit.json"
+    [CAPTIONS]="v.family=clip_vision_model;v.num_layers=2;v.hidden_size=32
+v.patch_size=16;v.num_attention_heads=2;v.image_size=32
+model.image_projector.family=mlp_projector;$m.vocab_size=12;data.max_images=4
+data.train=[{path: $place/captions/texts.jsonl, source: image_text}]
+data.tokenizer=$place/captions;data.image_token=<picture>"
     [PLAIN]="$source/tests/fixtures/images/vit_plain.json"
     [SAVED]=$place/saved/save [HF]=$place/saved/hf)
-order=(VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
+order=(CAPTIONS VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
     SAVED HF)
 
 # The keys of a text as overrides, one a line.

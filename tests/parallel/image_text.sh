@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: image_text.sh BUILD SOURCE LAYOUTS STEPS: drawn layouts of a model that
+# reads texts with pictures, resumed and evaluated, equal one rank; each with
+# layouts of the image encoder and the projector of their own.
+set -eu
+build=$1
+source=$2
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+. "$source/tests/train/texts_with_pictures.sh"
+write_texts "$source" "$place"
+cat >"$place/recipe.yaml" <<YAML
+version: 1
+device: cpu
+model:
+  image_encoder: {family: clip_vision_model, num_layers: 2, hidden_size: 12,
+    ffn_hidden_size: 20, num_attention_heads: 4, image_size: 8, patch_size: 4,
+    feature_layer: -2}
+  image_projector: {family: mlp_projector}
+  foundation: {family: llama, num_layers: 4, hidden_size: 16,
+    ffn_hidden_size: 24, num_attention_heads: 4, num_query_groups: 4,
+    vocab_size: 12, max_position_embeddings: 24}
+data: {tokenizer: $place, image_token: <picture>, max_images: 8,
+  train: [{path: $place/texts.jsonl}], seq_length: 24}
+train: {global_batch_size: 12}
+optimizer: {lr: 0.01, clip_grad: 1.0}
+YAML
+e=model.image_encoder. j=model.image_projector. t=tensor_model_parallel_size
+s=sequence_parallel
+layouts=("" "${e}parallel.$t=2"
+    "${e}parallel.$t=2 ${e}parallel.$s=true ${j}parallel.$t=2"
+    "${e}parallel.$t=4 ${j}freeze=true" "${e}freeze=true ${j}parallel.$t=2"
+    "train.kl_loss_coeff=0.5 parallel.pipeline_model_parallel_size=1")
+for layout in "${layouts[@]}"; do
+    # shellcheck disable=SC2086
+    "$build/loong-bench" parity "$place/recipe.yaml" --layouts "$3" \
+        --steps "$4" --ranks 8 --seed 11 $layout >"$place/out" 2>&1 || {
+        echo "FAILED: ${layout:-encoder on one rank}"
+        cut -c1-300 "$place/out"
+        exit 1
+    }
+    echo "${layout:-encoder on one rank}: $(grep largest "$place/out")"
+done

@@ -529,6 +529,23 @@ static loong_status_t check_tokenizer(loong_context_t *ctx, const char *dir)
     return status;
 }
 
+/* Of a model of several components the caller names one. */
+static loong_status_t check_component(const native_source_t *source,
+                                      const char *named)
+{
+    const loong_pairs_t *meta = loongi_checkpoint_metadata(source->checkpoint);
+    LOONG_CHECK(
+        source->ctx,
+        named != NULL ||
+            loongi_pairs_get(meta, "model.image_encoder.family") == NULL ||
+            loongi_pairs_get(meta, "model." LOONG_FOUNDATION ".family") == NULL,
+        LOONG_ERR_UNSUPPORTED,
+        "%s: has an image encoder and a model that reads it; one of "
+        "them is exported, by its name",
+        loongi_checkpoint_path(source->checkpoint));
+    return LOONG_OK;
+}
+
 static loong_status_t check_averages(const native_source_t *source)
 {
     const loong_checkpoint_t *ck = source->checkpoint;
@@ -566,7 +583,10 @@ loong_checkpoint_export(loong_context_t *ctx,
                            ? params->component
                            : loongi_view_component(
                                  loongi_checkpoint_metadata(source.checkpoint));
-    loong_status_t status = check_averages(&source);
+    loong_status_t status = check_component(&source, params->component);
+    if (status == LOONG_OK) {
+        status = check_averages(&source);
+    }
     if (status == LOONG_OK) {
         status = export_open(&source, params);
     }

@@ -36,6 +36,15 @@ static const char *params_dtype(const loong_trainer_t *t)
     return loong_dtype_name(t->component->params.precision.compute);
 }
 
+/* Updates that left a component out, which its age does not count. */
+static const char *idle_key(const loong_trainer_t *t, int component,
+                            char key[64])
+{
+    snprintf(key, 64, "idle_updates.%s",
+             t->model->components[component]->params.name);
+    return key;
+}
+
 static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
 {
     const char *text = NULL;
@@ -49,6 +58,13 @@ static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
     LOONG_TRY(loongi_pairs_set_int(meta, "consumed_samples",
                                    t->state.consumed_samples));
     LOONG_TRY(loongi_pairs_set_int(meta, "updates", t->state.updates));
+    for (int i = 0; i < t->model->num_components; i++) {
+        char key[64];
+        if (t->upstream.idle[i] > 0) {
+            LOONG_TRY(loongi_pairs_set_int(meta, idle_key(t, i, key),
+                                           t->upstream.idle[i]));
+        }
+    }
     for (int64_t i = 0;
          t->saving.kept.tokens != NULL && i < t->saving.kept.tokens->count;
          i++) {
@@ -192,6 +208,13 @@ static bool is_own(const loong_trainer_t *t, const loong_checkpoint_t *ck)
 /* Moments that begin at 0 have seen none. */
 static void load_updates(loong_trainer_t *t, const loong_pairs_t *meta)
 {
+    for (int i = 0; i < t->model->num_components; i++) {
+        char key[64];
+        if (t->set.load_optim) {
+            (void)loongi_pairs_int(meta, idle_key(t, i, key),
+                                   &t->upstream.idle[i]);
+        }
+    }
     if (t->set.load_optim &&
         !loongi_pairs_int(meta, "updates", &t->state.updates)) {
         t->state.updates = t->state.step;

@@ -28,10 +28,23 @@ optimizer: {lr: 0.01, clip_grad: 1.0}
 YAML
 e=model.image_encoder. j=model.image_projector. t=tensor_model_parallel_size
 s=sequence_parallel
-layouts=("" "${e}parallel.$t=2"
+# A step of `rare` has a picture or none: then encoder and projector stay.
+rare="data.train=[{\"path\":\"$place/rare.jsonl\"}]"
+layouts=("" "$rare train.exit_interval=2" "${e}parallel.$t=2 $rare" "${e}parallel.$t=2"
     "${e}parallel.$t=2 ${e}parallel.$s=true ${j}parallel.$t=2"
     "${e}parallel.$t=4 ${j}freeze=true" "${e}freeze=true ${j}parallel.$t=2"
     "train.kl_loss_coeff=0.5 parallel.pipeline_model_parallel_size=1")
+# The image encoder learns: where it is fixed another loss comes out.
+last_loss() {
+    "$build/loongrun" "$place/recipe.yaml" train.train_iters=3 \
+        precision.params_dtype=fp64 "log.dir=$place/$1" "${@:2}" >"$place/out" \
+        2>&1 || cat "$place/out"
+    tail -n 1 "$place/$1/metrics.jsonl" | grep -oE '"loss":[^,]*'
+}
+if [ "$(last_loss learns)" = "$(last_loss fixed ${e}freeze=true)" ]; then
+    echo "FAILED: the image encoder does not learn"
+    exit 1
+fi
 for layout in "${layouts[@]}"; do
     # shellcheck disable=SC2086
     "$build/loong-bench" parity "$place/recipe.yaml" --layouts "$3" \

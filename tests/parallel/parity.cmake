@@ -25,7 +25,7 @@ add_test(NAME image_text_layouts COMMAND
 set_tests_properties(image_text_layouts PROPERTIES LABELS parallel TIMEOUT 120)
 add_test(NAME image_text_layouts_long COMMAND
   ${PROJECT_SOURCE_DIR}/tests/parallel/image_text.sh ${PROJECT_BINARY_DIR}
-  ${PROJECT_SOURCE_DIR} 12 20)
+  ${PROJECT_SOURCE_DIR} 12 12)
 set_tests_properties(image_text_layouts_long PROPERTIES
   LABELS "parallel;full" TIMEOUT 1200)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # write_texts SOURCE DIRECTORY: a tokenizer of small letters with the token
-# <picture>, and texts.jsonl, whose texts have none to two of the pictures that
-# are beside it.
+# <picture>, texts.jsonl, whose texts have none to two of the pictures that are
+# beside it, and rare.jsonl, of which one alone has a picture.
 write_texts() {
     local source=$1 to=$2 i id=2 vocab='"<s>": 0, "<picture>": 1' letter
     local images=("$source"/tests/fixtures/images/{rgb.png,j420.jpg})
@@ -31,4 +31,8 @@ JSON
         *) echo '{"text": "jihgfedc", "images": []}' ;;
         esac
     done >"$to/texts.jsonl"
+    for ((i = 0; i < 24; i++)); do
+        [ $i != 9 ] || echo '{"text": "<picture>c", "images": ["rgb.png"]}'
+        [ $i = 9 ] || echo '{"text": "abcdj", "images": []}'
+    done >"$to/rare.jsonl"
 }

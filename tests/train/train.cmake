@@ -52,6 +52,10 @@ add_test(NAME cli_every_key COMMAND
   ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
 set(train_cli_tests cli_every_key)
 if(MPI_C_FOUND)
+  add_test(NAME llava_train COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/train/llava_train.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  set_tests_properties(llava_train PROPERTIES LABELS train TIMEOUT 120)
   add_test(NAME cli_signals COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/signals.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})

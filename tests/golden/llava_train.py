@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Twenty AdamW steps of transformers' Llava from the engine's own start.
+
+  llava_train.py BUILD          writes llava_train.txt: loss and gradient norm
+                                of each step, then the same with a frozen
+                                encoder
+  llava_train.py BUILD --check  computes again and compares
+
+loongrun of BUILD makes the parameters at the start (llava_train.yaml, learning
+rate 1e-30). Every step takes all texts of tests/train/texts_with_pictures.sh,
+each alone, in float64; pictures go through PIL and transformers' CLIP
+processor.
+"""
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+
+import llava
+import wide
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.dirname(os.path.dirname(HERE))
+FILE = os.path.join(HERE, "llava_train.txt")
+STEPS, LR, BETA1, BETA2, EPS = 20, 1e-2, 0.9, 0.95, 1e-8
+SIDE, ROWS, PICTURE = 8, 4, 1
+
+
+def make():
+    sizes = dict(num_attention_heads=4)
+    config = transformers.LlavaConfig(
+        vision_config=transformers.CLIPVisionConfig(
+            image_size=SIDE, patch_size=4, hidden_size=12, num_hidden_layers=3,
+            intermediate_size=20, **sizes),
+        text_config=transformers.LlamaConfig(
+            vocab_size=12, hidden_size=16, intermediate_size=24,
+            num_hidden_layers=2, num_key_value_heads=2, rms_norm_eps=1e-5,
+            max_position_embeddings=24, tie_word_embeddings=False, **sizes),
+        image_token_id=PICTURE, vision_feature_layer=-2,
+        vision_feature_select_strategy="default", tie_word_embeddings=False)
+    with wide.widened():  # the tables of the rotary embedding, too
+        return transformers.LlavaForConditionalGeneration._from_config(
+            config, attn_implementation="eager").double().eval()
+
+
+def start(build, place):
+    """The engine's parameters by its names, and its texts in `place`."""
+    subprocess.run(
+        ["bash", "-c", '. "$0/tests/train/texts_with_pictures.sh"; '
+         'write_texts "$0" "$1"', SOURCE, place], check=True)
+    subprocess.run(
+        [os.path.join(build, "loongrun"),
+         os.path.join(HERE, "llava_train.yaml"), f"data.tokenizer={place}",
+         f"data.train=[{{path: {place}/texts.jsonl}}]", "train.train_iters=1",
+         "optimizer.lr=1e-30", f"checkpoint.save={place}/start"],
+        check=True, stdout=subprocess.DEVNULL)
+    with h5py.File(glob.glob(f"{place}/start/step_*/index.h5")[0]) as f:
+        return {name: f["param"][name][()] for name in f["param"]}
+
+
+def load(model, params):
+    missing = []
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            name = llava.engine_name(key)
+            if name in params:
+                p.copy_(torch.from_numpy(params[name]).reshape(p.shape))
+            else:
+                missing.append(key)
+    return missing
+
+
+def samples(place):
+    """Of each text its ids, pixels or None, and which labels are learned."""
+    with open(os.path.join(place, "tokenizer.json")) as f:
+        vocab = json.load(f)["model"]["vocab"]
+    processor = transformers.CLIPImageProcessor(
+        size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE})
+    with open(os.path.join(place, "texts.jsonl")) as f:
+        for record in map(json.loads, f):
+            ids, learned = [], []
+            for part in record["text"].replace("<picture>", "\0"):
+                count = ROWS if part == "\0" else 1
+                ids += [PICTURE if part == "\0" else vocab[part]] * count
+                learned += [part != "\0"] * count
+            images = [Image.open(os.path.join(place, name)).convert("RGB")
+                      for name in record["images"]]
+            pixels = (processor(images, return_tensors="np")["pixel_values"]
+                      if images else None)
+            yield (torch.tensor([ids]),
+                   torch.from_numpy(np.asarray(pixels)).double()
+                   if images else None, torch.tensor(learned[1:]))
+
+
+def losses(model, batch):
+    for ids, pixels, learned in batch:
+        extra = {} if pixels is None else dict(pixel_values=pixels)
+        logits = model(input_ids=ids, **extra).logits[0, :-1]
+        yield torch.nn.functional.cross_entropy(
+            logits[learned], ids[0, 1:][learned], reduction="sum")
+
+
+def train(params, batch, frozen):
+    model, lines, states = make(), [], {}
+    print("not the engine's:", load(model, params))
+    count = sum(int(learned.sum()) for _, _, learned in batch)
+    for step in range(1, STEPS + 1):
+        model.zero_grad()
+        with wide.widened():
+            loss = sum(losses(model, batch)) / count
+            loss.backward()
+        norm = 0.0
+        with torch.no_grad():
+            for key, p in model.named_parameters():
+                if p.grad is None or (frozen and "vision_tower" in key):
+                    continue
+                norm += (p.grad ** 2).sum()
+                m, v = states.setdefault(p, (torch.zeros_like(p),
+                                             torch.zeros_like(p)))
+                m.mul_(BETA1).add_(p.grad, alpha=1 - BETA1)
+                v.mul_(BETA2).add_(p.grad ** 2, alpha=1 - BETA2)
+                p.sub_(LR * (m / (1 - BETA1 ** step)) /
+                       ((v / (1 - BETA2 ** step)).sqrt() + EPS))
+        lines.append((loss.item(), norm.sqrt().item()))
+    return lines
+
+
+def main():
+    with tempfile.TemporaryDirectory() as place:
+        params = start(sys.argv[1], place)
+        batch = list(samples(place))
+    lines = train(params, batch, False) + train(params, batch, True)
+    if "--check" not in sys.argv[1:]:
+        with open(FILE, "w") as f:
+            f.writelines(f"{a!r} {b!r}\n" for a, b in lines)
+        return
+    worst = np.max(np.abs(np.array(lines) - np.loadtxt(FILE)))
+    print(f"{worst:.1e}")
+    sys.exit(worst > 1e-10)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: llava_train.sh BUILD SOURCE MPIRUN: twenty steps of a model of LLaVA's
+# shape are those of transformers (tests/golden/llava_train.py), with the image
+# encoder trained and frozen, on several ranks.
+set -eu
+build=$1
+source=$2
+mpirun=$3
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+export OMP_NUM_THREADS=1
+. "$source/tests/train/texts_with_pictures.sh"
+write_texts "$source" "$place"
+e=model.image_encoder.parallel. t=tensor_model_parallel_size
+
+# steps RANKS FIRST [KEY=VALUE...]: the metrics against lines FIRST on.
+steps() {
+    local ranks=$1 first=$2 run=()
+    shift 2
+    [ "$ranks" = 1 ] || run=("$mpirun" --oversubscribe -n "$ranks")
+    rm -rf "$place/log"
+    "${run[@]}" "$build/loongrun" "$source/tests/golden/llava_train.yaml" \
+        "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \
+        "log.dir=$place/log" "$@" >"$place/out" 2>&1 || {
+        cat "$place/out"
+        exit 1
+    }
+    grep -oE '"(loss|grad_norm)":[^,}]*' "$place/log/metrics.jsonl" |
+        sed 's/.*://' | paste -d ' ' - - >"$place/got"
+    tail -n +"$first" "$source/tests/golden/llava_train.txt" | head -n 20 |
+        paste -d ' ' - "$place/got" | awk -v what="$ranks ranks $*" '
+        function off(a, b) { d = a - b; d = d < 0 ? -d : d; return d > 1e-8 * a }
+        NF != 4 || off($1, $3) || off($2, $4) {
+            printf "FAILED: %s, step %d: %s\n", what, NR, $0; bad = 1 }
+        END { if (NR != 20 || bad) exit 1 }'
+}
+steps 1 1
+steps 1 1 train.micro_batch_size=1 data.max_images=2
+steps 2 1 parallel.$t=2 parallel.sequence_parallel=true
+steps 2 1 ${e}$t=2 ${e}sequence_parallel=true \
+    parallel.data_parallel_sharding=optim_grads_params
+steps 4 1 ${e}$t=2 parallel.$t=2 parallel.pipeline_model_parallel_size=2
+steps 1 21 model.image_encoder.freeze=true
+steps 2 21 model.image_encoder.freeze=true parallel.$t=2
+echo "seven layouts, twenty steps each"

@@ -29,6 +29,8 @@ index text --suffixes .md "$source/docs"
 index more "$source/LICENSE"
 grep . "$source/README.md" | cut -c1-20 | sed G >lines.txt
 index short --split-blank-lines lines.txt
+. "$source/tests/train/texts_with_pictures.sh"
+write_texts "$source" "$place/captions"
 mkdir -p pictures/a pictures/b
 cp "$source"/tests/fixtures/images/{rgb,grey}.png pictures/a
 cp "$source"/tests/fixtures/images/{j420,j444}.jpg pictures/b

@@ -91,11 +91,12 @@ loong_trainer_check_room(loong_trainer_t *trainer);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_predict(loong_trainer_t *trainer, const char **text_p);
 
-/* Writes the timeline of a step as SVG: the schedule simulated with the costs
- * that loong_trainer_predict found, or, once profile_begin was called, the last
- * step as measured beside the schedule with its measured programs (collective
- * then). The text is borrowed until the next call and "" on other ranks than
- * the first. Errors: LOONG_ERR_ARG, LOONG_ERR_IO. */
+/* Writes the timeline of a step as SVG, of all components: their lists
+ * simulated with the costs that loong_trainer_predict found, or, once
+ * profile_begin was called, the last step as measured beside the lists with
+ * their measured programs (collective then). The text is borrowed until the
+ * next call and "" on other ranks than the first. Errors: LOONG_ERR_ARG,
+ * LOONG_ERR_IO. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_plot(loong_trainer_t *trainer, const char *path,
                    const char **text_p);

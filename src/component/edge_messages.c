@@ -40,18 +40,6 @@ struct loong_edges {
 
 /* ---- ends ---------------------------------------------------------------- */
 
-static int job_rank(const loong_edges_t *e, int rank)
-{
-    const loong_model_t *m = e->model;
-    const loong_mesh_t *mesh =
-        &m->components[m->num_components - 1]->params.mesh;
-    int depth = mesh->size[LOONG_AXIS_PP];
-    int block = e->cell->params.ranks / depth;
-    int of_stage = mesh->world / depth;
-    int first = mesh->rank % of_stage / block * block;
-    return rank / block * of_stage + first + rank % block;
-}
-
 static loong_status_t find_port(const loong_edges_t *e,
                                 const loong_entry_t *entry, bool send,
                                 const loong_port_t **port_p)
@@ -138,7 +126,8 @@ static loong_status_t begin_send(loong_edges_t *e, const loong_entry_t *entry,
         const loong_segment_t *g = &s->segments[i];
         LOONG_TRY(loong_comm_isend(
             e->comm, data + (size_t)g->from_row * row_bytes(port),
-            (size_t)g->rows * row_bytes(port), job_rank(e, m->to_rank),
+            (size_t)g->rows * row_bytes(port),
+            loongi_model_job_rank(e->model, m->to_rank),
             FIRST_TAG + 2 * m->edge + m->backward, &s->send[i]));
         s->sent++;
     }
@@ -165,7 +154,7 @@ static loong_status_t begin_receive(loong_edges_t *e, const loong_run_t *run,
             continue;
         }
         LOONG_TRY(loong_comm_irecv(
-            e->comm, to, bytes, job_rank(e, m->from_rank),
+            e->comm, to, bytes, loongi_model_job_rank(e->model, m->from_rank),
             FIRST_TAG + 2 * m->edge + m->backward, &s->receive[i]));
         s->received++;
     }

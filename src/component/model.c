@@ -95,6 +95,16 @@ static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
     return status;
 }
 
+int loongi_model_job_rank(const loong_model_t *model, int cell_rank)
+{
+    const loong_mesh_t *mesh =
+        &model->components[model->num_components - 1]->params.mesh;
+    int of_stage = mesh->world / mesh->size[LOONG_AXIS_PP];
+    int block = block_of(model);
+    int first = mesh->rank % of_stage / block * block;
+    return cell_rank / block * of_stage + first + cell_rank % block;
+}
+
 /* The evaluation's is made once. */
 static loong_status_t make_cells(loong_model_t *m, int micro_batches)
 {

@@ -81,6 +81,9 @@ LOONG_NODISCARD loong_status_t loongi_model_plan_step(loong_model_t *model,
 LOONG_NODISCARD loong_status_t loongi_model_accepts(const loong_model_t *model,
                                                     int micro_batches);
 
+/* The rank of the job that a rank of this one's cell is. */
+int loongi_model_job_rank(const loong_model_t *model, int cell_rank);
+
 /* The entries of this rank. */
 const loong_rank_schedule_t *loongi_model_entries(const loong_model_t *model,
                                                   loong_stage_chunk_t chunk);

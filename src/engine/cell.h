@@ -88,6 +88,26 @@ loongi_cell_create(loong_context_t *ctx, const loong_cell_params_t *params,
                    loong_cell_t **cell_p);
 void loongi_cell_destroy(loong_cell_t **cell_p);
 
+/* The number of a component's stage among those of all components. */
+static inline int loongi_cell_stage(const loong_cell_t *cell, int component,
+                                    int stage)
+{
+    for (int c = 0; c < component; c++) {
+        stage += loongi_schedule_stages(cell->schedules[c]);
+    }
+    return stage;
+}
+
+/* Runs the lists against costs, one per stage of all components. Programs of a
+ * rank run one after the other, and reloads with them; replicas run theirs
+ * together. A transfer takes the cost of its send from when both ends have
+ * begun, and runs beside them, as copies out do. U costs what it does at the
+ * first chunk of the last component. spans: of all entries, or NULL.
+ * LOONG_ERR_INTERNAL with where each rank waits when they deadlock. */
+LOONG_NODISCARD loong_status_t
+loongi_cell_simulate(const loong_cell_t *cell, const loong_stage_cost_t *costs,
+                     loong_span_t *spans, loong_simulation_t *simulation_p);
+
 /* The rank of the pipeline of a component that a rank of the cell is, or -1. */
 int loongi_cell_pipeline_rank(const loong_cell_t *cell, int component,
                               int rank);

@@ -168,5 +168,7 @@ loong_status_t loongi_cell_check(const loong_cell_t *cell)
         status = check_rank(&k);
     }
     loongi_free(cell->ctx, k.sent);
-    return status == LOONG_OK ? loongi_cell_run(cell) : status;
+    LOONG_TRY(status);
+    loong_simulation_t simulation;
+    return loongi_cell_simulate(cell, NULL, NULL, &simulation);
 }

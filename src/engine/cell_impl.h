@@ -37,8 +37,6 @@ loong_message_end_t loongi_message_to(const loong_cell_t *cell,
 
 /* Fills the lists of all ranks. */
 LOONG_NODISCARD loong_status_t loongi_cell_fill(loong_cell_t *cell);
-/* Runs the lists of all ranks; LOONG_ERR_INTERNAL with where each waits. */
-LOONG_NODISCARD loong_status_t loongi_cell_run(const loong_cell_t *cell);
 
 #ifdef __cplusplus
 }

@@ -87,7 +87,8 @@ static loong_status_t simulate_last(list_maker_t *l)
                                  &costs));
     LOONG_TRY(loongi_arena_alloc(
         cell->arena,
-        (size_t)loongi_schedule_spans(s, s->params.ranks) * sizeof(*spans),
+        (size_t)loongi_schedule_spans(s->ranks, s->params.ranks) *
+            sizeof(*spans),
         &spans));
     for (int i = 0; i < stages; i++) {
         for (int kind = 0; kind < LOONG_ENTRY_COUNT; kind++) {

@@ -229,22 +229,19 @@ typedef struct loong_span {
     double end;
 } loong_span_t;
 
-/* Entries of the ranks below `rank`: spans of a whole schedule stand in this
- * order, rank by rank; rank = params.ranks: their number. */
-static inline int64_t loongi_schedule_spans(const loong_schedule_t *s,
+/* Entries of the ranks below `rank`: spans of all ranks stand in this order,
+ * rank by rank. */
+static inline int64_t loongi_schedule_spans(const loong_rank_schedule_t *ranks,
                                             int rank)
 {
     int64_t count = 0;
     for (int r = 0; r < rank; r++) {
-        count += s->ranks[r].num_entries;
+        count += ranks[r].num_entries;
     }
     return count;
 }
 
-/* Runs the lists against costs, one per stage. Programs of a rank run one after
- * the other, and reloads with them; a transfer takes the cost of its send from
- * when both ends have begun, and runs beside them, as copies out do. spans: of
- * all entries, or NULL. */
+/* loongi_cell_simulate of the schedule alone. */
 LOONG_NODISCARD loong_status_t
 loongi_schedule_simulate(const loong_schedule_t *schedule,
                          const loong_stage_cost_t *costs, loong_span_t *spans,

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Draws panels of spans: a lane for each rank, a rectangle for each entry that
+ * takes time. */
 #include "schedule_plot.h"
 
 #include <math.h>
@@ -21,19 +24,19 @@ enum {
 /* How the entries look that take time on a rank. */
 typedef struct look {
     loong_entry_kind_t kind;
-    const char *colour;
+    int colour; /* 0xrrggbb */
     const char *about;
 } look_t;
 
 static const look_t looks[] = {
-    {LOONG_ENTRY_F, "#5b8fd1", "forward"},
-    {LOONG_ENTRY_B, "#e8a33d", "backward"},
-    {LOONG_ENTRY_W, "#67a95b", "gradients of weights"},
-    {LOONG_ENTRY_E, "#5b8fd1", "evaluation"},
-    {LOONG_ENTRY_P, "#9c8a78", "once before"},
-    {LOONG_ENTRY_U, "#a97bb0", "optimizer"},
-    {LOONG_ENTRY_REDUCE, "#d9605a", "sum of gradients"},
-    {LOONG_ENTRY_RELOAD, "#b3b3b3", "reload"},
+    {LOONG_ENTRY_F, 0x5b8fd1, "forward"},
+    {LOONG_ENTRY_B, 0xe8a33d, "backward"},
+    {LOONG_ENTRY_W, 0x67a95b, "gradients of weights"},
+    {LOONG_ENTRY_E, 0x5b8fd1, "evaluation"},
+    {LOONG_ENTRY_P, 0x9c8a78, "once before"},
+    {LOONG_ENTRY_U, 0xa97bb0, "optimizer"},
+    {LOONG_ENTRY_REDUCE, 0xd9605a, "sum of gradients"},
+    {LOONG_ENTRY_RELOAD, 0xb3b3b3, "reload"},
 };
 
 static const look_t *look_of(loong_entry_kind_t kind)
@@ -74,12 +77,12 @@ static void put_escaped(loong_text_t *text, const char *words)
 
 /* ---- sums ---------------------------------------------------------------- */
 
-static double busy_of(const loong_schedule_t *s, int rank,
+static double busy_of(const loong_cell_t *cell, int rank,
                       const loong_span_t *spans)
 {
-    const loong_rank_schedule_t *list = &s->ranks[rank];
+    const loong_rank_schedule_t *list = &cell->ranks[rank];
     double busy = 0.0;
-    spans += loongi_schedule_spans(s, rank);
+    spans += loongi_schedule_spans(cell->ranks, rank);
     for (int64_t i = 0; i < list->num_entries; i++) {
         if (computes(list->entries[i].kind)) {
             busy += spans[i].end - spans[i].begin;
@@ -88,17 +91,17 @@ static double busy_of(const loong_schedule_t *s, int rank,
     return busy;
 }
 
-loong_simulation_t loongi_spans_total(const loong_schedule_t *schedule,
+loong_simulation_t loongi_spans_total(const loong_cell_t *cell,
                                       const loong_span_t *spans)
 {
     loong_simulation_t total = {0.0, 0.0, 0.0};
-    int ranks = schedule->params.ranks;
-    int64_t count = loongi_schedule_spans(schedule, ranks);
+    int ranks = cell->params.ranks;
+    int64_t count = loongi_schedule_spans(cell->ranks, ranks);
     for (int64_t i = 0; i < count; i++) {
         total.seconds = LOONG_MAX(total.seconds, spans[i].end);
     }
     for (int r = 0; r < ranks; r++) {
-        total.busy += busy_of(schedule, r, spans);
+        total.busy += busy_of(cell, r, spans);
     }
     if (total.seconds > 0.0) {
         total.bubble = 1.0 - total.busy / (ranks * total.seconds);
@@ -109,18 +112,43 @@ loong_simulation_t loongi_spans_total(const loong_schedule_t *schedule,
 /* ---- parts of the picture ------------------------------------------------ */
 
 typedef struct canvas {
-    const loong_schedule_t *s;
+    const loong_cell_t *cell;
+    const char *const *names;
     loong_text_t *text;
     double scale; /* pixels a second */
     int y;
 } canvas_t;
 
+/* Components are the darker the further they are before the last one. */
+static int shade(const canvas_t *c, int colour, int component)
+{
+    int before =
+        component < 0 ? 0 : c->cell->params.num_components - 1 - component;
+    for (; before > 0; before--) {
+        colour = (colour >> 16) * 2 / 3 << 16 |
+                 (colour >> 8 & 0xff) * 2 / 3 << 8 | (colour & 0xff) * 2 / 3;
+    }
+    return colour;
+}
+
+static int draw_key(canvas_t *c, int x, int colour, const char *about)
+{
+    loongi_text_printf(c->text,
+                       "<rect class=\"key\" x=\"%d\" y=\"32\" width=\"12\" "
+                       "height=\"12\" fill=\"#%06x\"/><text x=\"%d\" "
+                       "y=\"42\">",
+                       x, (unsigned)colour, x + 16);
+    put_escaped(c->text, about);
+    loongi_text_printf(c->text, "</text>\n");
+    return x + 32 + DIGIT * (int)strlen(about);
+}
+
 static void draw_legend(canvas_t *c, const loong_schedule_plot_t *plot)
 {
     bool used[LOONG_ENTRY_COUNT] = {false};
     int x = LEFT;
-    for (int r = 0; r < c->s->params.ranks; r++) {
-        const loong_rank_schedule_t *list = &c->s->ranks[r];
+    for (int r = 0; r < c->cell->params.ranks; r++) {
+        const loong_rank_schedule_t *list = &c->cell->ranks[r];
         for (int64_t i = 0; i < list->num_entries; i++) {
             used[list->entries[i].kind] = true;
         }
@@ -131,13 +159,11 @@ static void draw_legend(canvas_t *c, const loong_schedule_plot_t *plot)
     loongi_text_printf(c->text, "</text>\n");
     for (int64_t i = 0; i < LOONG_COUNT_OF(looks); i++) {
         if (used[looks[i].kind]) {
-            loongi_text_printf(
-                c->text,
-                "<rect class=\"key\" x=\"%d\" y=\"32\" width=\"12\" "
-                "height=\"12\" fill=\"%s\"/><text x=\"%d\" y=\"42\">%s</text>"
-                "\n", x, looks[i].colour, x + 16, looks[i].about);
-            x += 32 + DIGIT * (int)strlen(looks[i].about);
+            x = draw_key(c, x, looks[i].colour, looks[i].about);
         }
+    }
+    for (int i = 0; i < c->cell->params.num_components - 1; i++) {
+        x = draw_key(c, x, shade(c, looks[0].colour, i), c->names[i]);
     }
 }
 
@@ -151,14 +177,21 @@ static void draw_entry(canvas_t *c, const loong_entry_t *e, loong_span_t span)
     }
     double x = LEFT + c->scale * span.begin;
     double width = c->scale * (span.end - span.begin);
+    int colour = shade(c, look->colour, e->component);
     int chunk = LOONG_MAX(e->chunk, 0);
+    int chunks =
+        e->component < 0 ? 1 : c->cell->schedules[e->component]->params.chunks;
     loongi_text_printf(
         c->text,
         "<rect class=\"entry\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" "
-        "height=\"%d\" fill=\"%s\" fill-opacity=\"%.2f\"><title>%s", x, c->y,
-        width, LANE, look->colour, 1.0 - 0.6 * chunk / c->s->params.chunks,
-        loongi_entry_name(e->kind));
-    if (c->s->params.chunks > 1 && e->chunk >= 0) {
+        "height=\"%d\" fill=\"#%06x\" fill-opacity=\"%.2f\"><title>",
+        x, c->y, width, LANE, (unsigned)colour, 1.0 - 0.6 * chunk / chunks);
+    if (c->cell->params.num_components > 1 && e->component >= 0) {
+        put_escaped(c->text, c->names[e->component]);
+        loongi_text_printf(c->text, ", ");
+    }
+    loongi_text_printf(c->text, "%s", loongi_entry_name(e->kind));
+    if (chunks > 1) {
         loongi_text_printf(c->text, ", chunk %d", (int)e->chunk);
     }
     if (e->micro_batch >= 0) {
@@ -169,16 +202,18 @@ static void draw_entry(canvas_t *c, const loong_entry_t *e, loong_span_t span)
                        1e3 * span.begin, 1e3 * span.end);
     if (name[0] != '\0' && width >= DIGIT * (double)strlen(name) + 2) {
         loongi_text_printf(
-            c->text, "<text class=\"number\" x=\"%.2f\" y=\"%d\">%s</text>\n",
-            x + width / 2, c->y + LANE - 8, name);
+            c->text, "<text class=\"number%s\" x=\"%.2f\" y=\"%d\">%s</text>\n",
+            colour != look->colour ? " light" : "", x + width / 2,
+            c->y + LANE - 8, name);
     }
 }
 
 static void draw_rank(canvas_t *c, int rank, const loong_span_t *spans,
                       double seconds)
 {
-    const loong_rank_schedule_t *list = &c->s->ranks[rank];
-    const loong_span_t *own = spans + loongi_schedule_spans(c->s, rank);
+    const loong_rank_schedule_t *list = &c->cell->ranks[rank];
+    const loong_span_t *own =
+        spans + loongi_schedule_spans(c->cell->ranks, rank);
     loongi_text_printf(c->text,
                        "<text x=\"8\" y=\"%d\">rank %d</text>\n"
                        "<rect class=\"idle\" x=\"%d\" y=\"%d\" width=\"%.2f\" "
@@ -187,8 +222,8 @@ static void draw_rank(canvas_t *c, int rank, const loong_span_t *spans,
     for (int64_t i = 0; i < list->num_entries; i++) {
         draw_entry(c, &list->entries[i], own[i]);
     }
-    double idle = seconds > 0.0 ? 1.0 - busy_of(c->s, rank, spans) / seconds
-                                : 0.0;
+    double idle =
+        seconds > 0.0 ? 1.0 - busy_of(c->cell, rank, spans) / seconds : 0.0;
     loongi_text_printf(c->text,
                        "<text x=\"%d\" y=\"%d\">idle %.1f %%</text>\n",
                        LEFT + WIDTH + 8, c->y + LANE - 8, 100.0 * idle);
@@ -197,14 +232,14 @@ static void draw_rank(canvas_t *c, int rank, const loong_span_t *spans,
 
 static void draw_panel(canvas_t *c, const loong_plot_panel_t *panel)
 {
-    loong_simulation_t total = loongi_spans_total(c->s, panel->spans);
+    loong_simulation_t total = loongi_spans_total(c->cell, panel->spans);
     loongi_text_printf(c->text, "<text class=\"head\" x=\"%d\" y=\"%d\">",
                        LEFT, c->y + HEAD - 8);
     put_escaped(c->text, panel->title);
     loongi_text_printf(c->text, ": %.2f ms, idle %.1f %%</text>\n",
                        1e3 * total.seconds, 100.0 * total.bubble);
     c->y += HEAD;
-    for (int r = 0; r < c->s->params.ranks; r++) {
+    for (int r = 0; r < c->cell->params.ranks; r++) {
         draw_rank(c, r, panel->spans, total.seconds);
     }
 }
@@ -231,7 +266,7 @@ static void draw_axis(canvas_t *c, double seconds, int bottom)
 static const char style[] =
     "<style>text{font:12px sans-serif;fill:#222}"
     ".title,.head{font-weight:bold}"
-    ".number{text-anchor:middle;font-size:11px}"
+    ".number{text-anchor:middle;font-size:11px}.light{fill:#fff}"
     ".tick{text-anchor:middle;fill:#666}"
     ".idle{fill:#f1f1f1}.entry{stroke:#fff;stroke-width:0.5}"
     "line{stroke:#ddd;stroke-width:0.5}</style>\n";
@@ -239,17 +274,17 @@ static const char style[] =
 void loongi_schedule_plot(const loong_schedule_plot_t *plot,
                           loong_text_t *text)
 {
-    const loong_schedule_t *s = plot->schedule;
+    const loong_cell_t *cell = plot->cell;
     double seconds = 0.0;
     for (int i = 0; i < plot->num_panels; i++) {
         loong_simulation_t total =
-            loongi_spans_total(s, plot->panels[i].spans);
+            loongi_spans_total(cell, plot->panels[i].spans);
         seconds = LOONG_MAX(seconds, total.seconds);
     }
-    canvas_t c = {s, text, seconds > 0.0 ? WIDTH / seconds : 0.0, TOP};
+    canvas_t c = {cell, plot->names, text,
+                  seconds > 0.0 ? WIDTH / seconds : 0.0, TOP};
     int height = TOP + AXIS +
-                 plot->num_panels *
-                     (HEAD + s->params.ranks * (LANE + GAP));
+                 plot->num_panels * (HEAD + cell->params.ranks * (LANE + GAP));
     loongi_text_printf(text,
                        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
                        "<svg xmlns=\"http://www.w3.org/2000/svg\" "

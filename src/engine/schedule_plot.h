@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A picture of a step: what every rank of a pipeline ran when, as SVG. */
+ * A picture of a step: what every rank of a cell ran when, as SVG. */
 #ifndef LOONG_SCHEDULE_PLOT_H
 #define LOONG_SCHEDULE_PLOT_H
 
-#include "schedule.h"
+#include "cell.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,14 +19,15 @@ typedef struct loong_plot_panel {
 
 /* Panels stand below each other and share the axis of time. */
 typedef struct loong_schedule_plot {
-    const loong_schedule_t *schedule;
+    const loong_cell_t *cell;
+    const char *const *names; /* of its components */
     const char *title;
     int num_panels;
     const loong_plot_panel_t *panels;
 } loong_schedule_plot_t;
 
 /* Seconds and idle share, as the simulation counts them, of any spans. */
-loong_simulation_t loongi_spans_total(const loong_schedule_t *schedule,
+loong_simulation_t loongi_spans_total(const loong_cell_t *cell,
                                       const loong_span_t *spans);
 
 /* Appends a whole SVG document. */

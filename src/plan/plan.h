@@ -19,9 +19,9 @@ extern "C" {
 
 /* See timeline.h. */
 typedef struct loong_timeline {
-    loong_stage_cost_t *costs; /* of all stages; NULL: not known */
+    loong_stage_cost_t *costs; /* of the cell's stages; NULL: not known */
     loong_span_t *own; /* of this rank's entries, last step; NULL: not kept */
-    int64_t room;      /* entries of any rank of the pipeline, at most */
+    int64_t room;      /* entries of any rank of the cell, at most */
     double start;
 } loong_timeline_t;
 

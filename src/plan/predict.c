@@ -145,61 +145,48 @@ static loong_status_t add_stage(loong_predict_source_t *c,
     return add_program(c, &o->update, 1, update_p);
 }
 
-/* Components that others read, of one stage, stand on every rank of the
- * pipeline; all that is planned for a micro-batch is counted. Where they are
- * trained their backward is a stage's. */
-static loong_status_t add_upstream(loong_plan_t *plan,
-                                   loong_predict_source_t *source, int rank,
-                                   const loong_inputs_t *list, char *inputs,
-                                   double *update_p)
+/* All stages of a component on a rank; of one that is not trained the forward.
+ * All that is planned for a micro-batch is counted. */
+static loong_status_t add_component(loong_plan_t *plan,
+                                    loong_predict_source_t *source,
+                                    const loong_component_t *c, int rank,
+                                    const loong_inputs_t *list,
+                                    double *update_p)
 {
-    const loong_component_t *last = plan->peers[rank];
-    const loong_schedule_t *schedule = plan->component->schedule;
-    loong_stage_cost_t *cost =
-        &plan->timeline.costs[loongi_schedule_stage(schedule, rank, 0)];
-    for (int i = 0; i < last->index; i++) {
-        const loong_component_t *c = last->model->components[i];
-        int at = loongi_model_first(c);
-        LOONG_TRY(fill_inputs(plan, &plan->readers[i],
+    int micro_batches = plan->component->schedule->params.micro_batches;
+    for (int i = 0; i < c->num_stages; i++) {
+        int at = loongi_model_first(c) + i;
+        loong_stage_cost_t *cost =
+            &plan->timeline
+                 .costs[loongi_timeline_stage(plan, c->index, rank, i)];
+        memset(cost, 0, sizeof(*cost)); /* it may have been another rank's */
+        LOONG_TRY(fill_inputs(plan, &plan->readers[c->index],
                               loongi_inputs_of(list, at, LOONG_STAGE_TRAIN),
-                              inputs));
-        if (c->params.train) {
-            LOONG_TRY(add_stage(source, c->stages[0],
-                                schedule->params.micro_batches, cost,
-                                update_p));
-            continue;
-        }
-        LOONG_TRY(add_program(
-            source,
-            &c->model->chunks[LOONG_STAGE_TRAIN][at]->programs[LOONG_PROGRAM_E],
-            schedule->params.micro_batches, &cost->seconds[LOONG_ENTRY_F]));
+                              source->inputs));
+        LOONG_TRY(
+            c->params.train
+                ? add_stage(source, c->stages[i], micro_batches, cost, update_p)
+                : add_program(source,
+                              &c->model->chunks[LOONG_STAGE_TRAIN][at]
+                                   ->programs[LOONG_PROGRAM_E],
+                              micro_batches, &cost->seconds[LOONG_ENTRY_E]));
     }
     return LOONG_OK;
 }
 
 loong_status_t loongi_predict_rank(loong_plan_t *plan,
-                                   loong_predict_source_t *source, int rank,
-                                   char *inputs)
+                                   loong_predict_source_t *source, int rank)
 {
-    const loong_component_t *c = plan->peers[rank];
-    const loong_schedule_t *schedule = plan->component->schedule;
-    loong_stage_cost_t *costs = plan->timeline.costs;
+    const loong_model_t *m = plan->peers[rank]->model;
     double update = 0.0;
     loong_inputs_t list = {0};
     LOONG_TRY(list_inputs(plan, rank, &list));
-    LOONG_TRY(add_upstream(plan, source, rank, &list, inputs, &update));
-    for (int i = 0; i < c->num_stages; i++) {
-        int at = loongi_model_first(c) + i;
-        int stage = loongi_schedule_stage(schedule, rank, i);
-        LOONG_TRY(fill_inputs(plan, &plan->readers[c->index],
-                              loongi_inputs_of(&list, at, LOONG_STAGE_TRAIN),
-                              inputs));
-        LOONG_TRY(add_stage(source, c->stages[i],
-                            schedule->params.micro_batches, &costs[stage],
-                            &update));
+    for (int i = 0; i < m->num_components; i++) {
+        LOONG_TRY(add_component(plan, source, m->components[i], rank, &list,
+                                &update));
     }
-    costs[loongi_schedule_stage(schedule, rank, 0)].seconds[LOONG_ENTRY_U] =
-        update;
+    int stage = loongi_timeline_stage(plan, plan->component->index, rank, 0);
+    plan->timeline.costs[stage].seconds[LOONG_ENTRY_U] = update;
     return LOONG_OK;
 }
 
@@ -210,10 +197,13 @@ static double seconds_of(const loong_plan_t *plan, int rank,
                          loong_entry_kind_t kind)
 {
     const loong_schedule_t *s = plan->component->schedule;
+    const loong_model_t *m = plan->peers[rank]->model;
     double seconds = 0.0;
-    for (int i = 0; i < plan->peers[rank]->num_stages; i++) {
-        int stage = loongi_schedule_stage(s, rank, i);
-        seconds += plan->timeline.costs[stage].seconds[kind];
+    for (int c = 0; c < m->num_components; c++) {
+        for (int i = 0; i < m->components[c]->num_stages; i++) {
+            int stage = loongi_timeline_stage(plan, c, rank, i);
+            seconds += plan->timeline.costs[stage].seconds[kind];
+        }
     }
     return kind == LOONG_ENTRY_U ? seconds : seconds * s->params.micro_batches;
 }
@@ -222,7 +212,8 @@ static void tell_rank(loong_plan_t *plan, int rank)
 {
     double weights = seconds_of(plan, rank, LOONG_ENTRY_W);
     loongi_text_printf(&plan->text, "forward %.1f, backward %.1f",
-                       1e3 * seconds_of(plan, rank, LOONG_ENTRY_F),
+                       1e3 * (seconds_of(plan, rank, LOONG_ENTRY_F) +
+                              seconds_of(plan, rank, LOONG_ENTRY_E)),
                        1e3 * seconds_of(plan, rank, LOONG_ENTRY_B));
     if (weights > 0.0) {
         loongi_text_printf(&plan->text, ", gradients of weights %.1f",
@@ -380,13 +371,14 @@ static loong_status_t predict(loong_plan_t *plan, loong_device_t *device,
     LOONG_TRY(loongi_calibration_create(plan->ctx, &params, &c));
     memset(&source, 0, sizeof(source));
     source.calibration = c;
+    source.inputs = inputs;
     for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP] && status == LOONG_OK;
          r++) {
-        status = loongi_predict_rank(plan, &source, r, inputs);
+        status = loongi_predict_rank(plan, &source, r);
     }
     if (status == LOONG_OK) {
-        status = loongi_schedule_simulate(plan->component->schedule,
-                                          plan->timeline.costs, NULL, &total);
+        status = loongi_cell_simulate(plan->component->model->training,
+                                      plan->timeline.costs, NULL, &total);
     }
     if (status == LOONG_OK) {
         tell(plan, total, company->count, loongi_calibration_get(c));

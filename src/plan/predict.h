@@ -17,16 +17,16 @@ extern "C" {
 typedef struct loong_predict_source {
     loong_calibration_t *calibration; /* NULL: rates are taken */
     loong_rates_params_t rates;
+    char *inputs; /* base INPUT, to be filled; NULL: none */
 } loong_predict_source_t;
 
 /* See loong_trainer_predict. */
 LOONG_NODISCARD loong_status_t loongi_predict(loong_plan_t *plan,
                                               const char **text_p);
 
-/* Adds what the programs of a rank of the pipeline take to t->timeline.costs.
- * inputs: base INPUT, to be filled; NULL: none. */
+/* Sets plan->timeline.costs of a rank of the pipeline. */
 LOONG_NODISCARD loong_status_t loongi_predict_rank(
-    loong_plan_t *plan, loong_predict_source_t *source, int rank, char *inputs);
+    loong_plan_t *plan, loong_predict_source_t *source, int rank);
 
 /* "predicted step: ...", with a line for each rank of a pipeline. */
 void loongi_predict_tell(loong_plan_t *plan, loong_simulation_t total);

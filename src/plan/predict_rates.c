@@ -60,7 +60,8 @@ static void add_messages(loong_plan_t *plan, const loong_rates_t *rates,
     for (int i = 0; i < c->num_stages; i++) {
         const loong_chunk_t *chunk = c->stages[i]->chunk[LOONG_STAGE_TRAIN];
         int stage = loongi_schedule_stage(s, rank, i);
-        double *seconds = plan->timeline.costs[stage].seconds;
+        int cost = loongi_timeline_stage(plan, c->index, rank, i);
+        double *seconds = plan->timeline.costs[cost].seconds;
         for (int back = 0; back < 2; back++) {
             int to = stage + (back ? -1 : 1);
             if (to < 0 || to >= loongi_schedule_stages(s)) {
@@ -157,11 +158,11 @@ loong_status_t loongi_predict_by_rates(loong_plan_t *plan)
     LOONG_TRY(loongi_timeline_costs(plan));
     for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
         source.rates.mesh = &plan->peers[r]->params.mesh;
-        LOONG_TRY(loongi_predict_rank(plan, &source, r, NULL));
+        LOONG_TRY(loongi_predict_rank(plan, &source, r));
         add_messages(plan, &rates, r);
     }
-    LOONG_TRY(loongi_schedule_simulate(plan->component->schedule,
-                                       plan->timeline.costs, NULL, &total));
+    LOONG_TRY(loongi_cell_simulate(plan->component->model->training,
+                                   plan->timeline.costs, NULL, &total));
     loongi_predict_tell(plan, total);
     tell_sum(plan, &sum, total.seconds, &rates);
     tell_rates(plan, &rates);

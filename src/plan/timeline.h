@@ -18,7 +18,11 @@ void loongi_timeline_destroy(loong_plan_t *plan);
 void loongi_timeline_begin(loong_plan_t *plan);
 void loongi_timeline_mark(loong_plan_t *plan, int64_t index, double begin);
 
-/* Costs of all stages, zero: t->timeline.costs. */
+/* Of the costs, that of a chunk of a component on a rank of the pipeline; a
+ * component of one stage has it on all of them. */
+int loongi_timeline_stage(const loong_plan_t *plan, int component, int rank,
+                          int chunk);
+/* Costs of all stages of all components, zero: plan->timeline.costs. */
 LOONG_NODISCARD loong_status_t loongi_timeline_costs(loong_plan_t *plan);
 
 /* See loong_trainer_plot. */

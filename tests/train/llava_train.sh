@@ -40,7 +40,30 @@ steps 1 1 train.micro_batch_size=1 data.max_images=2
 steps 2 1 parallel.$t=2 parallel.sequence_parallel=true
 steps 2 1 ${e}$t=2 ${e}sequence_parallel=true \
     parallel.data_parallel_sharding=optim_grads_params
-steps 4 1 ${e}$t=2 parallel.$t=2 parallel.pipeline_model_parallel_size=2
+steps 4 1 ${e}$t=2 parallel.$t=2 parallel.pipeline_model_parallel_size=2 \
+    --profile "$place/trace" --schedule-plot "$place/step.svg"
 steps 1 21 model.image_encoder.freeze=true
 steps 2 21 model.image_encoder.freeze=true parallel.$t=2
+# The timeline of four ranks has all components; measured, encoder and projector
+# leave micro-batches out that have no picture.
+drawn() {
+    grep -o "<title>$1, $2, micro-batch [0-9]*" "$place/step.svg" | wc -l
+}
+encoder=$(drawn image_encoder forward)
+projector=$(drawn image_projector forward)
+if [ "$(drawn foundation forward)" != 96 ] || [ "$encoder" -ge 96 ] ||
+    [ "$projector" -ge "$encoder" ] || [ "$projector" -le 48 ]; then
+    echo "FAILED: $encoder of encoder, $projector of projector are drawn"
+    exit 1
+fi
+"$build/loongrun" "$source/tests/golden/llava_train.yaml" --dry-run --ranks 4 \
+    "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \
+    parallel.$t=2 parallel.pipeline_model_parallel_size=2 \
+    --schedule-plot "$place/step.svg" >"$place/out"
+if [ "$(drawn image_encoder backward)" != 48 ] ||
+    [ "$(drawn foundation backward)" != 48 ]; then
+    echo "FAILED: the predicted timeline"
+    cat "$place/out"
+    exit 1
+fi
 echo "seven layouts, twenty steps each"

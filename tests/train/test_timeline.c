@@ -189,10 +189,10 @@ static void predicted_step(void **state)
     assert_non_null(strstr(text, "idle "));
     assert_non_null(strstr(text, "rank 1: forward "));
     assert_non_null(strstr(text, "rank 5: forward "));
-    const loong_schedule_t *s = a.trainer->component->schedule;
+    const loong_cell_t *cell = a.trainer->model->training;
     const loong_stage_cost_t *costs = a.trainer->plan.timeline.costs;
     loong_simulation_t total;
-    assert_ok(a.ctx, loongi_schedule_simulate(s, costs, NULL, &total));
+    assert_ok(a.ctx, loongi_cell_simulate(cell, costs, NULL, &total));
     assert_true(fabs(1e3 * total.seconds - told) <= 0.051);
     for (int stage = 0; stage < 2; stage++) {
         assert_true(costs[stage].seconds[LOONG_ENTRY_F] > 0.0);

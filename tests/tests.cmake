@@ -125,6 +125,13 @@ include(tests/train/train.cmake)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
 loong_test(NAME cell LABELS planner SOURCES tests/planner/test_cell.c
   tests/planner/fake_cell.c)
+loong_test(NAME cell_memory LABELS planner
+  SOURCES tests/planner/test_cell_memory.c tests/planner/fake_components.c
+  tests/planner/fake_cell_replay.c tests/planner/fake_cell_messages.c
+  tests/planner/fake_cell_reference.c tests/planner/fake_cell.c
+  tests/planner/fake_ops.c tests/planner/fake_kernels.c
+  tests/planner/fake_world.c tests/planner/fake_model.c
+  tests/planner/fake_reference.c)
 loong_test(NAME pair_order SOURCES tests/planner/test_pair_order.c LABELS planner)
 include(tests/planner/plot.cmake)
 loong_test(NAME cut SOURCES tests/planner/test_cut.c LABELS planner)
@@ -160,6 +167,10 @@ add_test(NAME planner_long COMMAND test_planner
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(planner_long PROPERTIES LABELS "planner;full" TIMEOUT 600
   ENVIRONMENT LOONG_PLANNER_SEEDS=20000)
+add_test(NAME cell_memory_long COMMAND test_cell_memory
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(cell_memory_long PROPERTIES LABELS "planner;full" TIMEOUT 600
+  ENVIRONMENT LOONG_PLANNER_SEEDS=10000)
 foreach(planted pass_memory place_intervals schedule_colour pass_split pass_gather
     pass_accumulate pass_dense pass_assemble pass_recompute graph_remove_dead
     pair_run program_run)

@@ -70,7 +70,7 @@ typedef struct fake_region {
     int64_t touched; /* end of the last byte that was ever written */
 } fake_region_t;
 
-enum { FAKE_MAX_REGIONS = 160 };
+enum { FAKE_MAX_REGIONS = 192 };
 
 typedef struct fake_world {
     fake_table_t *seen; /* of the reference */

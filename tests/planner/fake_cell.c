@@ -135,6 +135,53 @@ static void shuffle(drawing_t *d)
     }
 }
 
+static bool is_reached(const fake_cell_t *fake, const loong_message_t *wanted)
+{
+    for (int64_t i = 0; i < fake->params.num_messages; i++) {
+        const loong_message_t *m = &fake->messages[i];
+        if (m->edge == wanted->edge && m->backward == wanted->backward &&
+            m->to_rank == wanted->to_rank &&
+            m->to_micro_batch == wanted->to_micro_batch) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void cover(drawing_t *d, int edge, bool back)
+{
+    const loong_cell_edge_t *e = &d->fake->edges[edge];
+    const int32_t ends[2][2] = {{e->from, e->from_stage}, {e->to, e->to_stage}};
+    const int32_t *from = ends[back], *to = ends[!back];
+    const loong_cell_component_t *source = &d->fake->components[from[0]];
+    const loong_cell_component_t *reader = &d->fake->components[to[0]];
+    int total = reader->params.micro_batches;
+    for (int i = 0; i < reader->replicas * total; i++) {
+        int m = i % total;
+        loong_message_t message = {
+            edge,
+            back,
+            rank_of(d, from[0], from[1], draw(d, source->replicas)),
+            m * source->params.micro_batches / total,
+            rank_of(d, to[0], to[1], i / total),
+            m};
+        if (!is_reached(d->fake, &message)) {
+            add(d, message);
+        }
+    }
+}
+
+void fake_cell_cover(uint64_t seed, fake_cell_t *fake)
+{
+    drawing_t d = {fake, seed, 0};
+    for (int e = 0; e < fake->params.num_edges; e++) {
+        cover(&d, e, false);
+        if (fake->edges[e].gradient) {
+            cover(&d, e, true);
+        }
+    }
+}
+
 void fake_cell_draw(uint64_t seed, const char *join, fake_cell_t *fake)
 {
     drawing_t d = {fake, seed, 0};

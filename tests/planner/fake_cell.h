@@ -24,5 +24,8 @@ typedef struct fake_cell {
 } fake_cell_t;
 
 void fake_cell_draw(uint64_t seed, const char *join, fake_cell_t *fake);
+/* Adds messages, so that one of each direction reaches every micro-batch of
+ * those that read an edge. */
+void fake_cell_cover(uint64_t seed, fake_cell_t *fake);
 
 #endif

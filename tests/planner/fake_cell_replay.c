@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs the lists of all ranks of a cell on exactly the planned bytes, which are
+ * spoilt as soon as the plan gives them up. */
+#include <string.h>
+
+#include "fake_cell_replay.h"
+#include "passes.h"
+
+static int index_of(const replay_t *r, const loong_entry_t *e)
+{
+    return fake_cell_of(r)->first_chunk[e->component] + e->chunk;
+}
+
+static loong_frame_t frame_of(replay_t *r, int rank, const loong_entry_t *e)
+{
+    loong_frame_t frame = fake_component_frame(
+        r->fake, e->component, fake_replica(r->fake, e->component, rank),
+        fake_stage_of(r, rank, e), r->step, e->micro_batch);
+    if (fake_is(r, FAULT_FIRST_ON_HOLLOW)) {
+        bool first = e->micro_batch == 0;
+        r->planted += first != frame.first && e->kind == LOONG_ENTRY_B;
+        frame.first = first;
+    }
+    return frame;
+}
+
+/* ---- places -------------------------------------------------------------- */
+
+static void spoil(replay_t *r, int rank, loong_base_t base, int index,
+                  int64_t at, int64_t bytes)
+{
+    fake_region_poison(r->base[rank][base],
+                       r->ranks[rank]->places[index].begin[base] + at * bytes,
+                       bytes);
+}
+
+static int both(int a, int b)
+{
+    return LOONG_MIN(a, b);
+}
+
+static int take_slot(replay_t *r, int rank, const loong_entry_t *e)
+{
+    int index = index_of(r, e);
+    int32_t *holder = &r->slot[rank][index][e->slot];
+    int stage = fake_stage_of(r, rank, e);
+    const loong_chunk_t *c = r->chunks[rank][index];
+    if (*holder == e->micro_batch) {
+        return MOVES;
+    }
+    if (*holder >= 0) {
+        int state =
+            both(fake_want_passed(r, rank, e, 0, stage + 1, *holder),
+                 fake_cell_of(r)->schedules[e->component]->kind->evaluate
+                     ? MOVES
+                     : fake_want_passed(r, rank, e, 1, stage - 1, *holder));
+        int sent = fake_want_edges(r, rank, e, *holder, false, false);
+        if (sent == WAITS && fake_is(r, FAULT_SLOT_EARLY)) {
+            r->planted++;
+            sent = MOVES;
+        }
+        if (both(state, sent) != MOVES) {
+            return both(state, sent);
+        }
+        r->reused++;
+    }
+    *holder = e->micro_batch;
+    spoil(r, rank, LOONG_BASE_SLOT, index, e->slot, c->slot_bytes);
+    spoil(r, rank, LOONG_BASE_INPUT, index, e->slot, c->input_bytes);
+    return MOVES;
+}
+
+/* What no message brings is zero. */
+static void take_area(replay_t *r, int rank, const loong_entry_t *e,
+                      bool backward)
+{
+    int index = index_of(r, e);
+    const loong_chunk_t *c = r->chunks[rank][index];
+    loong_base_t base = backward ? LOONG_BASE_EDGE_GRAD : LOONG_BASE_EDGE;
+    int64_t bytes = c->edge_bytes[backward];
+    bool *cleared = &r->cleared[rank][index][backward][e->micro_batch];
+    int area = e->area[backward];
+    if (*cleared) {
+        return;
+    }
+    *cleared = true;
+    r->areas++;
+    int64_t begin = r->ranks[rank]->places[index].begin[base] + area * bytes;
+    if (fake_is(r, FAULT_NOT_CLEARED)) {
+        r->planted++;
+        return;
+    }
+    spoil(r, rank, base, index, area, bytes);
+    memset(r->base[rank][base]->data + begin, 0, (size_t)bytes);
+    fake_world_write(&r->world, r->base[rank][base]->data + begin, bytes,
+                     "area");
+}
+
+/* Spoils the areas that no later entry of the list reads. */
+static void give_areas_back(replay_t *r, int rank, int64_t at)
+{
+    const loong_rank_schedule_t *list = &fake_cell_of(r)->ranks[rank];
+    const loong_entry_t *e = &list->entries[at];
+    for (int d = 0; d < 2; d++) {
+        bool last = e->area[d] >= 0 && !loongi_entry_receives_edge(e);
+        for (int64_t k = at + 1; k < list->num_entries && last; k++) {
+            const loong_entry_t *other = &list->entries[k];
+            last = other->component != e->component ||
+                   other->chunk != e->chunk || other->area[d] != e->area[d] ||
+                   other->micro_batch != e->micro_batch;
+        }
+        if (last) {
+            loong_base_t base = d ? LOONG_BASE_EDGE_GRAD : LOONG_BASE_EDGE;
+            int index = index_of(r, e);
+            spoil(r, rank, base, index, e->area[d],
+                  r->chunks[rank][index]->edge_bytes[d]);
+        }
+    }
+}
+
+/* ---- entries ------------------------------------------------------------- */
+
+static void clear_gradients(replay_t *r, int rank, const loong_entry_t *e)
+{
+    int index = index_of(r, e);
+    const loong_chunk_t *c = r->chunks[rank][index];
+    fake_region_t *grad = r->base[rank][LOONG_BASE_GRAD];
+    int64_t begin = r->ranks[rank]->places[index].begin[LOONG_BASE_GRAD];
+    memset(grad->data + begin, 0, (size_t)c->grad_bytes);
+    fake_world_write(&r->world, grad->data + begin, c->grad_bytes, "gradients");
+}
+
+/* A micro-batch without anything is left out; the last backward runs what comes
+ * once a step. */
+static int run_program(replay_t *r, int rank, const loong_entry_t *e)
+{
+    loong_frame_t frame = frame_of(r, rank, e);
+    loong_run_t run = loongi_rank_bind(r->ranks[rank], 0, &r->run[rank], e);
+    const loong_chunk_t *c = r->chunks[rank][index_of(r, e)];
+    bool forward = e->kind == LOONG_ENTRY_F || e->kind == LOONG_ENTRY_E;
+    const loong_port_t *ids = loongi_chunk_input(c, "ids");
+    const loong_frame_t *frames[2] = {&frame, NULL};
+    fake_region_t *scratch = r->base[rank][LOONG_BASE_SCRATCH];
+    if (frame.hollow && fake_is(r, FAULT_HOLLOW_RUNS)) {
+        r->planted++;
+        frame.hollow = false;
+    }
+    if (frame.hollow && (forward || !frame.last)) {
+        r->left_out++;
+        return MOVES;
+    }
+    if (frame.hollow && frame.first) { /* all of them were */
+        clear_gradients(r, rank, e);
+    }
+    fake_region_poison(scratch, 0, scratch->bytes);
+    if (forward && ids != NULL) {
+        char *data = fake_port_data(&run, ids);
+        if (!fake_world_write(&r->world, data, fake_port_bytes(ids), "ids")) {
+            return WRONG;
+        }
+        fake_fill(data, (size_t)fake_port_bytes(ids), fake_ids_key(&frame));
+    }
+    return loongi_rank_run(r->ranks[rank], 0, &r->run[rank], r->at[rank],
+                           frames) == LOONG_OK
+               ? MOVES
+               : WRONG;
+}
+
+static int run_message(replay_t *r, int rank, const loong_entry_t *e)
+{
+    int message = e->message;
+    bool send = loongi_entry_sends_edge(e);
+    loong_run_t run = loongi_rank_bind(r->ranks[rank], 0, &r->run[rank], e);
+    if (!send) {
+        take_area(r, rank, e, e->kind == LOONG_ENTRY_RECV_EDGE_BACKWARD);
+    }
+    return fake_post(r, message, &run, send) ? MOVES : WRONG;
+}
+
+static void run_transfer(replay_t *r, int rank, const loong_entry_t *e)
+{
+    bool send = e->kind == LOONG_ENTRY_SEND_FORWARD ||
+                e->kind == LOONG_ENTRY_SEND_BACKWARD;
+    bool back = e->kind == LOONG_ENTRY_SEND_BACKWARD ||
+                e->kind == LOONG_ENTRY_RECV_BACKWARD;
+    int to = fake_stage_of(r, rank, e) + (!send ? 0 : back ? -1 : 1);
+    passed_t *m = &r->passed[back][e->component][fake_replica(
+        r->fake, e->component, rank)][to][e->micro_batch];
+    *(send ? &m->from : &m->to) = e;
+    *(send ? &m->from_rank : &m->to_rank) = rank;
+}
+
+static int run_entry(replay_t *r, int rank)
+{
+    const loong_entry_t *e = &fake_cell_of(r)->ranks[rank].entries[r->at[rank]];
+    int state = MOVES;
+    if (e->kind == LOONG_ENTRY_REDUCE || e->kind == LOONG_ENTRY_U) {
+        return MOVES; /* by finish_step, when all are done */
+    }
+    if (e->slot >= 0) {
+        state = take_slot(r, rank, e);
+    }
+    bool backward = e->kind == LOONG_ENTRY_B;
+    if (backward || e->kind == LOONG_ENTRY_F || e->kind == LOONG_ENTRY_E) {
+        state = both(state, fake_want_passed(r, rank, e, backward,
+                                             fake_stage_of(r, rank, e),
+                                             e->micro_batch));
+        state = both(
+            state, fake_want_edges(r, rank, e, e->micro_batch, true, backward));
+    }
+    if (state != MOVES) {
+        return state;
+    }
+    if (e->message >= 0) {
+        return run_message(r, rank, e);
+    }
+    if (e->kind >= (loong_entry_kind_t)LOONG_PROGRAM_COUNT) {
+        run_transfer(r, rank, e);
+        return MOVES;
+    }
+    state = run_program(r, rank, e);
+    give_areas_back(r, rank, r->at[rank]);
+    return state;
+}
+
+/* ---- steps --------------------------------------------------------------- */
+
+/* Ranks advance in random order, some entries at a time. */
+static bool run_lists(replay_t *r)
+{
+    int ranks = fake_cell_of(r)->params.ranks;
+    int waiting = 0;
+    for (int rank = fake_replay_draw(r, ranks); waiting < 2 * ranks;
+         rank = (rank + 1) % ranks) {
+        bool moved = false;
+        int state = MOVES;
+        for (int n = fake_replay_draw(r, 6);
+             n >= 0 && state == MOVES &&
+             r->at[rank] < fake_cell_of(r)->ranks[rank].num_entries;
+             n--) {
+            state = run_entry(r, rank);
+            r->at[rank] += state == MOVES;
+            moved = moved || state == MOVES;
+        }
+        if (state == WRONG) {
+            return false;
+        }
+        waiting = moved ? 0 : waiting + 1;
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+        if (r->at[rank] < fake_cell_of(r)->ranks[rank].num_entries) {
+            fake_world_fail(&r->world, "rank %d waits for ever", rank);
+            return false;
+        }
+    }
+    return fake_match(r);
+}
+
+/* No message is left over; gradients are the reference's. */
+static bool finish_rank(replay_t *r, int rank)
+{
+    const loong_cell_t *cell = fake_cell_of(r);
+    for (int c = 0; c < cell->params.num_components; c++) {
+        const loong_schedule_t *s = cell->schedules[c];
+        int pipeline_rank = loongi_cell_pipeline_rank(cell, c, rank);
+        for (int k = 0;
+             k < s->params.chunks && pipeline_rank >= 0 && !s->kind->evaluate;
+             k++) {
+            loong_entry_t e = {.component = c, .chunk = k, .micro_batch = -1};
+            const loong_chunk_t *chunk = r->chunks[rank][index_of(r, &e)];
+            loong_frame_t frame = frame_of(r, rank, &e);
+            loong_run_t run = loongi_rank_chunk(r->ranks[rank], &r->run[rank],
+                                                index_of(r, &e));
+            for (int64_t i = 0; i < chunk->num_params; i++) {
+                uint64_t want = 0;
+                fake_param_t p = fake_param_of(chunk, &run, i);
+                fake_table_get(&r->grads, fake_grad_key(&frame, i), &want);
+                if (fake_digest(p.grad, 1, p.elements, 4, 0) != want) {
+                    fake_world_fail(&r->world,
+                                    "rank %d, component %d, chunk %d: another "
+                                    "gradient of %s",
+                                    rank, c, k, chunk->params[i].name);
+                    return false;
+                }
+                fake_update(p.param, 4, p.grad, 4, p.elements);
+            }
+        }
+    }
+    return true;
+}
+
+static bool run_step(replay_t *r)
+{
+    memcpy(r->stale, r->fake->segments, sizeof(r->stale));
+    fake_components_plan(r->fake, r->step);
+    memset(r->at, 0, sizeof(r->at));
+    memset(r->slot, -1, sizeof(r->slot));
+    memset(r->cleared, 0, sizeof(r->cleared));
+    memset(r->passed, 0, sizeof(r->passed));
+    memset(r->begun, 0, sizeof(r->begun));
+    r->num_sent = r->num_received = 0;
+    for (int rank = 0; rank < fake_cell_of(r)->params.ranks; rank++) {
+        fake_region_t *grad = r->base[rank][LOONG_BASE_GRAD];
+        fake_region_poison(grad, 0, grad->bytes);
+    }
+    if (!run_lists(r)) {
+        return false;
+    }
+    for (int i = 0; i < r->num_sent + r->num_received; i++) {
+        if (!(i < r->num_sent ? &r->sent[i] : &r->received[i - r->num_sent])
+                 ->done) {
+            fake_world_fail(&r->world, "a message is left over");
+            return false;
+        }
+    }
+    for (int rank = 0; rank < fake_cell_of(r)->params.ranks; rank++) {
+        if (!finish_rank(r, rank)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- planning ------------------------------------------------------------ */
+
+static void fill_params(replay_t *r, int rank, int index,
+                        const loong_entry_t *e)
+{
+    const loong_chunk_t *c = r->chunks[rank][index];
+    loong_frame_t frame = frame_of(r, rank, e);
+    loong_run_t run = loongi_rank_chunk(r->ranks[rank], &r->run[rank], index);
+    for (int64_t i = 0; i < c->num_params; i++) {
+        fake_param_t p = fake_param_of(c, &run, i);
+        fake_fill(p.param, (size_t)p.elements * 4, fake_param_key(&frame, i));
+        fake_world_write(&r->world, p.param, p.elements * 4, "parameters");
+    }
+}
+
+/* For each chunk of a rank: finds it, or fills its parameters. */
+static void each_chunk(replay_t *r, int rank, bool fill)
+{
+    const loong_cell_t *cell = fake_cell_of(r);
+    for (int c = 0; c < cell->params.num_components; c++) {
+        bool there = loongi_cell_pipeline_rank(cell, c, rank) >= 0;
+        for (int k = 0; k < cell->schedules[c]->params.chunks && there; k++) {
+            loong_entry_t e = {.component = c, .chunk = k, .micro_batch = -1};
+            int index = index_of(r, &e);
+            if (fill) {
+                fill_params(r, rank, index, &e);
+            } else {
+                r->chunks[rank][index] =
+                    r->fake->chunks[c][fake_stage_of(r, rank, &e)];
+            }
+        }
+    }
+}
+
+loong_status_t fake_replay_plan(replay_t *r, int rank)
+{
+    const loong_cell_t *cell = fake_cell_of(r);
+    loong_rank_use_t use = {&cell->ranks[rank], r->chunks[rank]};
+    const loong_rank_params_t params = {cell->params.num_components,
+                                        cell->first_chunk, 1, &use};
+    each_chunk(r, rank, false);
+    LOONG_TRY(loongi_rank_create(r->fake->ctx, &params, &r->ranks[rank]));
+    r->run[rank].ctx = r->fake->ctx;
+    r->run[rank].stream = &r->world;
+    for (int b = 1; b < LOONG_BASE_COUNT; b++) {
+        r->base[rank][b] =
+            fake_world_add(&r->world, loongi_base_name((loong_base_t)b),
+                           r->ranks[rank]->bytes[b]);
+        r->run[rank].base[b] = r->base[rank][b]->data;
+    }
+    return LOONG_OK;
+}
+
+/* Planned = touched, where nothing was left out. */
+static bool is_exact(replay_t *r)
+{
+    static const loong_base_t bases[] = {LOONG_BASE_SLOT, LOONG_BASE_INPUT,
+                                         LOONG_BASE_EDGE, LOONG_BASE_EDGE_GRAD};
+    for (int rank = 0; rank < fake_cell_of(r)->params.ranks && r->left_out == 0;
+         rank++) {
+        for (int b = 0; b < LOONG_COUNT_OF(bases); b++) {
+            const fake_region_t *region = r->base[rank][bases[b]];
+            int64_t align =
+                bases[b] == LOONG_BASE_SLOT ? LOONG_PLACE_ALIGN : 64;
+            if (loongi_round_up(region->touched, align) != region->bytes) {
+                fake_world_fail(&r->world,
+                                "rank %d: %lld bytes of %s are planned, %lld "
+                                "touched",
+                                rank, (long long)region->bytes, region->name,
+                                (long long)region->touched);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+bool fake_replay_cell(replay_t *r)
+{
+    bool good = true;
+    for (int rank = 0; rank < fake_cell_of(r)->params.ranks; rank++) {
+        each_chunk(r, rank, true);
+    }
+    for (r->step = 0; good && r->step < FAKE_STEPS; r->step++) {
+        good = run_step(r);
+    }
+    return good && is_exact(r);
+}

@@ -37,14 +37,16 @@ loong_module(NAME projector DIR src/model/projector USES base graph nn)
 loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
 loong_module(NAME tokenizer DIR src/data/tokenizer USES base
   LIBS pcre2-8 utf8proc xxhash)
-pkg_check_modules(IMAGES libjpeg libpng libwebp libarchive)
-if(NOT IMAGES_FOUND)
+pkg_check_modules(IMAGES libjpeg libpng libwebp)
+pkg_check_modules(ARCHIVE libarchive) # its headers; source_tar.c loads it
+if(NOT IMAGES_FOUND OR NOT ARCHIVE_FOUND)
   message(FATAL_ERROR "pictures need libjpeg, libpng, libwebp and libarchive; "
     "on Debian: make deps, or "
     "apt-get install libjpeg-dev libpng-dev libwebp-dev libarchive-dev")
 endif()
 loong_module(NAME images DIR src/data/images USES base data
-  LIBS xxhash ${IMAGES_LINK_LIBRARIES} INCLUDES ${IMAGES_INCLUDE_DIRS})
+  LIBS xxhash ${IMAGES_LINK_LIBRARIES} ${CMAKE_DL_LIBS}
+  INCLUDES ${IMAGES_INCLUDE_DIRS} ${ARCHIVE_INCLUDE_DIRS})
 loong_module(NAME image_text DIR src/data/image_text
   USES base data images tokenizer LIBS xxhash)
 set_source_files_properties(src/data/images/resize.c

@@ -2,7 +2,9 @@
  *
  * Pictures in tar files, WebDataset's convention. libarchive reads headers and
  * labels once; pictures are read at their offsets, so the file must be as it
- * is. */
+ * is. It is loaded when the first such file is opened, since it brings eight
+ * other libraries, which every start of a run would relocate. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,10 +19,36 @@
 
 enum { BLOCK = 10240, LONGEST_LABEL = 1 << 16 };
 
+#define ARCHIVE_LIBRARY "libarchive.so.13"
+
+/* X(name after archive_): every function of libarchive that is called. */
+#define ARCHIVE_FUNCTIONS(X)   \
+    X(error_string)            \
+    X(filter_bytes)            \
+    X(read_new)                \
+    X(read_free)               \
+    X(read_data)               \
+    X(read_next_header)        \
+    X(read_open_filename)      \
+    X(read_support_format_tar) \
+    X(entry_filetype)          \
+    X(entry_hardlink)          \
+    X(entry_pathname)          \
+    X(entry_pathname_utf8)     \
+    X(entry_size)              \
+    X(entry_sparse_count)
+
+typedef struct archive_library {
+#define ARCHIVE_POINTER(name_) __typeof__(&archive_##name_) name_;
+    ARCHIVE_FUNCTIONS(ARCHIVE_POINTER)
+#undef ARCHIVE_POINTER
+} archive_library_t;
+
 /* A tar file, and the sample whose members are being read. */
 typedef struct listing {
     loong_image_source_t *source;
     loong_context_t *ctx;
+    archive_library_t lib;
     struct archive *tar;
     const char *path;
     int64_t size;
@@ -60,7 +88,7 @@ static loong_status_t set_picture(listing_t *l, const char *name, int64_t size)
     char *copy = NULL;
     LOONG_CHECK(l->ctx, l->entry.name == NULL, LOONG_ERR_FORMAT,
                 "%s: %s: a second picture of its sample", l->path, name);
-    l->entry.offset = archive_filter_bytes(l->tar, -1);
+    l->entry.offset = l->lib.filter_bytes(l->tar, -1);
     l->entry.length = size;
     LOONG_CHECK(l->ctx, size <= l->size - l->entry.offset, LOONG_ERR_FORMAT,
                 "%s: ends within %s", l->path, name);
@@ -97,10 +125,10 @@ static loong_status_t set_label(listing_t *l, const char *name, bool is_json,
                                 char *text)
 {
     char where[256];
-    la_ssize_t size = archive_read_data(l->tar, text, LONGEST_LABEL);
+    la_ssize_t size = l->lib.read_data(l->tar, text, LONGEST_LABEL);
     snprintf(where, sizeof(where), "%s: %s", l->path, name);
     LOONG_CHECK(l->ctx, size >= 0, LOONG_ERR_FORMAT, "%s: %s", where,
-                archive_error_string(l->tar));
+                l->lib.error_string(l->tar));
     text[size] = '\0';
     if (is_json) {
         return label_of(l->ctx, text, where, &l->json);
@@ -144,39 +172,54 @@ static loong_status_t add_member(listing_t *l, const char *name, int64_t size)
 }
 
 /* Names in UTF-8 that the locale does not have come through the second call. */
-static const char *name_of(struct archive_entry *entry)
+static const char *name_of(const listing_t *l, struct archive_entry *entry)
 {
-    const char *name = archive_entry_pathname(entry);
-    return name != NULL ? name : archive_entry_pathname_utf8(entry);
+    const char *name = l->lib.entry_pathname(entry);
+    return name != NULL ? name : l->lib.entry_pathname_utf8(entry);
 }
 
 static loong_status_t list_members(listing_t *l)
 {
     struct archive_entry *entry = NULL;
-    int code = archive_read_support_format_tar(l->tar);
+    int code = l->lib.read_support_format_tar(l->tar);
     if (code == ARCHIVE_OK) {
-        code = archive_read_open_filename(l->tar, l->path, BLOCK);
+        code = l->lib.read_open_filename(l->tar, l->path, BLOCK);
     }
     while (code >= ARCHIVE_WARN) {
-        code = archive_read_next_header(l->tar, &entry);
+        code = l->lib.read_next_header(l->tar, &entry);
         if (code == ARCHIVE_EOF) {
             return end_sample(l);
         }
-        if (code < ARCHIVE_WARN || archive_entry_filetype(entry) != AE_IFREG ||
-            archive_entry_hardlink(entry) != NULL) {
+        if (code < ARCHIVE_WARN || l->lib.entry_filetype(entry) != AE_IFREG ||
+            l->lib.entry_hardlink(entry) != NULL) {
             continue;
         }
-        const char *name = name_of(entry);
+        const char *name = name_of(l, entry);
         LOONG_CHECK(l->ctx, name != NULL, LOONG_ERR_FORMAT,
                     "%s: a member's name is not UTF-8", l->path);
-        LOONG_CHECK(l->ctx, archive_entry_sparse_count(entry) == 0,
+        LOONG_CHECK(l->ctx, l->lib.entry_sparse_count(entry) == 0,
                     LOONG_ERR_UNSUPPORTED, "%s: %s: is stored with holes",
                     l->path, name);
-        LOONG_TRY(add_member(l, name, archive_entry_size(entry)));
+        LOONG_TRY(add_member(l, name, l->lib.entry_size(entry)));
     }
     return LOONG_FAIL(l->ctx, LOONG_ERR_FORMAT,
                       "%s: %s; tar files are read that are not compressed",
-                      l->path, archive_error_string(l->tar));
+                      l->path, l->lib.error_string(l->tar));
+}
+
+static loong_status_t load_library(loong_context_t *ctx, archive_library_t *lib)
+{
+    void *handle =
+        dlopen(ARCHIVE_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    LOONG_CHECK(ctx, handle != NULL, LOONG_ERR_UNSUPPORTED,
+                "pictures in tar files need libarchive: %s", dlerror());
+#define LOAD(name_)                                                   \
+    *(void **)(void *)&lib->name_ = dlsym(handle, "archive_" #name_); \
+    LOONG_CHECK(ctx, lib->name_ != NULL, LOONG_ERR_UNSUPPORTED,       \
+                ARCHIVE_LIBRARY " has no archive_" #name_);
+    ARCHIVE_FUNCTIONS(LOAD)
+#undef LOAD
+    return LOONG_OK;
 }
 
 loong_status_t loongi_image_list_tar(loong_image_source_t *source,
@@ -190,10 +233,11 @@ loong_status_t loongi_image_list_tar(loong_image_source_t *source,
     LOONG_TRY(loongi_arena_strdup(source->arena, path, &copy));
     l.path = copy;
     l.size = info.st_size;
-    l.tar = archive_read_new();
+    LOONG_TRY(load_library(l.ctx, &l.lib));
+    l.tar = l.lib.read_new();
     LOONG_CHECK(l.ctx, l.tar != NULL, LOONG_ERR_MEMORY, "no memory to read %s",
                 path);
     loong_status_t status = list_members(&l);
-    archive_read_free(l.tar);
+    l.lib.read_free(l.tar);
     return status;
 }

@@ -71,7 +71,7 @@ bench_model_t bench_model_of(const loong_recipe_t *recipe,
     m.chunk = 512;
     m.gated = act != NULL && strcmp(act, "swiglu") == 0;
     m.experts = model_int(recipe, "num_experts", 0) > 0;
-    m.dtype = loongi_recipe_precision(recipe, NULL).compute;
+    m.dtype = loongi_recipe_precision(recipe, "foundation", NULL).compute;
     m.threads = bench_threads();
     *micro_batches_p = batch > 0 && global > batch ? global / batch : 1;
     return m;

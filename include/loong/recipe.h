@@ -155,8 +155,21 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_recipe_each(
     loong_status_t (*visit)(void *user, const char *key, const char *value),
     void *user);
 
+/* The path that says a key of a component: its own, as
+ * "model.image_encoder.optimizer.lr", where that is set, else the key itself,
+ * "optimizer.lr". role: as loong_recipe_component gives it. Borrowed from the
+ * recipe. */
+LOONG_API const char *loong_recipe_own_path(const loong_recipe_t *recipe,
+                                            const char *role, const char *key);
+
+/* The key that names the directory whose weights a component starts from: its
+ * own, of the one with the loss (the last one; NULL) also init.from_hf. NULL:
+ * none is named. */
+LOONG_API const char *loong_recipe_init_key(const loong_recipe_t *recipe,
+                                            const char *role);
+
 /* Of a component ("model.foundation"): the keys of its family, without those
- * that every component has (freeze, parallel). */
+ * that every component has (freeze, init, parallel ...). */
 LOONG_API LOONG_NODISCARD loong_status_t loong_recipe_each_family_key(
     const loong_recipe_t *recipe, const char *component,
     loong_status_t (*visit)(void *user, const char *key, const char *value),

@@ -8,16 +8,28 @@
 
 /* ---- the whole model ----------------------------------------------------- */
 
-/* Of the whole model: a glob that matches nothing is a slip. */
-static loong_status_t check_globs(const loong_graph_t *g,
-                                  const loong_compile_params_t *p)
+/* Of the whole component: a glob that matches nothing is a slip, unless it is
+ * another's, which is left out. */
+static loong_status_t keep_globs(loong_component_t *c, const loong_graph_t *g)
 {
-    LOONG_TRY(loongi_pass_check_globs(g, "scopes in fp32", false, p->num_wide,
-                                      p->wide));
-    LOONG_TRY(loongi_pass_check_globs(g, "scopes to log", true, p->num_watch,
-                                      p->watch));
-    LOONG_TRY(loongi_pass_check_globs(g, "scopes to recompute", false,
-                                      p->num_recompute, p->recompute));
+    loong_compile_params_t *p = &c->params.compile;
+    const struct {
+        const char *what;
+        int *count;
+        const char *const **globs;
+    } lists[LOONG_GLOBS_COUNT] = {
+        {"scopes in fp32", &p->num_wide, &p->wide},
+        {"scopes to log", &p->num_watch, &p->watch},
+        {"scopes to recompute", &p->num_recompute, &p->recompute}};
+    for (int i = 0; i < LOONG_GLOBS_COUNT; i++) {
+        bool products = i == LOONG_GLOBS_WATCH;
+        LOONG_TRY(c->params.shared_globs[i]
+                      ? loongi_pass_keep_globs(g, products, c->arena,
+                                               lists[i].count, lists[i].globs)
+                      : loongi_pass_check_globs(g, lists[i].what, products,
+                                                *lists[i].count,
+                                                *lists[i].globs));
+    }
     return loongi_pass_check_globs(g, "scopes to offload", false,
                                    p->num_offload, p->offload);
 }
@@ -141,7 +153,7 @@ static loong_status_t list_whole(loong_component_t *c)
     loong_status_t status =
         c->params.family->build(graph, c->params.config, &request);
     if (status == LOONG_OK) {
-        status = check_globs(graph, &c->params.compile);
+        status = keep_globs(c, graph);
     }
     if (status == LOONG_OK) {
         status = keep_whole(c, graph);

@@ -116,13 +116,13 @@ loong_status_t loongi_param_rules_read(const loong_recipe_t *recipe,
     int64_t decays = loong_recipe_count(r, DECAY);
     int64_t groups = loong_recipe_count(r, GROUPS);
     int64_t inits = loong_recipe_count(r, INIT);
-    int64_t count = decays + groups + inits;
+    int64_t count = decays + 1 + groups + inits;
     loong_param_rule_t *rules = NULL;
     loong_param_rule_t *rule = NULL;
     char path[PATH_SIZE];
     LOONG_TRY(read_freeze(r, role, arena, rules_p));
     LOONG_TRY(loongi_arena_alloc(
-        arena, (size_t)LOONG_MAX(count, 1) * sizeof(*rules), &rules));
+        arena, (size_t)count * sizeof(*rules), &rules));
     memset(rules, 0, (size_t)count * sizeof(*rules));
     rule = rules;
     for (int64_t i = 0; i < decays; i++) {
@@ -131,10 +131,10 @@ loong_status_t loongi_param_rules_read(const loong_recipe_t *recipe,
             loong_recipe_real(r, item(DECAY, i, "factor", path));
         rule += rule->scope != NULL;
     }
-    for (int64_t i = 0; i < groups; i++) {
+    for (int64_t i = -1; i < groups; i++) {
         rule->sets = LOONG_RULE_GROUP;
-        rule->scope = scope_at(r, role, GROUPS, i);
-        rule->group = loongi_optimizer_item_group(r, i);
+        rule->scope = i < 0 ? "*" : scope_at(r, role, GROUPS, i);
+        rule->group = loongi_optimizer_item_group(r, role, i);
         rule += rule->scope != NULL;
     }
     for (int64_t i = 0; i < inits; i++) {

@@ -23,8 +23,17 @@ extern "C" {
 
 enum { LOONG_MAX_EDGE_PORTS = 4 };
 
+/* The lists of globs over scopes in what a component is compiled with. */
+typedef enum loong_globs {
+    LOONG_GLOBS_WIDE,
+    LOONG_GLOBS_WATCH,
+    LOONG_GLOBS_RECOMPUTE,
+    LOONG_GLOBS_COUNT
+} loong_globs_t;
+
 typedef struct loong_component_params {
     const char *name; /* its role; names in checkpoints begin with it */
+    const char *init; /* directory that it starts from; NULL: rules */
     loong_mesh_t mesh;
     const loong_family_t *family;
     const void *config; /* of the family; borrowed */
@@ -32,6 +41,9 @@ typedef struct loong_component_params {
     loong_model_request_t request;
     loong_precision_t precision;
     loong_compile_params_t compile; /* split and ahead are the schedule's */
+    /* Lists that are of other components as well: a glob that matches no scope
+     * here is no mistake. */
+    bool shared_globs[LOONG_GLOBS_COUNT];
     loong_shards_params_t shards;
     loong_optimizer_params_t optimizer;
     int64_t logits_tokens; /* T of the chunk for sampling; 0: none */

@@ -11,7 +11,9 @@
 const char *loongi_recipe_tokenizer_path(const loong_recipe_t *recipe)
 {
     const char *path = loong_recipe_text(recipe, "data.tokenizer");
-    return path != NULL ? path : loong_recipe_text(recipe, "init.from_hf");
+    const char *init = loong_recipe_init_key(recipe, NULL);
+    return path != NULL || init == NULL ? path
+                                        : loong_recipe_text(recipe, init);
 }
 
 loong_status_t loongi_recipe_tokenizer(loong_context_t *ctx,
@@ -77,7 +79,8 @@ loong_status_t loongi_sample_open_tokenizer(loong_sampling_t *s,
     const loong_recipe_t *recipe = s->plan->recipe;
     bool named = loong_recipe_text(recipe, "data.tokenizer") != NULL;
     bool samples = loong_recipe_count(recipe, "eval.sample.prompts") > 0;
-    const char *key = named ? "data.tokenizer" : "init.from_hf";
+    const char *key =
+        named ? "data.tokenizer" : loong_recipe_init_key(recipe, NULL);
     if (!named && !samples) {
         return LOONG_OK;
     }

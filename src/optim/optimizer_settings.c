@@ -47,24 +47,39 @@ static const char *item_key(int64_t item, const char *key, char path[64])
     return path;
 }
 
-/* What an item does not say is as in the base. */
-static loong_optimizer_group_t read_item(const loong_recipe_t *r, int64_t item,
-                                         const loong_optimizer_group_t *base)
+/* A rate or decay that the path says, where it is set. */
+static double rate(const loong_recipe_t *r, const char *path, double otherwise)
 {
-    loong_optimizer_group_t group = *base;
+    return loong_recipe_is_set(r, path) ? loong_recipe_real(r, path)
+                                        : otherwise;
+}
+
+/* What an item says, then the component of a role, then all. item: -1, and
+ * role: NULL, for none. */
+static loong_optimizer_group_t group_of(const loong_recipe_t *r,
+                                        const char *role, int64_t item)
+{
+    loong_optimizer_group_t group = read_base(r);
+    double all = loong_recipe_real(r, "optimizer.lr");
+    double lr = all;
     char path[64];
-    const char *name = loong_recipe_text(r, item_key(item, "name", path));
-    if (name != NULL) {
-        group.kind = loongi_optimizer_class_number(name);
-        read_class(r, name, &group);
+    if (role != NULL) {
+        lr = rate(r, loong_recipe_own_path(r, role, "optimizer.lr"), lr);
+        group.weight_decay =
+            rate(r, loong_recipe_own_path(r, role, "optimizer.weight_decay"),
+                 group.weight_decay);
     }
-    if (loong_recipe_is_set(r, item_key(item, "lr", path))) {
-        group.lr =
-            loong_recipe_real(r, path) / loong_recipe_real(r, "optimizer.lr");
+    if (item >= 0) {
+        const char *name = loong_recipe_text(r, item_key(item, "name", path));
+        if (name != NULL) {
+            group.kind = loongi_optimizer_class_number(name);
+            read_class(r, name, &group);
+        }
+        lr = rate(r, item_key(item, "lr", path), lr);
+        group.weight_decay =
+            rate(r, item_key(item, "weight_decay", path), group.weight_decay);
     }
-    if (loong_recipe_is_set(r, item_key(item, "weight_decay", path))) {
-        group.weight_decay = loong_recipe_real(r, path);
-    }
+    group.lr = lr != all ? lr / all : 1.0;
     return group;
 }
 
@@ -86,32 +101,35 @@ static int find_group(loong_optimizer_params_t *params,
     return i;
 }
 
-/* The groups up to an item, and the item's number among them. */
-static int read_groups(const loong_recipe_t *r, int64_t last,
-                       loong_optimizer_params_t *params)
+/* All groups there are, those of no item first. */
+static void read_groups(const loong_recipe_t *r,
+                        loong_optimizer_params_t *params)
 {
-    loong_optimizer_group_t base = read_base(r);
-    int number = 0;
+    int64_t items = loong_recipe_count(r, "optimizer.groups");
     params->num_groups = 0;
-    (void)find_group(params, &base);
-    for (int64_t i = 0; i <= last; i++) {
-        loong_optimizer_group_t group = read_item(r, i, &base);
-        number = find_group(params, &group);
+    for (int64_t i = -1; i < items; i++) {
+        const char *role = NULL;
+        for (int64_t k = 0; k == 0 || role != NULL; k++) {
+            loong_optimizer_group_t group = group_of(r, role, i);
+            (void)find_group(params, &group);
+            role = loong_recipe_component(r, k);
+        }
     }
-    return number;
 }
 
-int loongi_optimizer_item_group(const loong_recipe_t *recipe, int64_t item)
+int loongi_optimizer_item_group(const loong_recipe_t *recipe, const char *role,
+                                int64_t item)
 {
     loong_optimizer_params_t params;
-    return read_groups(recipe, item, &params);
+    loong_optimizer_group_t group = group_of(recipe, role, item);
+    read_groups(recipe, &params);
+    return find_group(&params, &group);
 }
 
 void loongi_optimizer_settings(const loong_recipe_t *r,
                                loong_optimizer_params_t *params)
 {
-    int64_t items = loong_recipe_count(r, "optimizer.groups");
-    (void)read_groups(r, items - 1, params);
+    read_groups(r, params);
     for (int i = 0; i < LOONG_STATE_COUNT; i++) {
         char key[64];
         snprintf(key, sizeof(key), "optimizer.%s_dtype", loongi_state_name(i));

@@ -11,10 +11,11 @@
 extern "C" {
 #endif
 
-/* The group of the parameters in the scope of an item of optimizer.groups, of
- * a checked recipe. Items that say the same are one group, and those that say
- * nothing are group 0, which has what stands beside them. */
-int loongi_optimizer_item_group(const loong_recipe_t *recipe, int64_t item);
+/* The group of the parameters of a component in the scope of an item of
+ * optimizer.groups, -1: of all, of a checked recipe. Where the same is said is
+ * one group, where nothing is, group 0. */
+int loongi_optimizer_item_group(const loong_recipe_t *recipe, const char *role,
+                                int64_t item);
 
 /* Reads the keys of optimizer: of a checked recipe but the schedule of rates
  * and scopes. */

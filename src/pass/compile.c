@@ -516,7 +516,7 @@ static loong_status_t run_passes(compiler_t *k, bool train)
             LOONG_TRY(loongi_pass_absorb(g));
         }
         LOONG_TRY(more ? loongi_pass_fuse_gradients(g, &scopes) : LOONG_OK);
-        LOONG_TRY(loongi_pass_precision(g, params->num_wide, params->wide));
+        LOONG_TRY(loongi_pass_precision(g, params));
         LOONG_TRY(loongi_pass_recompute(g, params->num_recompute,
                                         params->recompute));
         if (params->split) {
@@ -531,7 +531,7 @@ static loong_status_t run_passes(compiler_t *k, bool train)
         LOONG_TRY(loongi_pass_watch(g, params->num_watch > 0,
                                     &k->c->num_watches, &k->c->watches));
     } else {
-        LOONG_TRY(loongi_pass_precision(g, params->num_wide, params->wide));
+        LOONG_TRY(loongi_pass_precision(g, params));
         for (int64_t n = 0; n < g->num_nodes; n++) {
             g->nodes[n].program = LOONG_PROGRAM_E;
         }

@@ -147,21 +147,43 @@ static loong_status_t refuse(const loong_graph_t *g, const char *what,
                       used < sizeof(list) ? "" : " ...");
 }
 
+static bool matches(const loong_graph_t *g, const char *glob, bool products)
+{
+    bool found = false;
+    for (int64_t n = 0; n < g->num_nodes && !found; n++) {
+        found = loongi_scope_match(glob, g->nodes[n].scope) ||
+                (products && loongi_product_match(g, glob, &g->nodes[n]));
+    }
+    return found;
+}
+
 loong_status_t loongi_pass_check_globs(const loong_graph_t *g,
                                        const char *what, bool products,
                                        int num_globs,
                                        const char *const *globs)
 {
     for (int i = 0; i < num_globs; i++) {
-        bool found = false;
-        for (int64_t n = 0; n < g->num_nodes && !found; n++) {
-            found = loongi_scope_match(globs[i], g->nodes[n].scope) ||
-                    (products &&
-                     loongi_product_match(g, globs[i], &g->nodes[n]));
-        }
-        if (!found) {
+        if (!matches(g, globs[i], products)) {
             return refuse(g, what, globs[i], products);
         }
     }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_pass_keep_globs(const loong_graph_t *g, bool products,
+                                      loong_arena_t *arena, int *num_globs,
+                                      const char *const **globs)
+{
+    const char **kept = NULL;
+    int count = 0;
+    LOONG_TRY(loongi_arena_alloc(
+        arena, (size_t)LOONG_MAX(*num_globs, 1) * sizeof(*kept), &kept));
+    for (int i = 0; i < *num_globs; i++) {
+        if (matches(g, (*globs)[i], products)) {
+            kept[count++] = (*globs)[i];
+        }
+    }
+    *num_globs = count;
+    *globs = kept;
     return LOONG_OK;
 }

@@ -60,6 +60,12 @@ loongi_pass_check_globs(const loong_graph_t *g, const char *what,
                         bool products, int num_globs,
                         const char *const *globs);
 
+/* Leaves out those that match nothing; what is left is in the arena. */
+LOONG_NODISCARD loong_status_t
+loongi_pass_keep_globs(const loong_graph_t *g, bool products,
+                       loong_arena_t *arena, int *num_globs,
+                       const char *const **globs);
+
 /* Parameters that a product multiplies with at once; 0: it is no product. The
  * name of one of them, without ".weight". Whether a glob matches any. */
 int loongi_product_members(const loong_graph_t *g, const loong_node_t *node);
@@ -69,11 +75,11 @@ const char *loongi_product_name(const loong_graph_t *g,
 bool loongi_product_match(const loong_graph_t *g, const char *glob,
                           const loong_node_t *node);
 
-/* Makes the ops of the scopes that match, forward and gradient, work in the
- * wide type, with casts where types meet. Declared outputs keep their type. */
+/* Makes the ops of the wide scopes, forward and gradient, work in the wide
+ * type, with casts where types meet; with wide_edges ports of edges have it
+ * even where no scope has. Declared outputs keep their type. */
 LOONG_NODISCARD loong_status_t
-loongi_pass_precision(loong_graph_t *g, int num_globs,
-                      const char *const *globs);
+loongi_pass_precision(loong_graph_t *g, const loong_compile_params_t *params);
 
 /* Names the outputs of the forward nodes of the scopes that match, as they are
  * built: the first of all passes. */

@@ -8,7 +8,8 @@
  *
  * What crosses the border of a chunk has the wide type wherever any scope has
  * it: neither side knows what type the other's op works in, and a narrow number
- * comes through unchanged. So a cut rounds nothing. */
+ * comes through unchanged. So a cut rounds nothing. Edges between components of
+ * different types have the wide one as well. */
 #include <string.h>
 
 #include "loong/ops.h"
@@ -36,9 +37,10 @@ bool loongi_scope_any(int num_globs, const char *const *globs,
     return false;
 }
 
-static bool crosses(const loong_input_t *port)
+static bool crosses(const precision_t *p, const loong_input_t *port)
 {
-    return port->boundary || port->gradient || port->edge;
+    return port->edge ||
+           (p->num_globs > 0 && (port->boundary || port->gradient));
 }
 
 /* v in another type, for the program of a reader; made on first use, in
@@ -130,7 +132,7 @@ static loong_status_t cast_outputs(precision_t *p)
         loong_input_t *port = &g->outputs[i];
         loong_dtype_t dtype = p->dtype[port->value];
         const loong_node_t *node = loongi_producer(g, port->value);
-        if (crosses(port) && dtype == g->precision.compute) {
+        if (crosses(p, port) && dtype == g->precision.compute) {
             dtype = g->precision.wide;
         }
         if (node != NULL && g->values[port->value].dtype != dtype) {
@@ -147,7 +149,7 @@ static loong_status_t rewrite(precision_t *p)
     g->num_nodes = 0;
     for (int i = 0; i < g->num_inputs; i++) {
         loong_value_t *value = &g->values[g->inputs[i].value];
-        if (crosses(&g->inputs[i]) && value->dtype == g->precision.compute) {
+        if (crosses(p, &g->inputs[i]) && value->dtype == g->precision.compute) {
             value->dtype = g->precision.wide;
         }
     }
@@ -192,14 +194,18 @@ static loong_status_t run(precision_t *p)
     return rewrite(p);
 }
 
-loong_status_t loongi_pass_precision(loong_graph_t *g, int num_globs,
-                                     const char *const *globs)
+loong_status_t loongi_pass_precision(loong_graph_t *g,
+                                     const loong_compile_params_t *params)
 {
-    if (num_globs == 0 || g->precision.compute == g->precision.wide) {
+    if ((params->num_wide == 0 && !params->wide_edges) ||
+        g->precision.compute == g->precision.wide) {
         return LOONG_OK;
     }
-    precision_t p = {g,           num_globs, globs, NULL, g->num_nodes,
-                     g->num_values, NULL,    NULL};
+    precision_t p = {.g = g,
+                     .num_globs = params->num_wide,
+                     .globs = params->wide,
+                     .num_nodes = g->num_nodes,
+                     .num_values = g->num_values};
     LOONG_TRY(loongi_calloc(g->ctx, (size_t)p.num_values, sizeof(*p.cast),
                             "casts of values", &p.cast));
     loong_status_t status = run(&p);

@@ -227,6 +227,7 @@ typedef struct loong_compile_params {
     /* Scope globs whose ops work in the wide type. */
     int num_wide;
     const char *const *wide;
+    bool wide_edges; /* another component has another type */
     /* Scope globs whose tensors are logged, when training. */
     int num_watch;
     const char *const *watch;

@@ -22,9 +22,11 @@ bool loongi_fast_bf16(const loong_device_t *device)
 }
 
 loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
+                                          const char *role,
                                           const loong_device_t *device)
 {
-    const char *text = loong_recipe_text(recipe, "precision.params_dtype");
+    const char *text = loong_recipe_text(
+        recipe, loong_recipe_own_path(recipe, role, "precision.params_dtype"));
     loong_precision_t p = {LOONG_F32, LOONG_F32};
     if (strcmp(text, "fp64") == 0) {
         p.compute = p.wide = LOONG_F64;

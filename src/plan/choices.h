@@ -13,8 +13,9 @@ extern "C" {
 
 /* device may be NULL: the processor. */
 bool loongi_fast_bf16(const loong_device_t *device);
-/* The types that precision.params_dtype means on this device. */
+/* The types that precision.params_dtype of a role means on this device. */
 loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
+                                          const char *role,
                                           const loong_device_t *device);
 
 LOONG_NODISCARD loong_status_t

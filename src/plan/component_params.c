@@ -13,20 +13,48 @@
 #include "optimizer_settings.h"
 #include "param_rules.h"
 
-static loong_status_t read_recompute(const loong_recipe_t *recipe,
+/* What a key says of a component, and whether it says that of others too. */
+static const char *own(const loong_plan_t *plan,
+                       const loong_component_params_t *p, const char *key,
+                       bool *shared_p)
+{
+    const char *path = loong_recipe_own_path(plan->recipe, p->name, key);
+    *shared_p = strcmp(path, key) == 0;
+    return path;
+}
+
+static loong_status_t read_recompute(const loong_plan_t *plan,
                                      loong_arena_t *arena,
-                                     loong_compile_params_t *compile)
+                                     loong_component_params_t *p)
 {
     static const char *const layers[] = {"layers.*"};
-    const char *text = loong_recipe_text(recipe, "recompute.granularity");
+    bool *shared = &p->shared_globs[LOONG_GLOBS_RECOMPUTE];
+    loong_compile_params_t *c = &p->compile;
+    const char *text = loong_recipe_text(
+        plan->recipe, own(plan, p, "recompute.granularity", shared));
+    c->num_recompute = 0;
     if (strcmp(text, "full") == 0) {
-        compile->num_recompute = 1;
-        compile->recompute = layers;
+        c->num_recompute = 1;
+        c->recompute = layers;
     } else if (strcmp(text, "selective") == 0) {
-        return loongi_read_globs(recipe, "recompute.scopes", arena,
-                                 &compile->num_recompute, &compile->recompute);
+        return loongi_read_globs(plan->recipe,
+                                 own(plan, p, "recompute.scopes", shared),
+                                 arena, &c->num_recompute, &c->recompute);
     }
     return LOONG_OK;
+}
+
+loong_status_t loongi_component_own(const loong_plan_t *plan,
+                                    loong_arena_t *arena,
+                                    loong_component_params_t *p)
+{
+    bool *shared = &p->shared_globs[LOONG_GLOBS_WIDE];
+    p->precision =
+        loongi_recipe_precision(plan->recipe, p->name, plan->device);
+    LOONG_TRY(read_recompute(plan, arena, p));
+    return loongi_read_globs(plan->recipe,
+                             own(plan, p, "precision.fp32_scopes", shared),
+                             arena, &p->compile.num_wide, &p->compile.wide);
 }
 
 static int parallel_size(const loong_plan_t *plan, const char *key)
@@ -41,6 +69,7 @@ static loong_status_t read_pipeline(const loong_plan_t *plan,
 {
     const loong_train_settings_t *s = plan->set;
     p->schedule = loong_recipe_text(plan->recipe, "schedule");
+    p->join = loong_recipe_text(plan->recipe, "join");
     p->pair = loong_recipe_bool(plan->recipe,
                                 "parallel.overlap_moe_expert_parallel_comm");
     p->layers_per_chunk =
@@ -83,9 +112,7 @@ static loong_status_t read_compile(const loong_plan_t *plan,
     p->compile.lane_work = loong_recipe_int(r, "comm.overlap_work");
     LOONG_TRY(loongi_choices_policy(plan, &p->compile.policy));
     LOONG_TRY(loongi_choices_graphs(plan, p));
-    LOONG_TRY(read_recompute(r, arena, &p->compile));
-    LOONG_TRY(loongi_read_globs(r, "precision.fp32_scopes", arena,
-                                &p->compile.num_wide, &p->compile.wide));
+    LOONG_TRY(loongi_component_own(plan, arena, p));
     return loongi_read_globs(r, "log.tensors", arena, &p->compile.num_watch,
                              &p->compile.watch);
 }
@@ -97,7 +124,6 @@ loong_status_t loongi_component_params(const loong_plan_t *plan,
     const loong_recipe_t *r = plan->recipe;
     loongi_parallel_request(&plan->parallel, &plan->mesh, &p->request);
     p->request.max_segments *= segments;
-    p->precision = loongi_recipe_precision(r, plan->device);
     LOONG_TRY(read_compile(plan, arena, p));
     loongi_optimizer_settings(r, &p->optimizer);
     for (int i = 0; i < p->optimizer.num_groups; i++) {
@@ -113,6 +139,7 @@ loong_status_t loongi_component_params(const loong_plan_t *plan,
     p->shards.lanes = p->resources.lanes = p->compile.lanes;
     p->train = !plan->evaluate_only;
     p->mesh = plan->mesh;
+    memset(p->shared_globs, 0, sizeof(p->shared_globs));
     return read_pipeline(plan, p);
 }
 

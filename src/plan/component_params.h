@@ -16,6 +16,12 @@ LOONG_NODISCARD loong_status_t
 loongi_component_params(const loong_plan_t *plan, int64_t segments,
                         loong_arena_t *arena, loong_component_params_t *params);
 
+/* The part of it that each component may say for itself: precision and
+ * recomputation. */
+LOONG_NODISCARD loong_status_t
+loongi_component_own(const loong_plan_t *plan, loong_arena_t *arena,
+                     loong_component_params_t *params);
+
 /* Every step of a ramp-up must be one that the schedule takes. */
 LOONG_NODISCARD loong_status_t
 loongi_plan_check_rampup(const loong_plan_t *plan);

@@ -23,7 +23,10 @@ static void describe_phase(loong_plan_t *plan)
         0) {
         loongi_text_printf(
             &plan->text, "phase: midtrain, from the weights of %s\n",
-            loads ? load : loong_recipe_text(plan->recipe, "init.from_hf"));
+            loads ? load
+                  : loong_recipe_text(
+                        plan->recipe,
+                        loong_recipe_init_key(plan->recipe, NULL)));
     }
 }
 
@@ -281,20 +284,42 @@ static loong_status_t take_text(loong_plan_t *plan, const char **text_p)
     return plan->text.status;
 }
 
+/* What a component has otherwise than the one with the loss. */
+static void describe_own(loong_plan_t *plan, const loong_component_params_t *p)
+{
+    static const char *const keys[] = {
+        "precision.params_dtype", "recompute.granularity", "optimizer.lr",
+        "optimizer.weight_decay", "init.from_hf"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        const char *path =
+            loong_recipe_own_path(plan->recipe, p->name, keys[i]);
+        if (strcmp(path, keys[i]) != 0) {
+            loongi_text_printf(&plan->text, ", %s %s", keys[i],
+                               loong_recipe_text(plan->recipe, path));
+        }
+    }
+}
+
 /* Layouts of the components that others read. */
 static void describe_upstream(loong_plan_t *plan)
 {
     const loong_model_t *m = plan->component->model;
+    if (plan->pictures.most > 0) {
+        loongi_text_printf(&plan->text, "  join: %s\n",
+                           plan->component->params.join);
+    }
     for (int i = 0; plan->pictures.most > 0 && i < m->num_components - 1; i++) {
         const loong_component_params_t *p = &m->components[i]->params;
         loongi_text_printf(
             &plan->text,
-            "  %s: tensor %d%s x data %d, %lld pictures of a micro-batch%s\n",
+            "  %s: tensor %d%s x data %d, %lld pictures of a micro-batch%s",
             p->name, p->mesh.size[LOONG_AXIS_TP],
             p->request.sequence_parallel ? " (sequence)" : "",
             p->mesh.size[LOONG_AXIS_DP],
             (long long)(p->request.tokens / p->request.seq_length),
             p->train ? "" : ", frozen");
+        describe_own(plan, p);
+        loongi_text_printf(&plan->text, "\n");
     }
 }
 

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "component_params.h"
+
 static bool is_upstream(const loong_plan_t *plan,
                         const loong_component_params_t *p)
 {
@@ -103,6 +105,7 @@ static void copy_settings(loong_component_params_t *p,
     loong_component_params_t own = *p;
     *p = *last;
     p->name = own.name;
+    p->init = own.init;
     p->family = own.family;
     p->config = own.config;
     p->mesh = own.mesh;
@@ -113,9 +116,34 @@ static void copy_settings(loong_component_params_t *p,
     p->layout = NULL;
     p->schedule = "auto";
     p->pair = false;
+    p->shared_globs[LOONG_GLOBS_WATCH] = true;
 }
 
-static loong_status_t complete(const loong_plan_t *plan,
+/* Where components compute in different types, their edges carry the wide
+ * one, which all have. */
+static loong_status_t match_types(const loong_plan_t *plan, int count,
+                                  loong_component_params_t *params)
+{
+    const loong_component_params_t *last = &params[count - 1];
+    bool wide = false;
+    for (int i = 0; i < count; i++) {
+        const loong_precision_t *own = &params[i].precision;
+        LOONG_CHECK(plan->ctx, own->wide == last->precision.wide,
+                    LOONG_ERR_CONFIG,
+                    "model.%s.precision.params_dtype: found %s, %s has %s; "
+                    "fp64 goes with fp64 alone",
+                    params[i].name, loong_dtype_name(own->compute), last->name,
+                    loong_dtype_name(last->precision.compute));
+        wide = wide || own->compute != last->precision.compute ||
+               params[i].compile.num_wide > 0;
+    }
+    for (int i = 0; i < count; i++) {
+        params[i].compile.wide_edges = wide;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t complete(const loong_plan_t *plan, loong_arena_t *arena,
                                const loong_component_params_t *last,
                                loong_component_params_t *p)
 {
@@ -125,6 +153,7 @@ static loong_status_t complete(const loong_plan_t *plan,
     loong_parallel_t layout =
         layout_of(plan, p, (of_cell + replicas - 1) / replicas);
     copy_settings(p, last);
+    LOONG_TRY(loongi_component_own(plan, arena, p));
     loongi_parallel_request(&layout, &p->mesh, &p->request);
     loong_status_t status = loongi_parallel_accepts(&layout);
     if (status != LOONG_OK) {
@@ -133,7 +162,8 @@ static loong_status_t complete(const loong_plan_t *plan,
     return status;
 }
 
-loong_status_t loongi_upstream_params(loong_plan_t *plan, int count,
+loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
+                                      int count,
                                       loong_component_params_t *params)
 {
     const loong_component_params_t *last = &params[count - 1];
@@ -156,7 +186,7 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, int count,
     }
     LOONG_TRY(find_cell(plan, count, params));
     for (int i = 0; i < count - 1; i++) {
-        LOONG_TRY(complete(plan, last, &params[i]));
+        LOONG_TRY(complete(plan, arena, last, &params[i]));
     }
-    return LOONG_OK;
+    return match_types(plan, count, params);
 }

@@ -15,9 +15,10 @@ extern "C" {
 
 /* Fills plan->pictures, and all that is still missing in params[0 .. count-2],
  * which have name, family, config and rules; the last one is complete. Checks
- * their layouts. Errors: LOONG_ERR_CONFIG. */
-LOONG_NODISCARD loong_status_t loongi_upstream_params(
-    loong_plan_t *plan, int count, loong_component_params_t *params);
+ * their layouts. Lists are in the arena. Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t
+loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena, int count,
+                       loong_component_params_t *params);
 
 /* The mesh of a component, seen by a rank: its own, or that of the component
  * with the loss. */

@@ -51,27 +51,54 @@ static bool is_used(const loong_recipe_t *recipe, const char *classes)
     return found;
 }
 
+static void check_rate(const loong_recipe_t *recipe, const char *path,
+                       loong_problems_t *problems)
+{
+    if (loong_recipe_is_set(recipe, path) &&
+        loong_recipe_real(recipe, "optimizer.lr") == 0.0) {
+        loongi_problems_add(problems,
+                            "%s: %s: follows the schedule in proportion to "
+                            "optimizer.lr, which is 0",
+                            loong_recipe_where(recipe, path), path);
+    }
+}
+
+/* Components with a rate or decay of their own. */
+static int64_t check_components(const loong_recipe_t *recipe,
+                                loong_problems_t *problems)
+{
+    int64_t count = 0;
+    const char *role = NULL;
+    for (int64_t i = 0;
+         (role = loong_recipe_component(recipe, i)) != NULL; i++) {
+        char lr[64];
+        char decay[64];
+        snprintf(lr, sizeof(lr), "model.%s.optimizer.lr", role);
+        snprintf(decay, sizeof(decay), "model.%s.optimizer.weight_decay", role);
+        check_rate(recipe, lr, problems);
+        count += loong_recipe_is_set(recipe, lr) ||
+                 loong_recipe_is_set(recipe, decay);
+    }
+    return count;
+}
+
 static void check_items(const loong_recipe_t *recipe,
                         loong_problems_t *problems)
 {
-    const int most = LOONG_MAX_OPT_GROUPS - 1;
     int64_t items = loong_recipe_count(recipe, "optimizer.groups");
+    int64_t own = check_components(recipe, problems);
+    int64_t most = LOONG_MAX_OPT_GROUPS / (1 + own) - 1;
     char path[64];
     if (items > most) {
         loongi_problems_add(problems,
-                            "%s: optimizer.groups: %lld items, up to %d "
-                            "allowed",
+                            "%s: optimizer.groups: %lld items, up to %lld "
+                            "allowed%s",
                             loong_recipe_where(recipe, "optimizer.groups"),
-                            (long long)items, most);
+                            (long long)items, (long long)most,
+                            own > 0 ? " beside rates of components" : "");
     }
     for (int64_t i = 0; i < items; i++) {
-        if (loong_recipe_is_set(recipe, item_key(i, "lr", path)) &&
-            loong_recipe_real(recipe, "optimizer.lr") == 0.0) {
-            loongi_problems_add(problems,
-                                "%s: %s: follows the schedule in proportion "
-                                "to optimizer.lr, which is 0",
-                                loong_recipe_where(recipe, path), path);
-        }
+        check_rate(recipe, item_key(i, "lr", path), problems);
     }
 }
 

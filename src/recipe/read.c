@@ -205,12 +205,15 @@ typedef struct family_keys {
 static loong_status_t visit_family_key(void *user, const char *key,
                                        const char *value)
 {
-    static const char layout[] = "parallel.";
+    static const char *const own[] = {"freeze",     "init.",     "parallel.",
+                                      "precision.", "optimizer.", "recompute."};
     const family_keys_t *f = user;
-    return strcmp(key, "freeze") == 0 ||
-                   strncmp(key, layout, strlen(layout)) == 0
-               ? LOONG_OK
-               : f->visit(f->user, key, value);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(own); i++) {
+        if (strncmp(key, own[i], strlen(own[i])) == 0) {
+            return LOONG_OK;
+        }
+    }
+    return f->visit(f->user, key, value);
 }
 
 loong_status_t loong_recipe_each_family_key(
@@ -220,6 +223,17 @@ loong_status_t loong_recipe_each_family_key(
 {
     family_keys_t f = {visit, user};
     return loong_recipe_each(recipe, component, visit_family_key, &f);
+}
+
+const char *loong_recipe_own_path(const loong_recipe_t *recipe,
+                                  const char *role, const char *key)
+{
+    char *path = NULL;
+    bool own = loongi_arena_printf(recipe->arena, &path, "model.%s.%s", role,
+                                   key) == LOONG_OK &&
+               loongi_recipe_find(recipe, path) != NULL &&
+               loong_recipe_is_set(recipe, path);
+    return own ? path : key;
 }
 
 const char *loong_recipe_component(const loong_recipe_t *recipe, int64_t i)
@@ -235,6 +249,22 @@ const char *loong_recipe_component(const loong_recipe_t *recipe, int64_t i)
         }
     }
     return NULL;
+}
+
+const char *loong_recipe_init_key(const loong_recipe_t *recipe,
+                                  const char *role)
+{
+    static const char key[] = "init.from_hf";
+    const char *last = NULL;
+    for (int64_t i = 0; loong_recipe_component(recipe, i) != NULL; i++) {
+        last = loong_recipe_component(recipe, i);
+    }
+    role = role != NULL ? role : last;
+    const char *path =
+        role != NULL ? loong_recipe_own_path(recipe, role, key) : key;
+    bool found = loong_recipe_text(recipe, path) != NULL &&
+                 (strcmp(path, key) != 0 || role == last);
+    return found ? path : NULL;
 }
 
 /* A list of numbers or texts is read as a whole. */

@@ -359,17 +359,45 @@ static void check_averages(check_t *c)
     }
 }
 
+/* Of the whole model, or of a component with keys of its own; what it takes of
+ * the whole may be without effect there. */
+static void check_recompute(check_t *c, const char *role)
+{
+    const char *keys[] = {"recompute.granularity", "recompute.scopes"};
+    bool own = role == NULL;
+    for (int i = 0; i < 2 && role != NULL; i++) {
+        const char *path = loong_recipe_own_path(c->recipe, role, keys[i]);
+        own = own || strcmp(path, keys[i]) != 0;
+        keys[i] = path;
+    }
+    const char *grain = loong_recipe_text(c->recipe, keys[0]);
+    bool selective = strcmp(grain, "selective") == 0;
+    bool scopes = loong_recipe_count(c->recipe, keys[1]) > 0;
+    bool idle = scopes && (role == NULL || strncmp(keys[1], "model.", 6) == 0);
+    if (own && selective && !scopes) {
+        problem(c, keys[1], "empty, %s selective needs it", keys[0]);
+    } else if (own && !selective && idle) {
+        problem(c, keys[1], "set, but %s is not selective", keys[0]);
+    }
+}
+
+static void check_components(check_t *c)
+{
+    const char *role = NULL;
+    int64_t count = 0;
+    check_recompute(c, NULL);
+    while ((role = loong_recipe_component(c->recipe, count)) != NULL) {
+        check_recompute(c, role);
+        count++;
+    }
+    if (count == 1 && is_set(c, "join")) {
+        problem(c, "join", "has no effect on a model of one component");
+    }
+}
+
 static void check_settings(check_t *c)
 {
-    const char *grain = loong_recipe_text(c->recipe, "recompute.granularity");
-    bool selective = strcmp(grain, "selective") == 0;
-    bool scopes = loong_recipe_count(c->recipe, "recompute.scopes") > 0;
     const char *load = loong_recipe_text(c->recipe, "checkpoint.load");
-    if (selective != scopes) {
-        problem(c, "recompute.scopes",
-                selective ? "empty, recompute.granularity selective needs it"
-                          : "set, but recompute.granularity is not selective");
-    }
     if (loong_recipe_bool(c->recipe, "parallel.sequence_parallel") &&
         get(c, "parallel.tensor_model_parallel_size") == 1) {
         problem(c, "parallel.sequence_parallel",
@@ -410,7 +438,8 @@ static void check_vision_ids(check_t *c)
     int64_t count = loong_recipe_count(c->recipe, key);
     int64_t vocab = get(c, "model.foundation.vocab_size");
     bool known = is_set(c, "model.foundation.family") ||
-                 !(is_set(c, "init.from_hf") || is_set(c, "model.from_hf"));
+                 (loong_recipe_init_key(c->recipe, NULL) == NULL &&
+                  !is_set(c, "model.from_hf"));
     if (count > 0 && known && !is_set(c, model)) {
         problem(c, key, "has no effect without %s", model);
     }
@@ -433,7 +462,7 @@ static void check_phase(check_t *c)
     static const char key[] = "training_phase";
     if (strcmp(loong_recipe_text(c->recipe, key), "midtrain") == 0 &&
         loong_recipe_text(c->recipe, "checkpoint.load") == NULL &&
-        !is_set(c, "init.from_hf")) {
+        loong_recipe_init_key(c->recipe, NULL) == NULL) {
         problem(c, key, "midtrain goes on from trained weights: init.from_hf "
                         "or a directory in checkpoint.load must be set");
     }
@@ -521,6 +550,7 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
     check_sources(&c);
     check_types(&c);
     loongi_optimizer_keys_check(recipe, &c.problems);
+    check_components(&c);
     check_settings(&c);
     check_router_replay(&c);
     check_vision_ids(&c);

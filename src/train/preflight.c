@@ -9,18 +9,8 @@
 #include "stage_load.h"
 #include "trainer_data.h"
 
-static loong_status_t check_hf(loong_trainer_t *t, const char *dir)
-{
-    loong_hf_t *model = NULL;
-    LOONG_TRY(loongi_hf_open(t->ctx, dir, &model));
-    loong_status_t status = loongi_component_check_hf(t->component, model);
-    loongi_hf_close(&model);
-    return status;
-}
-
 static loong_status_t check_weights(loong_trainer_t *t)
 {
-    const char *hf = loong_recipe_text(t->recipe, "init.from_hf");
     const char *load = NULL;
     LOONG_TRY(
         loongi_find_weights(t->ctx, t->recipe, t->plan.evaluate_only, &load));
@@ -32,7 +22,12 @@ static loong_status_t check_weights(loong_trainer_t *t)
         }
         return status;
     }
-    return hf != NULL && t->component != NULL ? check_hf(t, hf) : LOONG_OK;
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; t->component != NULL && i < t->model->num_components; i++) {
+        status = loongi_first_of(
+            status, loongi_component_check_init(t->model->components[i]));
+    }
+    return status;
 }
 
 /* Whether the model knows the ids of the data. */

@@ -68,6 +68,7 @@ static loong_status_t list_components(
     loong_component_params_t params[LOONG_MAX_COMPONENTS], int *count_p)
 {
     loong_plan_t *plan = &t->plan;
+    loong_arena_t *arena = t->keys.keys[0]->arena;
     int count = t->keys.count;
     loong_component_params_t *last = &asked[count - 1];
     LOONG_TRY(loongi_router_replay_mode(t->recipe, t->ctx, last,
@@ -75,10 +76,9 @@ static loong_status_t list_components(
     if (loong_recipe_count(t->recipe, "eval.sample.prompts") > 0) {
         last->logits_tokens = loongi_sample_window(plan);
     }
-    LOONG_TRY(
-        loongi_component_params(plan, segments, t->keys.keys[0]->arena, last));
+    LOONG_TRY(loongi_component_params(plan, segments, arena, last));
     last->request.kl_loss = loong_recipe_real(t->recipe, "train.kl_loss_coeff");
-    LOONG_TRY(loongi_upstream_params(plan, count, asked));
+    LOONG_TRY(loongi_upstream_params(plan, arena, count, asked));
     *count_p = 0;
     for (int i = 0; i < count; i++) {
         if (i == count - 1 && last->request.kl_loss > 0.0) {
@@ -119,25 +119,17 @@ static loong_status_t plan_components(loong_trainer_t *t,
 
 static loong_status_t load_model(loong_trainer_t *t)
 {
-    const char *hf = loong_recipe_text(t->recipe, "init.from_hf");
     const char *load = NULL;
     LOONG_TRY(
         loongi_find_weights(t->ctx, t->recipe, t->plan.evaluate_only, &load));
     if (load != NULL) {
         return loongi_trainer_resume(t, load, false);
     }
-    if (hf == NULL) {
-        return loongi_model_initialize(t->model, t->set.seed);
+    for (int i = 0; i < t->model->num_components; i++) {
+        LOONG_TRY(
+            loongi_component_begin(t->model->components[i], t->set.seed));
     }
-    loong_hf_t *model = NULL;
-    LOONG_TRY(loongi_hf_open(t->ctx, hf, &model));
-    loong_status_t status = LOONG_OK;
-    for (int i = 0; i < t->model->num_components && status == LOONG_OK; i++) {
-        status = loongi_component_load_hf(t->model->components[i], model,
-                                          t->set.seed);
-    }
-    loongi_hf_close(&model);
-    return status;
+    return LOONG_OK;
 }
 
 static loong_status_t require_samples(const loong_trainer_t *t)

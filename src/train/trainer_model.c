@@ -135,7 +135,9 @@ static loong_status_t configure(loong_trainer_t *t, int i,
     if (family->state != NULL) {
         LOONG_TRY(family->state(config, add_stated, t->keys.keys[i]));
     }
+    const char *init = loong_recipe_init_key(t->recipe, role);
     p->name = role;
+    p->init = init != NULL ? loong_recipe_text(t->recipe, init) : NULL;
     p->family = family;
     p->config = config;
     return loongi_param_rules_read(t->recipe, role, arena, &p->request.rules);

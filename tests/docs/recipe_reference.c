@@ -76,7 +76,8 @@ int main(void)
            "number with `kB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`. The "
            "default\n*none* stands at keys that are optional or, where a run "
            "cannot do without them, have\nto be given; *of the family*: what "
-           "`model.foundation.family` is decides. The column\n*resume* says "
+           "`model.foundation.family` is decides; a key: its "
+           "value. The column\n*resume* says "
            "whether a key may change when a run is resumed; the others have "
            "to\nstay the same unless `resume.override` names them, or a map "
            "or list they are in.\n");

@@ -411,6 +411,45 @@ train.micro_batch_size=2
 train.global_batch_size=2
 train.train_iters=1
 optimizer.lr=1e-3
+checkpoint.save=parts
+KEYS
+for part in image_encoder foundation; do
+    "$build/loong-ckpt" export --quiet --component $part parts $part
+done
+run components <<KEYS
+version=1
+device=cpu
+join=phases
+model.image_encoder.init.from_hf=image_encoder
+model.image_projector.family=mlp_projector
+model.foundation.init.from_hf=foundation
+model.image_encoder.precision.params_dtype=bf16
+model.image_encoder.precision.fp32_scopes=['*']
+model.image_encoder.recompute.granularity=selective
+model.image_encoder.recompute.scopes=['*']
+model.image_encoder.optimizer.lr=1e-4
+model.image_encoder.optimizer.weight_decay=0
+model.image_projector.precision.params_dtype=bf16
+model.image_projector.precision.fp32_scopes=['*']
+model.image_projector.recompute.granularity=selective
+model.image_projector.recompute.scopes=['*']
+model.image_projector.optimizer.lr=1e-4
+model.image_projector.optimizer.weight_decay=0
+model.foundation.precision.params_dtype=bf16
+model.foundation.precision.fp32_scopes=['*']
+model.foundation.recompute.granularity=selective
+model.foundation.recompute.scopes=['*']
+model.foundation.optimizer.lr=1e-4
+model.foundation.optimizer.weight_decay=0
+data.tokenizer=texts
+data.image_token=<picture>
+data.train=[{path: texts/texts.jsonl, source: image_text}]
+data.max_images=4
+data.seq_length=16
+train.micro_batch_size=2
+train.global_batch_size=2
+train.train_iters=1
+optimizer.lr=1e-3
 KEYS
 
 # Ranks that do not sample do not complain of it.

@@ -55,7 +55,12 @@ if(MPI_C_FOUND)
   add_test(NAME llava_train COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/llava_train.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
-  set_tests_properties(llava_train PROPERTIES LABELS train TIMEOUT 120)
+  add_test(NAME component_keys COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/train/component_keys.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  set_tests_properties(llava_train component_keys PROPERTIES
+    LABELS train TIMEOUT 120
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   add_test(NAME cli_signals COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/signals.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})

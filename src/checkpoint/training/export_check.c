@@ -14,8 +14,8 @@ static loong_status_t check_no_source(loong_context_t *ctx,
                                       const loong_recipe_t *recipe,
                                       const char *dir)
 {
-    static const char *const keys[] = {"init.from_hf", "model.from_hf"};
-    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+    const char *keys[] = {loong_recipe_init_key(recipe, NULL), "model.from_hf"};
+    for (int64_t i = keys[0] == NULL; i < LOONG_COUNT_OF(keys); i++) {
         const char *from = loong_recipe_text(recipe, keys[i]);
         LOONG_CHECK(ctx, from == NULL || !loongi_file_same(dir, from),
                     LOONG_ERR_CONFIG,

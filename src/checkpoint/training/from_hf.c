@@ -20,13 +20,15 @@ static loong_status_t add_set(void *user, const char *key, const char *value)
     return loongi_pairs_set(user, key, value);
 }
 
-/* Of training, not of the model: no config.json means one for it. */
+/* Of training, or of what reads the model, not of it: no config.json means one
+ * for it. */
 static bool is_of_training(const char *key)
 {
     static const char *const keys[] = {
         "make_vocab_size_divisible_by", "mla_absorb",
         "moe_expert_capacity_factor", "moe_token_drop_policy",
-        "moe_router_force_load_balancing"};
+        "moe_router_force_load_balancing", "feature_layer",
+        "select_class_token"};
     for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
         if (strcmp(keys[i], key) == 0) {
             return true;
@@ -142,15 +144,28 @@ static loong_status_t set_keys(const adoption_t *a,
     return LOONG_OK;
 }
 
+/* What the directory has is the component that is asked for. */
+static loong_status_t find_role(adoption_t *a, const char *key)
+{
+    const char *role = loongi_view_role(a->ctx, a->read);
+    a->role = a->role != NULL ? a->role : role;
+    LOONG_CHECK(a->ctx, strcmp(a->role, role) == 0, LOONG_ERR_CONFIG,
+                "%s: %s: '%s' has a model of family %s, which model.%s has not",
+                loong_recipe_where(a->recipe, key), key, a->dir,
+                loongi_pairs_get(a->read, "family"), a->role);
+    return LOONG_OK;
+}
+
 /* From the config.json that a key of the recipe names; without `sets` it is
  * compared alone. */
-static loong_status_t adopt(loong_context_t *ctx, loong_recipe_t *recipe,
-                            const char *key, bool tells, bool sets)
+static loong_status_t adopt(adoption_t a, const char *key, bool tells,
+                            bool sets)
 {
-    adoption_t a = {ctx, recipe, loong_recipe_text(recipe, key),
-                    loongi_model_role(recipe), NULL};
+    loong_context_t *ctx = a.ctx;
+    loong_recipe_t *recipe = a.recipe;
     loong_pairs_t *origins = NULL;
     loong_pairs_t *pairs = NULL;
+    a.dir = key != NULL ? loong_recipe_text(recipe, key) : NULL;
     if (a.dir == NULL) {
         return LOONG_OK;
     }
@@ -162,8 +177,8 @@ static loong_status_t adopt(loong_context_t *ctx, loong_recipe_t *recipe,
                           loong_recipe_where(recipe, key));
     }
     a.read = pairs;
-    if (status == LOONG_OK && loong_recipe_component(recipe, 0) == NULL) {
-        a.role = loongi_view_role(ctx, pairs);
+    if (status == LOONG_OK) {
+        status = find_role(&a, key);
     }
     if (status == LOONG_OK && tells) {
         status = compare_with_recipe(&a);
@@ -181,12 +196,18 @@ loong_status_t loong_trainer_fill_recipe(loong_context_t *ctx,
 {
     /* What a model's file leaves out it does not have: nothing comes from the
      * file of the weights then. */
+    const char *key = loong_recipe_init_key(recipe, NULL);
     const char *model = loong_recipe_text(recipe, "model.from_hf");
-    const char *init = loong_recipe_text(recipe, "init.from_hf");
-    bool same = model != NULL && init != NULL && strcmp(model, init) == 0;
-    LOONG_TRY(adopt(ctx, recipe, "model.from_hf", tells, true));
-    return same ? LOONG_OK
-                : adopt(ctx, recipe, "init.from_hf", tells, model == NULL);
+    bool same = model != NULL && key != NULL &&
+                strcmp(model, loong_recipe_text(recipe, key)) == 0;
+    adoption_t a = {ctx, recipe, NULL, NULL, NULL};
+    a.role = loong_recipe_component(recipe, 0);
+    for (int64_t i = 1; loong_recipe_component(recipe, i) != NULL; i++) {
+        LOONG_TRY(adopt(a, loong_recipe_init_key(recipe, a.role), tells, true));
+        a.role = loong_recipe_component(recipe, i);
+    }
+    LOONG_TRY(adopt(a, "model.from_hf", tells, true));
+    return same ? LOONG_OK : adopt(a, key, tells, model == NULL);
 }
 
 /* ---- imported checkpoints ------------------------------------------------ */
@@ -273,6 +294,6 @@ loong_status_t loongi_check_import(loong_context_t *ctx,
 
 const char *loongi_recipe_hf_dir(const loong_recipe_t *recipe)
 {
-    const char *dir = loong_recipe_text(recipe, "init.from_hf");
-    return dir != NULL ? dir : loong_recipe_text(recipe, "model.from_hf");
+    const char *key = loong_recipe_init_key(recipe, NULL);
+    return loong_recipe_text(recipe, key != NULL ? key : "model.from_hf");
 }

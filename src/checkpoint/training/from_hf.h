@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* The directory that the model is from; NULL: none. */
+/* The directory that the component with the loss is from; NULL: none. */
 const char *loongi_recipe_hf_dir(const loong_recipe_t *recipe);
 /* A checkpoint without a recipe, of an import: what its metadata says of the
  * model, against the recipe. Errors: LOONG_ERR_MISMATCH, with every key. */

@@ -169,16 +169,17 @@ static loong_status_t keep_tokenizer(loong_context_t *ctx,
                                      loong_kept_t *kept)
 {
     const char *named = loong_recipe_text(recipe, "data.tokenizer");
-    const char *hf = loong_recipe_text(recipe, "init.from_hf");
+    const char *init = loong_recipe_init_key(recipe, NULL);
     char dir[PATH_MAX];
     if (named != NULL) {
         return strcmp(named, "bytes") != 0
                    ? keep_tokenizer_of(ctx, recipe, "data.tokenizer", kept)
                    : LOONG_OK;
     }
-    if (hf != NULL) {
-        LOONG_TRY(loongi_hf_tokens_read(ctx, hf, kept->tokens));
-        return keep_tokenizer_of(ctx, recipe, "init.from_hf", kept);
+    if (init != NULL) {
+        LOONG_TRY(loongi_hf_tokens_read(ctx, loong_recipe_text(recipe, init),
+                                        kept->tokens));
+        return keep_tokenizer_of(ctx, recipe, init, kept);
     }
     if (earlier == NULL) {
         return LOONG_OK;

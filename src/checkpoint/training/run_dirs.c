@@ -150,7 +150,7 @@ static loong_status_t check_evaluation(loong_context_t *ctx,
     const char *load = loong_recipe_text(recipe, "checkpoint.load");
     const char *save = loong_recipe_text(recipe, "checkpoint.save");
     bool newest = load != NULL && strcmp(load, "auto") == 0;
-    bool model = loong_recipe_text(recipe, "init.from_hf") != NULL;
+    bool model = loong_recipe_init_key(recipe, NULL) != NULL;
     LOONG_CHECK(ctx, !newest || begun, LOONG_ERR_NOT_FOUND,
                 "nothing to evaluate: checkpoint.load is auto, and "
                 "checkpoint.save: %s has no checkpoint; checkpoint.load=DIR "
@@ -179,7 +179,7 @@ loong_status_t loongi_find_weights(loong_context_t *ctx,
                                    bool evaluate_only, const char **load_p)
 {
     const char *phase = loong_recipe_text(recipe, "training_phase");
-    const char *hf = loong_recipe_text(recipe, "init.from_hf");
+    const char *hf = loong_recipe_init_key(recipe, NULL);
     const char *load = loong_recipe_text(recipe, "checkpoint.load");
     const char *save = loong_recipe_text(recipe, "checkpoint.save");
     bool begun = save != NULL && loongi_checkpoint_is_native(save);

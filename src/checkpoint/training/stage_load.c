@@ -20,8 +20,8 @@ static int find_hf(const void *file, const char *role, const char *name,
     return p != NULL ? p->ndim : 0;
 }
 
-loong_status_t loongi_component_check_hf(const loong_component_t *s,
-                                         const loong_hf_t *hf)
+static loong_status_t check_hf(const loong_component_t *s,
+                               const loong_hf_t *hf)
 {
     loong_origin_t from = {hf, find_hf};
     int64_t count = 0;
@@ -124,10 +124,39 @@ loong_status_t loongi_component_load_hf(loong_component_t *component,
                                         const loong_hf_t *hf, uint64_t seed)
 {
     loong_origin_t from = {hf, find_hf};
-    LOONG_TRY(loongi_component_check_hf(component, hf));
+    LOONG_TRY(check_hf(component, hf));
     LOONG_TRY(loongi_new_params_initialize(component, &from, seed));
     for (int i = 0; i < component->num_stages; i++) {
         LOONG_TRY(load_stage(component->stages[i], hf, &from));
     }
     return LOONG_OK;
+}
+
+loong_status_t loongi_component_check_init(const loong_component_t *component)
+{
+    loong_hf_t *hf = NULL;
+    if (component->params.init == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_open(component->ctx, component->params.init, &hf));
+    loong_status_t status = check_hf(component, hf);
+    loongi_hf_close(&hf);
+    return status;
+}
+
+loong_status_t loongi_component_begin(loong_component_t *component,
+                                      uint64_t seed)
+{
+    const char *dir = component->params.init;
+    loong_hf_t *hf = NULL;
+    for (int i = 0; i < component->num_stages && dir == NULL; i++) {
+        LOONG_TRY(loongi_stage_initialize(component->stages[i], seed));
+    }
+    if (dir == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_open(component->ctx, dir, &hf));
+    loong_status_t status = loongi_component_load_hf(component, hf, seed);
+    loongi_hf_close(&hf);
+    return status;
 }

@@ -11,10 +11,13 @@
 extern "C" {
 #endif
 
-/* Are its tensors those of the model? */
+/* Whether the directory that it starts from, if any, has its tensors. */
 LOONG_NODISCARD loong_status_t
-loongi_component_check_hf(const loong_component_t *component,
-                          const loong_hf_t *hf);
+loongi_component_check_init(const loong_component_t *component);
+/* Sets its parameters for the first step: from that directory, or by rules and
+ * seed. Not collective. */
+LOONG_NODISCARD loong_status_t
+loongi_component_begin(loong_component_t *component, uint64_t seed);
 
 /* Fills all parameters from a Hugging Face directory; rows that pad the
  * vocabulary become zero, what is new (new_params.h) starts by seed. Not

@@ -1,0 +1,123 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: component_keys.sh BUILD SOURCE MPIRUN: what a recipe says of one
+# component of a model of LLaVA's shape: where it starts from, its types, its
+# recomputation, its learning rate; and how components are joined.
+set -eu
+build=$1
+source=$2
+mpirun=$3
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place"
+export OMP_NUM_THREADS=1
+. "$source/tests/train/texts_with_pictures.sh"
+write_texts "$source" "$place"
+e=model.image_encoder j=model.image_projector f=model.foundation
+
+# run RANKS NAME [KEY=VALUE...]: the losses and norms of steps go to NAME.
+run() {
+    local ranks=$1 name=$2 start=()
+    shift 2
+    [ "$ranks" = 1 ] || start=("$mpirun" --oversubscribe -n "$ranks")
+    "${start[@]}" "$build/loongrun" "${recipe:-$source/tests/golden/llava_train.yaml}" \
+        "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \
+        train.train_iters=2 "log.dir=log.$name" "$@" >"$name.out" 2>&1 || {
+        echo "FAILED: $name"
+        cat "$name.out"
+        exit 1
+    }
+    grep -oE '"(loss|grad_norm)":[^,}]*' "log.$name/metrics.jsonl" >"$name"
+}
+same() {
+    cmp -s "$1" "$2" || {
+        echo "FAILED: $1 and $2 are not the same"
+        paste "$1" "$2"
+        exit 1
+    }
+}
+differ() {
+    ! cmp -s "$1" "$2" || {
+        echo "FAILED: $1 and $2 are the same"
+        exit 1
+    }
+}
+# refused TEXT KEY=VALUE...
+refused() {
+    local text=$1
+    shift
+    if "$build/loongrun" "$source/tests/golden/llava_train.yaml" --dry-run \
+        "data.tokenizer=$place" "$@" >out 2>&1 ||
+        ! grep -qF "$text" out; then
+        echo "FAILED: $* should be refused: $text"
+        cat out
+        exit 1
+    fi
+}
+
+# Components from directories of their own, without a key of what they are, go
+# on as the model that these were exported from; what is in none starts by rule.
+run 1 trained $j.freeze=true checkpoint.save=save
+for name in image_encoder foundation; do
+    "$build/loong-ckpt" export --quiet --component $name save $name
+done
+run 1 resumed $j.freeze=true checkpoint.load=save checkpoint.no_load_optim=true \
+    train.train_iters=4
+cat >own.yaml <<YAML
+version: 1
+seed: 5
+device: cpu
+model:
+  image_encoder: {init: {from_hf: image_encoder}, feature_layer: -2}
+  image_projector: {family: mlp_projector, init_method_std: 0.3, freeze: true}
+  foundation: {init: {from_hf: foundation}}
+precision: {params_dtype: fp64}
+data: {image_token: <picture>, seq_length: 24, max_images: 8}
+train: {global_batch_size: 24, micro_batch_size: 2}
+optimizer: {lr: 0.01, lr_decay_style: constant, clip_grad: 0, weight_decay: 0}
+log: {interval: 1}
+YAML
+recipe=own.yaml run 1 own
+same own resumed
+recipe=own.yaml run 2 own_by_two $e.parallel.tensor_model_parallel_size=2
+same own own_by_two
+refused 'family llama, which model.image_encoder has not' $e.init.from_hf=foundation
+
+run 1 base
+run 1 again $e.recompute.granularity=full $f.recompute.granularity=selective \
+    "$f.recompute.scopes=[layers.*.mlp]"
+same base again
+run 1 all_again recompute.granularity=full
+same base all_again
+run 1 phases join=phases
+same base phases
+
+# Without a rate a component stays as it is.
+run 1 no_rate $e.optimizer.lr=0
+run 1 frozen $e.freeze=true
+same <(grep loss no_rate) <(grep loss frozen)
+differ base no_rate
+run 1 rates $e.optimizer.lr=0.01 $j.optimizer.lr=0.01 optimizer.lr=1e-4 \
+    $f.optimizer.lr=0.01
+same base rates
+
+# Edges between types carry the wider one: it is the same on other ranks.
+types=(precision.params_dtype=bf16 $e.precision.params_dtype=fp32
+    "$f.precision.fp32_scopes=[layers.0]")
+run 1 mixed "${types[@]}"
+run 2 mixed_by_two "${types[@]}" $e.parallel.tensor_model_parallel_size=2
+run 1 narrow precision.params_dtype=bf16
+differ mixed narrow
+paste -d : mixed mixed_by_two | awk -F: '{
+    off = $2 - $4; if (off < 0) off = -off
+    if (!(off < 0.01 * $2)) { print "FAILED: other ranks: " $0; bad = 1 } }
+    END { exit bad || NR != 4 }'
+refused 'fp64 goes with fp64 alone' $e.precision.params_dtype=bf16
+
+refused 'unknown key model.image_encoder.ranks' "$e.ranks=[0]"
+refused 'join: has no effect on a model of one component' join=phases \
+    "~$e" "~$j"
+refused "matches no scope" $e.recompute.granularity=selective \
+    "$e.recompute.scopes=[nothing]"
+refused 'selective needs it' $e.recompute.granularity=selective
+echo "components with keys of their own"

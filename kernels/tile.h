@@ -83,25 +83,25 @@ VEC_INLINE vec_t tile_fma(const elem_t *a, const elem_t *b, vec_t acc)
 /* Memory that is needed next, fetched while a product runs: `rows` rows of
  * `lines` cache lines, `ld` bytes apart; `each` lines with every TILE_FETCH
  * units of k. The product moves it on. */
-typedef struct tile_ahead {
+typedef struct tile_prefetch {
     const char *at;
     int64_t ld;
     int64_t rows;
     int64_t lines;
     int64_t line; /* the next one of the row */
     int64_t each;
-} tile_ahead_t;
+} tile_prefetch_t;
 
 enum { TILE_FETCH = 16, TILE_LINE = 64 };
 
-VEC_INLINE void tile_fetch(tile_ahead_t *ahead)
+VEC_INLINE void tile_fetch(tile_prefetch_t *prefetch)
 {
-    for (int64_t i = 0; i < ahead->each && ahead->rows > 0; i++) {
-        __builtin_prefetch(ahead->at + ahead->line * TILE_LINE);
-        if (++ahead->line == ahead->lines) {
-            ahead->line = 0;
-            ahead->at += ahead->ld;
-            ahead->rows--;
+    for (int64_t i = 0; i < prefetch->each && prefetch->rows > 0; i++) {
+        __builtin_prefetch(prefetch->at + prefetch->line * TILE_LINE);
+        if (++prefetch->line == prefetch->lines) {
+            prefetch->line = 0;
+            prefetch->at += prefetch->ld;
+            prefetch->rows--;
         }
     }
 }
@@ -116,7 +116,7 @@ typedef struct tile_product {
     float *c;
     int64_t ldc;
     bool add;
-    tile_ahead_t *ahead; /* NULL: nothing */
+    tile_prefetch_t *prefetch; /* NULL: nothing */
 } tile_product_t;
 
 /* MR rows of A against one panel of NV vectors; both are constants. */
@@ -133,8 +133,8 @@ VEC_INLINE void tile_micro(int mr, int nv, const tile_product_t *t,
         }
     }
     for (int64_t p = 0, end = t->k; p < t->k;) {
-        if (t->ahead != NULL) {
-            tile_fetch(t->ahead);
+        if (t->prefetch != NULL) {
+            tile_fetch(t->prefetch);
             end = p + TILE_FETCH * TILE_PAIR;
             end = end < t->k ? end : t->k;
         }

@@ -134,7 +134,7 @@ loong_test(NAME cell_memory LABELS planner
   tests/planner/fake_reference.c)
 loong_test(NAME pair_order SOURCES tests/planner/test_pair_order.c LABELS planner)
 include(tests/planner/plot.cmake)
-loong_test(NAME cut SOURCES tests/planner/test_cut.c LABELS planner)
+loong_test(NAME pipeline_split SOURCES tests/planner/test_pipeline_split.c LABELS planner)
 include(tests/engine/engine.cmake)
 loong_test(NAME recipe SOURCES tests/unit/test_recipe.c LABELS unit)
 loong_test(NAME recipe_resume SOURCES tests/unit/test_recipe_resume.c

@@ -288,7 +288,7 @@ static loong_status_t make_rest(bench_item_t *item)
         status = loong_device_alloc(item->device, item->workspace_size,
                                     "workspace", &item->workspace);
     }
-    if (status == LOONG_OK && loong_device_flaw(item->device) != NULL) {
+    if (status == LOONG_OK && loong_device_get_error(item->device) != NULL) {
         status = loong_device_alloc(item->device, sizeof(item->frame), "frame",
                                     &item->device_frame);
         if (status == LOONG_OK) {
@@ -344,7 +344,7 @@ loong_status_t bench_item_run(loong_context_t *ctx, const bench_item_t *item)
     call.device = item->device_frame != NULL ? item->device : NULL;
     call.stream = loong_device_stream(item->device);
     call.device_frame = item->device_frame;
-    call.flaw = loong_device_flaw(item->device);
+    call.error = loong_device_get_error(item->device);
     return item->kernel->run(&call);
 }
 

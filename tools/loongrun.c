@@ -168,7 +168,7 @@ static loong_status_t tell_plan(const options_t *o, loong_comm_t *comm,
         status = predict(o, comm, trainer);
     }
     if (status == LOONG_OK) {
-        status = loong_trainer_check_room(trainer);
+        status = loong_trainer_check_memory(trainer);
     }
     return status != LOONG_OK || !o->check
                ? status

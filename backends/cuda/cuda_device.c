@@ -13,7 +13,7 @@
 
 #include "base.h"
 #include "cuda_device.h"
-#include "flaw.h"
+#include "device_error.h"
 #include "nccl_comm.h"
 
 enum { OLDEST = 8 }; /* compute capability 8.0: bf16 */
@@ -26,7 +26,7 @@ enum { OLDEST = 8 }; /* compute capability 8.0: bf16 */
 #define LOONG_CUDA_PIECE_BYTES ((size_t)2 << 10)
 #define LOONG_CUDA_COMMUNICATOR_BYTES ((size_t)147 << 20)
 #endif
-static const loong_device_beside_t cuda_beside = {
+static const loong_device_overhead_t cuda_overhead = {
     LOONG_CUDA_CONTEXT_BYTES, LOONG_CUDA_PIECE_BYTES,
     LOONG_CUDA_COMMUNICATOR_BYTES};
 
@@ -34,7 +34,7 @@ typedef struct cuda_data {
     loong_context_t *ctx;
     int index;
     cudaStream_t compute;
-    loong_flaw_t *flaw; /* pinned: kernels write it */
+    loong_device_error_t *error; /* pinned: kernels write it */
     char name[256];
     int major;
     int minor;
@@ -139,8 +139,8 @@ static loong_status_t open_device(cuda_data_t *d)
     CUDA_TRY(d, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold,
                                         &keep));
     CUDA_TRY(d, cudaStreamCreateWithFlags(&d->compute, cudaStreamNonBlocking));
-    CUDA_TRY(d, cudaMallocHost((void **)&d->flaw, sizeof(*d->flaw)));
-    memset(d->flaw, 0, sizeof(*d->flaw));
+    CUDA_TRY(d, cudaMallocHost((void **)&d->error, sizeof(*d->error)));
+    memset(d->error, 0, sizeof(*d->error));
     return LOONG_OK;
 }
 
@@ -152,8 +152,8 @@ static void cuda_destroy(loong_context_t *ctx, void *data)
         cudaStreamSynchronize(d->compute);
         cudaStreamDestroy(d->compute);
     }
-    if (d->flaw != NULL) {
-        cudaFreeHost(d->flaw);
+    if (d->error != NULL) {
+        cudaFreeHost(d->error);
     }
     loongi_free(ctx, d);
 }
@@ -200,7 +200,7 @@ static uint64_t cuda_identity(void *data)
 /* ---- memory -------------------------------------------------------------- */
 
 /* With what the pool keeps and nobody uses. */
-static loong_status_t cuda_room(void *data, size_t *bytes_p)
+static loong_status_t cuda_available(void *data, size_t *bytes_p)
 {
     cuda_data_t *d = data;
     cudaMemPool_t pool = NULL;
@@ -346,7 +346,7 @@ static loong_status_t cuda_synchronize(void *data, void *stream)
     cuda_data_t *d = data;
     CUDA_TRY(d, cudaStreamSynchronize(stream));
     return stream == d->compute
-               ? loongi_flaw_take(d->ctx, "cuda", d->index, d->flaw)
+               ? loongi_device_error_take(d->ctx, "cuda", d->index, d->error)
                : LOONG_OK;
 }
 
@@ -355,9 +355,9 @@ static void *cuda_compute_stream(void *data)
     return ((cuda_data_t *)data)->compute;
 }
 
-static loong_flaw_t *cuda_flaw(void *data)
+static loong_device_error_t *cuda_get_error(void *data)
 {
-    return ((cuda_data_t *)data)->flaw;
+    return ((cuda_data_t *)data)->error;
 }
 
 /* Beside the compute stream there are copies and communication, which others
@@ -550,13 +550,13 @@ const loong_device_ops_t loongi_cuda_device = {
     .graph_launch = cuda_graph_launch,
     .graph_destroy = cuda_graph_destroy,
     .peer_enable = cuda_peer_enable,
-    .flaw = cuda_flaw,
+    .error = cuda_get_error,
     .identity = cuda_identity,
     .communicator = loongi_nccl_create,
     .range_begin = cuda_range_begin,
     .range_end = cuda_range_end,
-    .room = cuda_room,
-    .beside = &cuda_beside,
+    .available = cuda_available,
+    .overhead = &cuda_overhead,
     .usage = cuda_usage,
     .trim = cuda_trim,
 };

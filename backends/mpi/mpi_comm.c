@@ -244,7 +244,7 @@ static loong_status_t map_parts(loong_comm_t *comm, const mpi_file_t *files,
     const mpi_world_t *world = ((mpi_t *)comm->impl)->world;
     for (int p = 0; p < comm->size; p++) {
         int peer = comm->world_ranks[p];
-        loong_region_part_t *part = &region->part[peer];
+        loong_region_slice_t *part = &region->part[peer];
         int file = own;
         if (files[p].status != LOONG_OK ||
             world->node_of[peer] != world->node_of[world->rank]) {

@@ -539,7 +539,7 @@ static const loong_comm_ops_t nccl_ops = {
 /* While the host waits the device works; and what a rank has not called yet it
  * may call when its own device has gone on. So ranks that wait for each other
  * for long have not lost each other: the time limit decides. */
-static loong_wait_mood_t mood(void *user)
+static loong_wait_policy_t wait_policy(void *user)
 {
     (void)user;
     return LOONG_WAIT_DEVICE;
@@ -580,7 +580,7 @@ loong_status_t loongi_nccl_create(loong_context_t *ctx,
     }
     n->comm->watch = nccl_watch;
     n->comm->reserve = nccl_reserve;
-    loongi_comm_set_mood(n->comm, mood, NULL);
+    loongi_comm_set_wait_policy(n->comm, wait_policy, NULL);
     loongi_comm_set_board(n->comm, host->board);
     n->comm->group = loongi_nccl_group(n->comm);
     loongi_nccl_stand_nowhere(n);

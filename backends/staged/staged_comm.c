@@ -28,7 +28,8 @@ static loong_status_t run(loong_comm_t *comm, const loong_collective_t *call)
                 LOONG_ERR_INTERNAL,
                 "%s '%s' of %s goes through host memory, which no graph does",
                 loong_collective_name(call->kind), call->label, comm->name);
-    loongi_comm_set_mood(s->host, comm->mood, comm->mood_user);
+    loongi_comm_set_wait_policy(s->host, comm->wait_policy,
+                                comm->wait_policy_user);
     if (call->kind == LOONG_COLLECTIVE_BARRIER) {
         return loongi_staged_barrier(s, call);
     }

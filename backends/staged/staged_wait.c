@@ -72,9 +72,10 @@ bool loongi_staged_is_lost(const staged_root_t *root)
     return __atomic_load_n(&root->lost, __ATOMIC_ACQUIRE);
 }
 
-static bool is_in(const loong_comm_t *comm, loong_wait_mood_t mood)
+static bool is_in(const loong_comm_t *comm, loong_wait_policy_t wait_policy)
 {
-    return comm->mood != NULL && comm->mood(comm->mood_user) == mood;
+    return comm->wait_policy != NULL &&
+           comm->wait_policy(comm->wait_policy_user) == wait_policy;
 }
 
 void loongi_staged_waited(staged_t *s, double since)

@@ -259,8 +259,8 @@ static loong_status_t threads_alloc_shared(loong_comm_t *comm, size_t bytes,
                                            const char *what, void **ptr_p)
 {
     threads_t *threads = comm->impl;
-    loong_region_part_t mine = {NULL, bytes};
-    loong_region_part_t *all = NULL;
+    loong_region_slice_t mine = {NULL, bytes};
+    loong_region_slice_t *all = NULL;
     loong_region_t *region = NULL;
     void *exchanged = NULL;
     loong_status_t status =
@@ -298,7 +298,7 @@ static void threads_free_shared(loong_comm_t *comm, void *ptr)
     threads_t *threads = comm->impl;
     loong_region_t *region = loongi_region_find(threads->regions, ptr, 0);
     if (region != NULL) {
-        loong_region_part_t own = region->part[region->self];
+        loong_region_slice_t own = region->part[region->self];
         loongi_region_remove(comm->ctx, threads->regions, region);
         if (comm->failed) { /* nobody was asked */
             leave(threads->group, own.base, own.bytes);

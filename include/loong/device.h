@@ -85,14 +85,14 @@ typedef struct loong_device_ops {
     loong_status_t (*peer_enable)(void *data, int other, bool *granted_p);
     /* (optional): NULL. Where kernels of this device write what they find wrong
      * (kernel.h); `synchronize` makes an error of it. */
-    loong_flaw_t *(*flaw)(void *data);
+    loong_device_error_t *(*error)(void *data);
     /* (optional): devices are not told apart. The same for the same device in
      * all processes of a machine. */
     uint64_t (*identity)(void *data);
     /* (optional): that of the machine. Bytes that can be had now. */
-    loong_status_t (*room)(void *data, size_t *bytes_p);
-    const loong_device_beside_t *beside; /* (optional): nothing */
-    /* (with `beside`) */
+    loong_status_t (*available)(void *data, size_t *bytes_p);
+    const loong_device_overhead_t *overhead; /* (optional): nothing */
+    /* (with `overhead`) */
     loong_status_t (*usage)(void *data, loong_device_usage_t *usage_p);
     loong_status_t (*trim)(void *data); /* likewise: loongi_device_trim */
     /* (optional): nothing. For a profiler of the device: what is launched from
@@ -148,10 +148,10 @@ loong_device_limits(const loong_device_t *device);
 /* 0: any number of processes may have it. */
 LOONG_API uint64_t loong_device_identity(const loong_device_t *device);
 /* Bytes that can be had now; *own_p false: they are the machine's. */
-LOONG_API LOONG_NODISCARD loong_status_t
-loong_device_room(const loong_device_t *device, bool *own_p, size_t *bytes_p);
-LOONG_API const loong_device_beside_t *
-loong_device_beside(const loong_device_t *device);
+LOONG_API LOONG_NODISCARD loong_status_t loong_device_available(
+    const loong_device_t *device, bool *own_p, size_t *bytes_p);
+LOONG_API const loong_device_overhead_t *
+loong_device_get_overhead(const loong_device_t *device);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_usage(const loong_device_t *device,
                    loong_device_usage_t *usage_p);
@@ -187,7 +187,8 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_read(loong_device_t *device, void *dst, const void *src,
                   size_t bytes, const char *what);
 LOONG_API void *loong_device_stream(const loong_device_t *device);
-LOONG_API loong_flaw_t *loong_device_flaw(const loong_device_t *device);
+LOONG_API loong_device_error_t *
+loong_device_get_error(const loong_device_t *device);
 
 /* Host memory for copies to and from the device, zeroed. */
 LOONG_API LOONG_NODISCARD loong_status_t

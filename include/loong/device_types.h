@@ -22,11 +22,11 @@ typedef struct loong_device_rows {
 } loong_device_rows_t;
 
 /* Held on a device beside what is allocated: estimates, in bytes. */
-typedef struct loong_device_beside {
+typedef struct loong_device_overhead {
     size_t context;      /* the driver's, with the code of kernels */
     size_t graph_piece;  /* each kernel or copy of a graph */
     size_t communicator; /* buffers of one */
-} loong_device_beside_t;
+} loong_device_overhead_t;
 
 /* Bytes of a device. */
 typedef struct loong_device_usage {

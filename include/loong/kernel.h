@@ -49,30 +49,32 @@ typedef struct loong_frame {
 /* What a kernel of a device found wrong in its operands: the first finding
  * until the host synchronises, which then fails. Kernels of a CPU return their
  * status themselves. */
-typedef enum loong_flaw_kind {
-    LOONG_FLAW_NONE,
-    LOONG_FLAW_ID,          /* of a token, outside of 0 .. end - 1 */
-    LOONG_FLAW_LABEL,       /* of a token, likewise */
-    LOONG_FLAW_SEGMENT,     /* cu_seqlens[place]; `end` rows at most */
-    LOONG_FLAW_SEGMENT_END, /* the last of cu_seqlens, not `end` */
-    LOONG_FLAW_ROW,         /* rows[place] of queries, up to end - 1 */
-    LOONG_FLAW_KEY_ROW,     /* likewise of keys */
-    LOONG_FLAW_INDEX,       /* of an operand, not in before .. end - 1 */
-    LOONG_FLAW_EXPERT,      /* of token `place`, not in -1 .. end - 1 */
-    LOONG_FLAW_EXPERT_TWICE, /* by token `place` */
-    LOONG_FLAW_EXPERT_ROOM, /* rows of experts place .. before, over `end` */
-    LOONG_FLAW_OFFSET,      /* falls below `before`, or exceeds `end` */
-    LOONG_FLAW_COUNTS /* their sum is `value`, `end` where they were copied */
-} loong_flaw_kind_t;
-typedef struct loong_flaw {
-    int32_t kind;   /* loong_flaw_kind_t */
+typedef enum loong_device_error_kind {
+    LOONG_DEVICE_ERROR_NONE,
+    LOONG_DEVICE_ERROR_ID,          /* of a token, outside of 0 .. end - 1 */
+    LOONG_DEVICE_ERROR_LABEL,       /* of a token, likewise */
+    LOONG_DEVICE_ERROR_SEGMENT,     /* cu_seqlens[place]; `end` rows at most */
+    LOONG_DEVICE_ERROR_SEGMENT_END, /* the last of cu_seqlens, not `end` */
+    LOONG_DEVICE_ERROR_ROW,         /* rows[place] of queries, up to end - 1 */
+    LOONG_DEVICE_ERROR_KEY_ROW,     /* likewise of keys */
+    LOONG_DEVICE_ERROR_INDEX,  /* of an operand, not in before .. end - 1 */
+    LOONG_DEVICE_ERROR_EXPERT, /* of token `place`, not in -1 .. end - 1 */
+    LOONG_DEVICE_ERROR_EXPERT_TWICE, /* by token `place` */
+    LOONG_DEVICE_ERROR_EXPERT_ROOM,  /* rows of experts place .. before, over
+                                        `end` */
+    LOONG_DEVICE_ERROR_OFFSET, /* falls below `before`, or exceeds `end` */
+    LOONG_DEVICE_ERROR_COUNTS  /* their sum is `value`, `end` where they were
+                                  copied */
+} loong_device_error_kind_t;
+typedef struct loong_device_error {
+    int32_t kind; /* loong_device_error_kind_t */
     int32_t operand;
     int64_t value;
     int64_t place; /* the token */
     int64_t before; /* the value in front of it, where values ascend */
     int64_t end;
     const char *op; /* the host's; NULL: not told */
-} loong_flaw_t;
+} loong_device_error_t;
 
 /* One operand. The tensor is seen as rows of dim[rank - 1] elements that are
  * contiguous, `ld` elements apart. */
@@ -129,7 +131,7 @@ typedef struct loong_kernel_call {
     /* NULL on a CPU; elsewhere kernels read and write these in place of
      * `frame` and of a returned status. */
     const loong_frame_t *device_frame; /* a copy in the device's memory */
-    loong_flaw_t *flaw;               /* of the device */
+    loong_device_error_t *error;       /* of the device */
     loong_device_t *device; /* NULL: the processor, with the host's memory */
     /* Of a device: what launches need is loaded, and nothing is launched but
      * products of libraries and copies, on whatever the operands hold; no other

@@ -52,9 +52,9 @@ typedef struct loong_rope_attr {
 LOONG_API loong_val_t loong_rope(loong_graph_t *g, loong_val_t x,
                                  loong_val_t table, int head_dim,
                                  bool interleaved);
-LOONG_API loong_val_t loong_rope_part(loong_graph_t *g, loong_val_t x,
-                                      loong_val_t table,
-                                      const loong_rope_attr_t *attr);
+LOONG_API loong_val_t loong_rope_partial(loong_graph_t *g, loong_val_t x,
+                                         loong_val_t table,
+                                         const loong_rope_attr_t *attr);
 
 #ifdef __cplusplus
 }

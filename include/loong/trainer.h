@@ -81,7 +81,7 @@ loong_trainer_describe(loong_trainer_t *trainer, const char **text_p);
  * Not collective. Errors: LOONG_ERR_MEMORY, LOONG_ERR_CONFIG where ranks share
  * a device. */
 LOONG_API LOONG_NODISCARD loong_status_t
-loong_trainer_check_room(loong_trainer_t *trainer);
+loong_trainer_check_memory(loong_trainer_t *trainer);
 
 /* How long a step will take, on the largest rank of every stage, by its
  * schedule: on a processor from its kernels, which are timed one by one at the

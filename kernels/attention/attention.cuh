@@ -136,7 +136,7 @@ static inline loong_status_t make_spans(const loong_kernel_call_t *call,
     s.attr = *static_cast<const loong_attention_attr_t *>(query->attr);
     s.span[0] = const_cast<span_t *>(a.queries);
     s.span[1] = const_cast<span_t *>(a.keys);
-    s.flaw = call->flaw;
+    s.error = call->error;
     int64_t blocks = (a.q.rows + a.k.rows + BLOCK - 1) / BLOCK;
     LOONG_LAUNCH((find_spans), grid_of(call, blocks), dim3(BLOCK), 0,
                  stream_of(call), s);

@@ -100,7 +100,7 @@ loongi_attention_begins(const loong_kernel_call_t *call, int cu, int keys,
     s.entries = (int)query->arg[cu].dim[0];
     s.side[1] = mat_arg(call, keys);
     s.attr = *static_cast<const loong_attention_attr_t *>(query->attr);
-    s.flaw = call->flaw;
+    s.error = call->error;
     int64_t places = begins->launches * (begins->segments + 1);
     LOONG_LAUNCH((find_begins), grid_of(call, places / BLOCK + 1), dim3(BLOCK),
                  0, stream_of(call), s, *begins);

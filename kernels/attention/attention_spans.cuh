@@ -27,20 +27,21 @@ struct sequence_t {
     mat_t side[2];          /* q and k: how many there are */
     loong_attention_attr_t attr;
     span_t *span[2];
-    loong_flaw_t *flaw;
+    loong_device_error_t *error;
 };
 
 /* ---- spans --------------------------------------------------------------- */
 
-static __device__ void tell_flaw(loong_flaw_t *flaw, loong_flaw_kind_t kind,
-                                 int64_t place, int64_t value, int64_t before,
-                                 int64_t end)
+static __device__ void report_error(loong_device_error_t *error,
+                                    loong_device_error_kind_t kind,
+                                    int64_t place, int64_t value,
+                                    int64_t before, int64_t end)
 {
-    if (atomicCAS(&flaw->kind, 0, (int)kind) == 0) {
-        flaw->value = value;
-        flaw->place = place;
-        flaw->before = before;
-        flaw->end = end;
+    if (atomicCAS(&error->kind, 0, (int)kind) == 0) {
+        error->value = value;
+        error->place = place;
+        error->before = before;
+        error->end = end;
     }
 }
 
@@ -67,10 +68,10 @@ static __device__ void check_segments(const sequence_t &s, int64_t keys,
         return;
     }
     if (i < s.entries) {
-        tell_flaw(s.flaw, LOONG_FLAW_SEGMENT, i, s.cu_seqlens[i],
-                  i > 0 ? s.cu_seqlens[i - 1] : 0, s.attr.max_seqlen);
+        report_error(s.error, LOONG_DEVICE_ERROR_SEGMENT, i, s.cu_seqlens[i],
+                     i > 0 ? s.cu_seqlens[i - 1] : 0, s.attr.max_seqlen);
     } else if (s.rows[1] == NULL && last != keys) {
-        tell_flaw(s.flaw, LOONG_FLAW_SEGMENT_END, i, last, 0, keys);
+        report_error(s.error, LOONG_DEVICE_ERROR_SEGMENT_END, i, last, 0, keys);
     }
 }
 
@@ -120,8 +121,10 @@ static __device__ void find_span(const sequence_t &s, int side, int64_t t,
     int64_t before = rows != NULL && t > 0 ? rows[t - 1] : t - 1;
     int32_t end = s.cu_seqlens[s.entries - 1];
     if (rows != NULL && (row <= before || row >= end)) {
-        tell_flaw(s.flaw, side == 0 ? LOONG_FLAW_ROW : LOONG_FLAW_KEY_ROW, t,
-                  row, before, end);
+        report_error(s.error,
+                     side == 0 ? LOONG_DEVICE_ERROR_ROW
+                               : LOONG_DEVICE_ERROR_KEY_ROW,
+                     t, row, before, end);
     }
     int i = segment_of(s, row);
     int64_t first = s.cu_seqlens[i];

@@ -34,7 +34,7 @@ struct softmax_t {
     const int32_t *labels;
     loong_cross_entropy_attr_t attr;
     int gradient, half;
-    loong_flaw_t *flaw;
+    loong_device_error_t *error;
     /* [ranks, rows of the chunk], of a shared vocabulary; or NULL */
     loong_softmax_stats_t *shared;
     int64_t rows; /* of the chunk */
@@ -49,10 +49,10 @@ __device__ int32_t label_of(const softmax_t &a, int64_t token)
         return label;
     }
     if (threadIdx.x == 0 &&
-        atomicCAS(&a.flaw->kind, 0, (int)LOONG_FLAW_LABEL) == 0) {
-        a.flaw->value = label;
-        a.flaw->place = token;
-        a.flaw->end = a.attr.vocab;
+        atomicCAS(&a.error->kind, 0, (int)LOONG_DEVICE_ERROR_LABEL) == 0) {
+        a.error->value = label;
+        a.error->place = token;
+        a.error->end = a.attr.vocab;
     }
     return LOONG_IGNORE_LABEL;
 }
@@ -370,7 +370,7 @@ loong_status_t run_chunk(const chunk_t &c)
     a.rows = c.rows;
     a.gradient = c.state->dx != NULL || c.state->dw != NULL;
     a.half = q->arg[0].dtype == LOONG_BF16;
-    a.flaw = call->flaw;
+    a.error = call->error;
     LOONG_TRY(make_logits(c));
     if (a.shared != NULL) {
         LOONG_TRY(exchange(c, a));

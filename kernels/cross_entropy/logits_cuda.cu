@@ -16,20 +16,21 @@ struct logits_t {
     const float *weight;
     float *loss;
     float *lse;
-    loong_flaw_t *flaw;
+    loong_device_error_t *error;
 };
 
 /* The class of a row; -1: none. One that is none is told. */
 __device__ __forceinline__ int64_t class_of(const int32_t *labels, int64_t row,
-                                            int64_t classes, loong_flaw_t *flaw)
+                                            int64_t classes,
+                                            loong_device_error_t *error)
 {
     int32_t label = labels[row];
     bool there = label >= 0 && label < classes;
     if (!there && label != LOONG_IGNORE_LABEL &&
-        atomicCAS(&flaw->kind, 0, (int)LOONG_FLAW_LABEL) == 0) {
-        flaw->value = label;
-        flaw->place = row;
-        flaw->end = classes;
+        atomicCAS(&error->kind, 0, (int)LOONG_DEVICE_ERROR_LABEL) == 0) {
+        error->value = label;
+        error->place = row;
+        error->end = classes;
     }
     return there ? label : -1;
 }
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(BLOCK) logits_kernel(logits_t a)
         ones = block_sum(ones, room);
         rest = block_sum(rest, room);
         if (threadIdx.x == 0) {
-            int64_t label = class_of(a.labels, row, a.x.cols, a.flaw);
+            int64_t label = class_of(a.labels, row, a.x.cols, a.error);
             float more = log1pf(ones - 1.0f + rest);
             a.lse[row] = top + more;
             a.loss[row] =
@@ -70,7 +71,7 @@ template <class T> struct logits_grad_fn {
     const float *weight;
     const float *lse;
     const float *dloss;
-    loong_flaw_t *flaw;
+    loong_device_error_t *error;
     bool aligned() const
     {
         return x.packed;
@@ -79,7 +80,7 @@ template <class T> struct logits_grad_fn {
     __device__ pack_t at(int64_t row, int64_t col, int n,
                          const loong_frame_t *) const
     {
-        int64_t label = class_of(labels, row, x.cols, flaw);
+        int64_t label = class_of(labels, row, x.cols, error);
         float by = label < 0 ? 0.0f : dloss[row] * weight[row];
         pack_t p = load_as<T, WHOLE>(x, row, col, n);
         for (int i = 0; i < PACK; i++) {
@@ -99,7 +100,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
                   static_cast<const float *>(call->ptr[2]),
                   static_cast<float *>(call->ptr[3]),
                   static_cast<float *>(call->ptr[4]),
-                  call->flaw};
+                  call->error};
     LOONG_LAUNCH((logits_kernel), grid_of(call, a.x.rows), dim3(BLOCK), 0,
                  stream_of(call), a);
     return launched(call);
@@ -112,7 +113,7 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
                                     static_cast<const float *>(call->ptr[2]),
                                     static_cast<const float *>(call->ptr[3]),
                                     static_cast<const float *>(call->ptr[4]),
-                                    call->flaw);
+                                    call->error);
 }
 
 static bool support(const loong_kernel_query_t *query,

@@ -27,8 +27,8 @@ typedef struct loong_softmax_row {
     float lse;
 } loong_softmax_row_t;
 
-/* First: the statistics of the row; with a gradient wanted, powers take the
- * place of the logits. Powers have a relative error below 2^-22. */
+/* First: the statistics of the row; with a gradient wanted, exponentials take
+ * the place of the logits. Exponentials have a relative error below 2^-22. */
 typedef loong_softmax_stats_t (*loong_softmax_measure_fn)(
     const loong_softmax_row_t *row);
 /* Then: the loss of the token (cross_entropy_ref.c) and the gradient, from the

@@ -29,7 +29,7 @@ static float largest(const float *a, int64_t n)
 
 /* a becomes 2^((a - top) log2 e) (when `keep`); returns the sum, in double
  * over pieces, so that its error does not grow with the vocabulary. */
-static double powers(float *a, int64_t n, float top, bool keep)
+static double exponentials(float *a, int64_t n, float top, bool keep)
 {
     vec_t factor = vec_set(log2_e);
     vec_t base = vec_set(top * log2_e);
@@ -58,7 +58,7 @@ static double powers(float *a, int64_t n, float top, bool keep)
 }
 
 /* Narrowing goes from left to right and never overtakes the reading. */
-static void scale_powers(float *a, int64_t n, float factor, bool half)
+static void scale_exponentials(float *a, int64_t n, float factor, bool half)
 {
     uint16_t *narrow = (uint16_t *)(void *)a;
     int64_t i = 0;
@@ -105,13 +105,13 @@ static loong_softmax_stats_t measure(const loong_softmax_row_t *row)
         return stats;
     }
     if (row->known) {
-        powers(a, row->columns, row->lse, true);
+        exponentials(a, row->columns, row->lse, true);
         return loongi_softmax_known((double)row->logp, (double)row->lse);
     }
     float top = largest(a, row->columns);
     stats.top = (double)top;
     stats.logit = row->label >= 0 ? (double)a[row->label] : 0.0;
-    stats.sum = powers(a, row->columns, top, row->gradient);
+    stats.sum = exponentials(a, row->columns, top, row->gradient);
     return stats;
 }
 
@@ -134,8 +134,8 @@ static float finish(const loong_softmax_row_t *row,
         double w = (double)row->scale * (double)row->weight;
         double slope = 1.0 + 2.0 * (double)row->z_loss * lse;
         double shift = own->top == all->top ? 1.0 : exp(own->top - all->top);
-        scale_powers(a, row->columns, (float)(w * slope / all->sum * shift),
-                     row->half);
+        scale_exponentials(a, row->columns,
+                           (float)(w * slope / all->sum * shift), row->half);
         if (row->label >= 0) {
             /* p - 1 from the logit itself: no cancellation of rounded
              * values. */

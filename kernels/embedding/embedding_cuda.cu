@@ -17,14 +17,14 @@ namespace {
  * told. */
 __device__ __forceinline__ int64_t row_of_id(const loong_embedding_attr_t &a,
                                              int32_t id, int64_t token,
-                                             loong_flaw_t *flaw)
+                                             loong_device_error_t *error)
 {
     int64_t vocab = a.vocab > 0 ? a.vocab : a.rows;
     if (id < 0 || id >= vocab) {
-        if (atomicCAS(&flaw->kind, 0, (int)LOONG_FLAW_ID) == 0) {
-            flaw->value = id;
-            flaw->place = token;
-            flaw->end = vocab;
+        if (atomicCAS(&error->kind, 0, (int)LOONG_DEVICE_ERROR_ID) == 0) {
+            error->value = id;
+            error->place = token;
+            error->end = vocab;
         }
         return -1;
     }
@@ -35,7 +35,7 @@ template <class T> struct embedding_fn {
     const int32_t *ids;
     mat_t table;
     loong_embedding_attr_t attr;
-    loong_flaw_t *flaw;
+    loong_device_error_t *error;
     bool aligned() const
     {
         return table.packed;
@@ -44,7 +44,7 @@ template <class T> struct embedding_fn {
     __device__ pack_t at(int64_t row, int64_t col, int n,
                          const loong_frame_t *) const
     {
-        int64_t from = row_of_id(attr, ids[row], row, flaw);
+        int64_t from = row_of_id(attr, ids[row], row, error);
         pack_t zero = {{0}};
         return from < 0 ? zero : load_as<T, WHOLE>(table, from, col, n);
     }
@@ -65,7 +65,7 @@ struct embedding_grad_t {
     const int32_t *ids;
     mat_t dy, dtable;
     loong_embedding_attr_t attr;
-    loong_flaw_t *flaw;
+    loong_device_error_t *error;
     uint64_t *keys; /* of each token: id, place; behind the last: all ones */
     int64_t count;  /* sort_size */
     int32_t *number; /* of a token among those of its id */
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(BLOCK)
          t += step) {
         uint64_t key = ~(uint64_t)0;
         if (t < tokens) {
-            row_of_id(a.attr, a.ids[t], t, a.flaw); /* tells of a wrong one */
+            row_of_id(a.attr, a.ids[t], t, a.error); /* tells of a wrong one */
             key = (uint64_t)(uint32_t)a.ids[t] << 32 | (uint64_t)t;
         }
         a.keys[t] = key;
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(BLOCK)
         int64_t p = u / packs;
         int64_t col = u % packs * PACK;
         int64_t row = row_of_id(a.attr, (int32_t)id_at(a, p),
-                                (int64_t)(a.keys[p] & 0xffffffffu), a.flaw);
+                                (int64_t)(a.keys[p] & 0xffffffffu), a.error);
         int n = least(PACK, a.dy.cols - col);
         if (row < 0 || a.number[p] % PIECE != 0) {
             continue;
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(BLOCK)
             continue;
         }
         int64_t row = row_of_id(a.attr, (int32_t)id_at(a, p),
-                                (int64_t)(a.keys[p] & 0xffffffffu), a.flaw);
+                                (int64_t)(a.keys[p] & 0xffffffffu), a.error);
         int n = least(PACK, a.dy.cols - col);
         if (row < 0) {
             continue;
@@ -239,7 +239,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
         static_cast<const loong_embedding_attr_t *>(call->query->attr);
     return generate<embedding_fn>(call, mat_out(call, 0),
                                   static_cast<const int32_t *>(call->ptr[0]),
-                                  mat_arg(call, 1), *attr, call->flaw);
+                                  mat_arg(call, 1), *attr, call->error);
 }
 
 static loong_status_t launch_grad(const loong_kernel_call_t *call,
@@ -269,7 +269,7 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     a.dy = mat_arg(call, 1);
     a.dtable = mat_out(call, 0);
     a.attr = *static_cast<const loong_embedding_attr_t *>(call->query->attr);
-    a.flaw = call->flaw;
+    a.error = call->error;
     a.keys = static_cast<uint64_t *>(call->workspace);
     a.count = sort_size(a.dy.rows);
     a.number = reinterpret_cast<int32_t *>(a.keys + a.count);

@@ -29,9 +29,9 @@ struct roles_t {
 
 roles_t roles_of(const loong_kernel_query_t *q)
 {
-    bool turned = attr_of(q)->transposed;
+    bool transposed = attr_of(q)->transposed;
     roles_t forward = {{1, 0, 2}};
-    roles_t dw = {{turned ? 0 : 1, turned ? 1 : 0, 2}};
+    roles_t dw = {{transposed ? 0 : 1, transposed ? 1 : 0, 2}};
     return is_dw(q) ? dw : forward;
 }
 

@@ -106,7 +106,7 @@ bool has_before(const loong_kernel_query_t *q)
 loong_epilogue_t epilogue_of(const loong_kernel_query_t *q)
 {
     bool bias = has_bias(q);
-    if (has_sums(q)) { /* of dy, which is b but where all is turned */
+    if (has_sums(q)) { /* of dy, which is b but where all is transposed */
         return attr_of(q)->transposed ? LOONG_EPILOGUE_SUM_A
                                       : LOONG_EPILOGUE_SUM_B;
     }

@@ -30,7 +30,7 @@ struct routes_t {
     int32_t *base; /* [2, size + 1]: rows before those with a rank, all */
     int64_t chunks;
     const char *op;
-    loong_flaw_t *flaw;
+    loong_device_error_t *error;
 };
 
 /* What this block looks at: the tokens of one rank. */
@@ -89,10 +89,10 @@ __device__ void check_choices(const routes_t &a, const part_t &p)
 {
     for (int64_t j = 0; j < a.k && p.token < a.tokens; j++) {
         int32_t e = p.chosen[p.token * a.k + j];
-        loong_flaw_t f = {LOONG_FLAW_EXPERT, 0, e, p.token, 0, a.experts,
-                          a.op};
+        loong_device_error_t f = {
+            LOONG_DEVICE_ERROR_EXPERT, 0, e, p.token, 0, a.experts, a.op};
         if (e < -1 || e >= a.experts) {
-            tell_integer(a.flaw, f);
+            tell_integer(a.error, f);
         }
     }
 }
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(BLOCK) place_routes(routes_t a)
 /* One thread: the host's sums against the device's. */
 __global__ void __launch_bounds__(BLOCK)
     check_counts(const int32_t *counts, int size, int64_t go, int64_t come,
-                 const char *op, loong_flaw_t *flaw)
+                 const char *op, loong_device_error_t *error)
 {
     for (int side = 0; side < 2 && threadIdx.x == 0; side++) {
         int64_t wanted = side == 0 ? go : come;
@@ -175,9 +175,10 @@ __global__ void __launch_bounds__(BLOCK)
         for (int r = 0; r < size; r++) {
             sum += counts[side * size + r];
         }
-        loong_flaw_t f = {LOONG_FLAW_COUNTS, 1, sum, 0, 0, wanted, op};
+        loong_device_error_t f = {
+            LOONG_DEVICE_ERROR_COUNTS, 1, sum, 0, 0, wanted, op};
         if (sum != wanted) {
-            tell_integer(flaw, f);
+            tell_integer(error, f);
         }
     }
 }
@@ -255,7 +256,7 @@ routes_t routes_of(const loong_kernel_call_t *call)
     a.at = static_cast<int32_t *>(call->workspace);
     a.base = a.at + 2 * a.size * a.chunks;
     a.op = q->op;
-    a.flaw = call->flaw;
+    a.error = call->error;
     return a;
 }
 
@@ -305,8 +306,8 @@ static void launch_check(const loong_kernel_call_t *call,
 {
     const loong_kernel_query_t *q = call->query;
     LOONG_LAUNCH((check_counts), dim3(1), dim3(WARP), 0, stream_of(call),
-                 static_cast<const int32_t *>(call->ptr[1]),
-                 at_of(q)->size, rows[0], rows[1], q->op, call->flaw);
+                 static_cast<const int32_t *>(call->ptr[1]), at_of(q)->size,
+                 rows[0], rows[1], q->op, call->error);
 }
 
 static loong_status_t run_exchange(const loong_kernel_call_t *call)

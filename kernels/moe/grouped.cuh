@@ -30,7 +30,7 @@ struct grouped_t {
     int64_t rows; /* of x */
     int64_t count; /* of tiles, at most */
     int add; /* to dw */
-    loong_flaw_t *flaw;
+    loong_device_error_t *error;
 };
 
 static inline int64_t row_tiles(const loong_kernel_query_t *query, int height)
@@ -52,7 +52,7 @@ static inline grouped_t grouped_of(const loong_kernel_call_t *call, int height)
     g.rows = q->arg[0].dim[0];
     g.count = row_tiles(q, height);
     g.add = (call->accumulate & 1u) != 0;
-    g.flaw = call->flaw;
+    g.error = call->error;
     return g;
 }
 
@@ -74,9 +74,10 @@ static __device__ bool offsets_fit(const grouped_t &g, int *wrong)
     __syncthreads();
     int e = *wrong;
     if (threadIdx.x == 0 && e <= g.experts) {
-        loong_flaw_t f = {LOONG_FLAW_OFFSET, 2, g.offset[e], e,
-                          e > 0 ? g.offset[e - 1] : 0, g.rows, NULL};
-        tell_integer(g.flaw, f);
+        loong_device_error_t f = {
+            LOONG_DEVICE_ERROR_OFFSET,   2,      g.offset[e], e,
+            e > 0 ? g.offset[e - 1] : 0, g.rows, NULL};
+        tell_integer(g.error, f);
     }
     return e > g.experts;
 }

@@ -5,7 +5,7 @@
  * them that came before are multiplied.
  *
  *   y' = W x'    weights are the rows of the product, so that nothing but x
- *                must be turned before, and y after it
+ *                must be transposed before, and y after it
  *   dx = dy W    weights are its columns, packed tile by tile
  *
  * Work is split over experts, groups of their rows, and blocks of columns of
@@ -54,7 +54,7 @@ typedef struct scratch {
     elem_t *x;      /* a group of rows in panels of k units */
     elem_t *w;      /* [SHALLOW, TILE_N] as a panel */
     float *c;       /* a product: [GROUP, BLOCK] */
-    float *turned;  /* [TILE_N, BLOCK] */
+    float *transposed; /* [TILE_N, BLOCK] */
     int64_t packed; /* the first row in x; -1: none */
     int64_t expert; /* where the units begin with number `first` */
     int64_t first;
@@ -85,7 +85,7 @@ static scratch_t take_scratch(const job_t *j, pieces_t *from)
     } else {
         s.rows = take_elems(from, TILE_N * j->padded);
         s.x = take_elems(from, GROUP * j->padded);
-        s.turned = take_floats(from, TILE_N * BLOCK);
+        s.transposed = take_floats(from, TILE_N * BLOCK);
     }
     return s;
 }
@@ -211,12 +211,12 @@ static void pack_rows(const job_t *j, const unit_t *u, scratch_t *s)
 
 /* Turns the product of a panel and writes it. */
 static void store_panel(const job_t *j, const unit_t *u, const panel_t *panel,
-                        const float *c, float *turned)
+                        const float *c, float *transposed)
 {
     tile_transpose((const word_t *)(const void *)c, panel->width, u->cols,
-                   panel->width, (word_t *)(void *)turned, u->cols);
+                   panel->width, (word_t *)(void *)transposed, u->cols);
     for (int64_t r = 0; r < panel->rows; r++) {
-        const float *from = turned + r * u->cols;
+        const float *from = transposed + r * u->cols;
         char *to = fast_at(&j->y, u->row + panel->row + r, u->col);
         if (TILE_PAIR == 2) {
             fast_narrow(from, (uint16_t *)(void *)to, u->cols);
@@ -236,12 +236,12 @@ static void multiply_rows(const job_t *j, const unit_t *u, scratch_t *s)
         int64_t depth = LOONG_MIN(j->k - k, DEPTH);
         /* The next strip of weights. */
         int64_t lines = whole(depth * (int64_t)sizeof(elem_t), TILE_LINE);
-        tile_ahead_t ahead = {(const char *)(w + TILE_MR * j->ldw + k),
-                              j->ldw * (int64_t)sizeof(elem_t),
-                              u->cols,
-                              lines,
-                              0,
-                              TILE_MR};
+        tile_prefetch_t prefetch = {(const char *)(w + TILE_MR * j->ldw + k),
+                                    j->ldw * (int64_t)sizeof(elem_t),
+                                    u->cols,
+                                    lines,
+                                    0,
+                                    TILE_MR};
         for (int64_t p = 0; p < panels_of(u->rows); p++) {
             panel_t panel = panel_of(u->rows, p);
             tile_product_t t = {u->cols,
@@ -254,33 +254,33 @@ static void multiply_rows(const job_t *j, const unit_t *u, scratch_t *s)
                                 s->c + panel.row * u->cols,
                                 panel.width,
                                 k > 0,
-                                p == 0 ? &ahead : NULL};
+                                p == 0 ? &prefetch : NULL};
             tile_multiply(&t);
         }
     }
     for (int64_t p = 0; p < panels_of(u->rows); p++) {
         panel_t panel = panel_of(u->rows, p);
-        store_panel(j, u, &panel, s->c + panel.row * u->cols, s->turned);
+        store_panel(j, u, &panel, s->c + panel.row * u->cols, s->transposed);
     }
 }
 
 /* ---- dx = dy W ----------------------------------------------------------- */
 
 /* The weights that come after those of depth n .. n + SHALLOW - 1. */
-static tile_ahead_t next_weights(const job_t *j, const unit_t *u,
-                                 const elem_t *w, int64_t n)
+static tile_prefetch_t next_weights(const job_t *j, const unit_t *u,
+                                    const elem_t *w, int64_t n)
 {
     int64_t next = n + SHALLOW;
     int64_t chunks =
         whole(u->rows, TILE_MR) * (SHALLOW / TILE_PAIR) / TILE_FETCH;
-    tile_ahead_t ahead;
-    ahead.at = (const char *)(next < j->n ? w + next * j->ldw : w + TILE_N);
-    ahead.ld = j->ldw * (int64_t)sizeof(elem_t);
-    ahead.rows = next < j->n ? LOONG_MIN(j->n - next, SHALLOW) : SHALLOW;
-    ahead.lines = whole(u->cols * (int64_t)sizeof(elem_t), TILE_LINE);
-    ahead.line = 0;
-    ahead.each = whole(ahead.rows * ahead.lines, chunks);
-    return ahead;
+    tile_prefetch_t prefetch;
+    prefetch.at = (const char *)(next < j->n ? w + next * j->ldw : w + TILE_N);
+    prefetch.ld = j->ldw * (int64_t)sizeof(elem_t);
+    prefetch.rows = next < j->n ? LOONG_MIN(j->n - next, SHALLOW) : SHALLOW;
+    prefetch.lines = whole(u->cols * (int64_t)sizeof(elem_t), TILE_LINE);
+    prefetch.line = 0;
+    prefetch.each = whole(prefetch.rows * prefetch.lines, chunks);
+    return prefetch;
 }
 
 static void multiply_columns(const job_t *j, const unit_t *u, scratch_t *s)
@@ -289,9 +289,9 @@ static void multiply_columns(const job_t *j, const unit_t *u, scratch_t *s)
     const elem_t *x = (const elem_t *)(const void *)fast_at(&j->x, u->row, 0);
     for (int64_t n = 0; n < j->n; n += SHALLOW) {
         int64_t depth = LOONG_MIN(j->n - n, SHALLOW);
-        tile_ahead_t ahead = next_weights(j, u, w, n);
-        tile_product_t t = {u->rows, u->cols, depth,   x + n, j->x.ld, s->w,
-                            0,       s->c,    u->cols, n > 0, &ahead};
+        tile_prefetch_t prefetch = next_weights(j, u, w, n);
+        tile_product_t t = {u->rows, u->cols, depth,   x + n, j->x.ld,  s->w,
+                            0,       s->c,    u->cols, n > 0, &prefetch};
         tile_pack(w + n * j->ldw, j->ldw, depth, u->cols, s->w);
         tile_multiply(&t);
     }

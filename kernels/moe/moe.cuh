@@ -11,15 +11,16 @@
 
 namespace loong_cuda {
 
-static __device__ void tell_integer(loong_flaw_t *flaw, const loong_flaw_t &f)
+static __device__ void tell_integer(loong_device_error_t *error,
+                                    const loong_device_error_t &f)
 {
-    if (atomicCAS(&flaw->kind, 0, f.kind) == 0) {
-        flaw->operand = f.operand;
-        flaw->value = f.value;
-        flaw->place = f.place;
-        flaw->before = f.before;
-        flaw->end = f.end;
-        flaw->op = f.op;
+    if (atomicCAS(&error->kind, 0, f.kind) == 0) {
+        error->operand = f.operand;
+        error->value = f.value;
+        error->place = f.place;
+        error->before = f.before;
+        error->end = f.end;
+        error->op = f.op;
     }
 }
 
@@ -29,14 +30,18 @@ struct indices_t {
     int64_t low, end;
     const char *op;
     int operand;
-    loong_flaw_t *flaw;
+    loong_device_error_t *error;
 };
 
 static inline indices_t indices_of(const loong_kernel_call_t *call,
                                    int operand, int64_t low, int64_t end)
 {
-    indices_t x = {static_cast<const int32_t *>(call->ptr[operand]), low, end,
-                   call->query->op, operand, call->flaw};
+    indices_t x = {static_cast<const int32_t *>(call->ptr[operand]),
+                   low,
+                   end,
+                   call->query->op,
+                   operand,
+                   call->error};
     return x;
 }
 
@@ -48,9 +53,9 @@ static __device__ __forceinline__ int32_t index_at(const indices_t &x,
     if (value >= x.low && value < x.end) {
         return value;
     }
-    loong_flaw_t f = {LOONG_FLAW_INDEX, x.operand, value, i,
-                      x.low, x.end, x.op};
-    tell_integer(x.flaw, f);
+    loong_device_error_t f = {
+        LOONG_DEVICE_ERROR_INDEX, x.operand, value, i, x.low, x.end, x.op};
+    tell_integer(x.error, f);
     return -1;
 }
 

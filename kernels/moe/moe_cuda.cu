@@ -154,7 +154,7 @@ template <class T> struct gate_fn {
 
 /* dg of a row: a warp. */
 __global__ void __launch_bounds__(BLOCK)
-    gate_slopes(mat_t dy, mat_t x, mat_t gate, mat_t dgate)
+    gate_gradients(mat_t dy, mat_t x, mat_t gate, mat_t dgate)
 {
     int64_t rows = dy.rows;
     for (int64_t t = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
@@ -243,7 +243,7 @@ static loong_status_t run_gate_grad(const loong_kernel_call_t *call)
 {
     mat_t dy = mat_arg(call, 0);
     mat_t gate = mat_arg(call, 2);
-    LOONG_LAUNCH((gate_slopes), grid_of_warps(call, dy.rows), dim3(BLOCK), 0,
+    LOONG_LAUNCH((gate_gradients), grid_of_warps(call, dy.rows), dim3(BLOCK), 0,
                  stream_of(call), dy, mat_arg(call, 1), gate, mat_out(call, 1));
     return generate<gate_fn>(call, mat_out(call, 0), dy, gate);
 }

@@ -27,7 +27,7 @@ struct order_t {
     int32_t *offset, *source, *dest;
     int32_t *at; /* [chunks, count]: rows before, then where they go */
     int chunks;
-    loong_flaw_t *flaw;
+    loong_device_error_t *error;
 };
 
 /* The experts of a chunk, counted from `begin`; none and others: -1. */
@@ -46,14 +46,15 @@ __device__ void check_slot(const order_t &a, int64_t s)
 {
     int32_t e = a.index[s];
     int64_t token = s / a.k;
-    loong_flaw_t f = {LOONG_FLAW_EXPERT, 0, e, token, 0, a.experts, NULL};
+    loong_device_error_t f = {
+        LOONG_DEVICE_ERROR_EXPERT, 0, e, token, 0, a.experts, NULL};
     if (e < LOONG_NO_TOKEN || e >= a.experts) {
-        tell_integer(a.flaw, f);
+        tell_integer(a.error, f);
     }
     for (int64_t i = token * a.k; i < s && e >= 0; i++) {
         if (a.index[i] == e) {
-            f.kind = LOONG_FLAW_EXPERT_TWICE;
-            tell_integer(a.flaw, f);
+            f.kind = LOONG_DEVICE_ERROR_EXPERT_TWICE;
+            tell_integer(a.error, f);
         }
     }
 }
@@ -141,14 +142,10 @@ __global__ void __launch_bounds__(BLOCK) place_experts(order_t a)
     if (threadIdx.x == 0) {
         a.offset[0] = 0;
         if (before > a.rows) {
-            loong_flaw_t f = {LOONG_FLAW_EXPERT_ROOM,
-                              0,
-                              before,
-                              a.begin,
-                              a.begin + a.count - 1,
-                              a.rows,
-                              NULL};
-            tell_integer(a.flaw, f);
+            loong_device_error_t f = {
+                LOONG_DEVICE_ERROR_EXPERT_ROOM, 0,      before, a.begin,
+                a.begin + a.count - 1,          a.rows, NULL};
+            tell_integer(a.error, f);
         }
     }
 }
@@ -375,7 +372,7 @@ static loong_status_t run_order(const loong_kernel_call_t *call)
     a.dest = static_cast<int32_t *>(call->ptr[3]);
     a.at = static_cast<int32_t *>(call->workspace);
     a.chunks = chunks_of(a.slots);
-    a.flaw = call->flaw;
+    a.error = call->error;
     return make_order(call, a);
 }
 
@@ -448,7 +445,7 @@ static loong_status_t run_capacity(const loong_kernel_call_t *call)
     o.dest = o.source + o.slots;
     o.at = o.dest + o.slots;
     o.chunks = chunks_of(o.slots);
-    o.flaw = call->flaw;
+    o.error = call->error;
     a.offset = o.offset;
     a.dest = o.dest;
     if (!attr->by_position) {

@@ -30,7 +30,7 @@ struct window_t {
     int32_t *rounds;
     float *more; /* NULL: nobody asks */
     int32_t *kept;
-    loong_flaw_t *flaw;
+    loong_device_error_t *error;
 };
 
 /* Who holds each choice of the chunk; none: -1. */
@@ -50,10 +50,15 @@ __device__ void check_choices(const window_t &a)
     for (int i = (int)threadIdx.x; i < a.chunk && first + i < a.slots;
          i += BLOCK) {
         int32_t e = a.index[first + i];
-        loong_flaw_t f = {LOONG_FLAW_EXPERT, 0, e, (first + i) / a.k, 0,
-                          a.experts, NULL};
+        loong_device_error_t f = {LOONG_DEVICE_ERROR_EXPERT,
+                                  0,
+                                  e,
+                                  (first + i) / a.k,
+                                  0,
+                                  a.experts,
+                                  NULL};
         if (e < -1 || e >= a.experts) {
-            tell_integer(a.flaw, f);
+            tell_integer(a.error, f);
         }
     }
 }
@@ -148,7 +153,7 @@ window_t window_of(const loong_kernel_call_t *call)
     a.each = a.set / attr->ranks;
     a.ranks = attr->ranks;
     a.at = static_cast<int32_t *>(call->workspace);
-    a.flaw = call->flaw;
+    a.error = call->error;
     return a;
 }
 

@@ -4,7 +4,7 @@
  * is cut at fixed grids 2^-18, 2^-60, 2^-102, 2^-144 by adding and taking away
  * a constant whose last place is the grid. The pieces of a block add up in
  * fp64 without rounding: a piece is at most 2^42 grid steps, a block has 2^10
- * addends. Blocks with values beyond the first grid's reach, or not finite, go
+ * addends. Blocks with values beyond the first grid's bounds, or not finite, go
  * through loongi_exact_add one by one. */
 #include "exact_sum.h"
 #include "fast.h"
@@ -18,8 +18,8 @@ static const double magic[GRIDS] = {0x1.8p34, 0x1.8p-8, 0x1.8p-50,
                                     0x1.8p-92};
 /* An addend up to here starts at that grid: its value, and of a square the
  * root; the last grid is never the first. */
-static const float reach[GRIDS - 1] = {0x1p24f, 0x1p-18f, 0x1p-60f};
-static const float reach_root[GRIDS - 1] = {0x1p12f, 0x1p-9f, 0x1p-30f};
+static const float bounds[GRIDS - 1] = {0x1p24f, 0x1p-18f, 0x1p-60f};
+static const float bound_roots[GRIDS - 1] = {0x1p12f, 0x1p-9f, 0x1p-30f};
 
 VEC_INLINE double addend(float x, bool squares)
 {
@@ -38,7 +38,7 @@ static uint32_t bits_of(float x)
 VEC_INLINE int first_grid(const float *x, int64_t n, bool squares)
 {
     const word_t *bits = (const word_t *)x;
-    const float *limit = squares ? reach_root : reach;
+    const float *limit = squares ? bound_roots : bounds;
     uint32_t top = 0;
     uint32_t low = UINT32_MAX; /* of those that are not 0, less 1 */
 #pragma omp simd reduction(max : top) reduction(min : low)

@@ -13,7 +13,7 @@ struct segments_t {
     const int32_t *offset; /* [count + 1] */
     int64_t count;
     int64_t rows;
-    loong_flaw_t *flaw;
+    loong_device_error_t *error;
 };
 
 /* Tells of a wrong offset; by the threads of block 0. */
@@ -26,12 +26,12 @@ __device__ void check_offsets(const segments_t &g)
         int64_t before = s > 0 ? g.offset[s - 1] : 0;
         int64_t value = g.offset[s];
         if ((value < before || value > g.rows) &&
-            atomicCAS(&g.flaw->kind, 0, (int)LOONG_FLAW_OFFSET) == 0) {
-            g.flaw->operand = 1;
-            g.flaw->value = value;
-            g.flaw->place = s;
-            g.flaw->before = before;
-            g.flaw->end = g.rows;
+            atomicCAS(&g.error->kind, 0, (int)LOONG_DEVICE_ERROR_OFFSET) == 0) {
+            g.error->operand = 1;
+            g.error->value = value;
+            g.error->place = s;
+            g.error->before = before;
+            g.error->end = g.rows;
         }
     }
 }
@@ -89,7 +89,7 @@ segments_t segments_of(const loong_kernel_call_t *call)
         static_cast<const loong_segment_attr_t *>(call->query->attr);
     segments_t g = {static_cast<const int32_t *>(call->ptr[1]),
                     loong_karg_cols(&call->query->arg[1]) - 1, a->rows,
-                    call->flaw};
+                    call->error};
     return g;
 }
 

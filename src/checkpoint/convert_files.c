@@ -46,10 +46,10 @@ static loong_status_t native_rows(void *user, int64_t index, int64_t row,
     const loong_checkpoint_tensor_t *t = &c->tensors[index];
     const loong_checkpoint_tensor_t *from =
         loongi_checkpoint_find(c->native, t->kind, t->name);
-    loong_lent_t lent;
-    if (loongi_checkpoint_lend(c->native, from, row, rows, &lent) &&
-        (lent.hole || lent.dtype == t->dtype)) {
-        *data_p = lent.hole ? NULL : lent.data;
+    loong_borrowed_t borrowed;
+    if (loongi_checkpoint_lend(c->native, from, row, rows, &borrowed) &&
+        (borrowed.hole || borrowed.dtype == t->dtype)) {
+        *data_p = borrowed.hole ? NULL : borrowed.data;
         return LOONG_OK;
     }
     return loongi_checkpoint_read_rows(c->native, from, row, rows, t->dtype,
@@ -88,7 +88,7 @@ static loong_status_t convert_native(converter_t *c)
     LOONG_TRY(loongi_hf_files_create(c->ctx, &files));
     write.files = files;
     loong_status_t status =
-        loongi_hf_files_read_kept(files, loongi_checkpoint_path(c->native));
+        loongi_hf_files_read_step(files, loongi_checkpoint_path(c->native));
     if (status == LOONG_OK) {
         status = loongi_native_write(c->ctx, &write);
     }

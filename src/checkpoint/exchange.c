@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "file.h"
-#include "hf_beside.h"
 #include "hf_code.h"
+#include "hf_extra.h"
 #include "hf_files.h"
 #include "hf_tokens.h"
 #include "hf_weights.h"
@@ -38,10 +38,10 @@ static loong_status_t import_rows(void *user, int64_t index, int64_t row,
     const importer_t *im = user;
     const loong_checkpoint_tensor_t *t = &im->tensors[index];
     const char *name = t->name + strlen(im->component) + 1;
-    loong_lent_t lent;
-    if (loongi_hf_lend(im->hf, name, row, rows, &lent) &&
-        (lent.hole || lent.dtype == t->dtype)) {
-        *data_p = lent.hole ? NULL : lent.data;
+    loong_borrowed_t borrowed;
+    if (loongi_hf_lend(im->hf, name, row, rows, &borrowed) &&
+        (borrowed.hole || borrowed.dtype == t->dtype)) {
+        *data_p = borrowed.hole ? NULL : borrowed.data;
         return LOONG_OK;
     }
     return loongi_hf_read(im->hf, name, row, rows, t->dtype, buffer);
@@ -257,12 +257,12 @@ static loong_dtype_t saved_type(void *user, const char *name)
     return find_param(user, name)->dtype;
 }
 
-static bool lend_native(void *user, const char *name, int64_t row,
-                        int64_t rows, loong_lent_t *lent)
+static bool lend_native(void *user, const char *name, int64_t row, int64_t rows,
+                        loong_borrowed_t *borrowed)
 {
     const native_source_t *source = user;
     return loongi_checkpoint_lend(source->checkpoint, find_param(source, name),
-                                  row, rows, lent);
+                                  row, rows, borrowed);
 }
 
 /* What the model's keys call for, against what is there. */
@@ -449,7 +449,7 @@ read_tokens(loong_context_t *ctx, const loong_pairs_t *model,
             LOONG_TRY(loongi_pairs_set(tokens, name, known));
         }
     }
-    LOONG_TRY(loongi_hf_beside_take(metadata, tokens));
+    LOONG_TRY(loongi_hf_extra_take(metadata, tokens));
     const char *code = loongi_pairs_get(metadata, LOONG_HF_AUTO_MAP);
     return code != NULL && params->as == NULL
                ? loongi_pairs_set(tokens, LOONG_HF_AUTO_MAP, code)

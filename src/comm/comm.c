@@ -66,12 +66,13 @@ void loongi_comm_set_board(loong_comm_t *comm, loong_board_t *board)
     }
 }
 
-void loongi_comm_set_mood(loong_comm_t *comm,
-                          loong_wait_mood_t (*mood)(void *user), void *user)
+void loongi_comm_set_wait_policy(loong_comm_t *comm,
+                                 loong_wait_policy_t (*wait_policy)(void *user),
+                                 void *user)
 {
-    comm->mood = mood;
-    comm->mood_user = user;
-    loongi_tiers_set_mood(comm);
+    comm->wait_policy = wait_policy;
+    comm->wait_policy_user = user;
+    loongi_tiers_set_wait_policy(comm);
 }
 
 bool loongi_comm_is_concurrent(const loong_comm_t *comm)

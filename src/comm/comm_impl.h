@@ -15,12 +15,12 @@ extern "C" {
 #endif
 
 /* How a rank waits. */
-typedef enum loong_wait_mood {
+typedef enum loong_wait_policy {
     LOONG_WAIT_EAGER,  /* it has nothing else to do */
     LOONG_WAIT_BESIDE, /* another thread of it computes: leave it the core */
     LOONG_WAIT_DEVICE, /* its device works: who waits for that rests himself */
     LOONG_WAIT_OVER    /* it gives up */
-} loong_wait_mood_t;
+} loong_wait_policy_t;
 
 struct loong_comm {
     loong_context_t *ctx;
@@ -48,8 +48,8 @@ struct loong_comm {
      * on; false when there are none. */
     bool (*progress)(struct loong_comm *comm);
     /* (optional; default: EAGER) Asked now and then while waiting. */
-    loong_wait_mood_t (*mood)(void *user);
-    void *mood_user;
+    loong_wait_policy_t (*wait_policy)(void *user);
+    void *wait_policy_user;
     bool lonely; /* no other may be used at the same time */
     void *stream; /* of a device; NULL on a CPU */
     uint64_t group; /* of loong_board_stand_t; 0: no device stands in calls */
@@ -70,8 +70,9 @@ LOONG_NODISCARD loong_status_t loongi_comm_reserve(loong_comm_t *comm,
 bool loongi_comm_is_on_host(const loong_comm_t *comm);
 
 /* How it waits from now on; NULL: as by default. */
-void loongi_comm_set_mood(loong_comm_t *comm,
-                          loong_wait_mood_t (*mood)(void *user), void *user);
+void loongi_comm_set_wait_policy(loong_comm_t *comm,
+                                 loong_wait_policy_t (*wait_policy)(void *user),
+                                 void *user);
 /* May other communicators of this rank be used at the same time, by another
  * thread? */
 bool loongi_comm_is_concurrent(const loong_comm_t *comm);

@@ -8,13 +8,13 @@ loong_status_t loongi_region_add(loong_context_t *ctx, loong_regions_t *regions,
                                  loong_region_t **region_p)
 {
     loong_region_t *region = NULL;
-    size_t parts = (size_t)world_size * sizeof(loong_region_part_t);
+    size_t parts = (size_t)world_size * sizeof(loong_region_slice_t);
     LOONG_TRY(
         loongi_alloc(ctx, sizeof(*region) + parts, "shared region", &region));
     region->id = id;
     region->self = self;
     region->world_size = world_size;
-    region->part = (loong_region_part_t *)(region + 1);
+    region->part = (loong_region_slice_t *)(region + 1);
     region->next = regions->head;
     regions->head = region;
     *region_p = region;
@@ -38,7 +38,7 @@ loong_region_t *loongi_region_find(const loong_regions_t *regions,
                                    const void *ptr, size_t bytes)
 {
     for (loong_region_t *r = regions->head; r != NULL; r = r->next) {
-        const loong_region_part_t *own = &r->part[r->self];
+        const loong_region_slice_t *own = &r->part[r->self];
         uintptr_t begin = (uintptr_t)own->base;
         uintptr_t at = (uintptr_t)ptr;
         if (own->base != NULL && at >= begin && at <= begin + own->bytes &&
@@ -65,7 +65,7 @@ void *loongi_region_peer(const loong_regions_t *regions, const void *ptr,
     if (region == NULL || world_rank < 0 || world_rank >= region->world_size) {
         return NULL;
     }
-    const loong_region_part_t *part = &region->part[world_rank];
+    const loong_region_slice_t *part = &region->part[world_rank];
     size_t offset = (size_t)((const char *)ptr -
                              (const char *)region->part[region->self].base);
     return part->base != NULL && offset < part->bytes

@@ -12,17 +12,17 @@
 extern "C" {
 #endif
 
-typedef struct loong_region_part {
+typedef struct loong_region_slice {
     void *base; /* NULL: not readable from here */
     size_t bytes;
-} loong_region_part_t;
+} loong_region_slice_t;
 
 typedef struct loong_region {
     struct loong_region *next;
     uint64_t id; /* equal on all members, never 0 */
     int self;    /* own world rank */
     int world_size;
-    loong_region_part_t *part; /* [world_size] */
+    loong_region_slice_t *part; /* [world_size] */
 } loong_region_t;
 
 typedef struct loong_regions {

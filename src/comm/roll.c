@@ -96,7 +96,8 @@ loong_status_t loongi_roll_call(loong_message_t *message, loong_comm_t *comm,
                                 loong_wait_t *wait, int peer)
 {
     loong_status_t status = LOONG_OK;
-    if (comm->mood != NULL && comm->mood(comm->mood_user) == LOONG_WAIT_OVER) {
+    if (comm->wait_policy != NULL &&
+        comm->wait_policy(comm->wait_policy_user) == LOONG_WAIT_OVER) {
         return loongi_wait_failed_on(wait, peer);
     }
     tell_all(message, "");

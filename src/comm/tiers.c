@@ -122,13 +122,14 @@ void loongi_tiers_abort(loong_comm_t *comm, const char *text)
     }
 }
 
-void loongi_tiers_set_mood(loong_comm_t *comm)
+void loongi_tiers_set_wait_policy(loong_comm_t *comm)
 {
     if (comm->tiers != NULL) {
-        loongi_comm_set_mood(comm->tiers->node, comm->mood, comm->mood_user);
+        loongi_comm_set_wait_policy(comm->tiers->node, comm->wait_policy,
+                                    comm->wait_policy_user);
         if (comm->tiers->leaders != NULL) {
-            loongi_comm_set_mood(comm->tiers->leaders, comm->mood,
-                                 comm->mood_user);
+            loongi_comm_set_wait_policy(comm->tiers->leaders, comm->wait_policy,
+                                        comm->wait_policy_user);
         }
     }
 }

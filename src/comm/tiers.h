@@ -23,7 +23,7 @@ LOONG_NODISCARD loong_status_t loongi_tiers_run(loong_comm_t *comm,
                                                 const loong_collective_t *call);
 void loongi_tiers_abort(loong_comm_t *comm, const char *text);
 /* That of comm. */
-void loongi_tiers_set_mood(loong_comm_t *comm);
+void loongi_tiers_set_wait_policy(loong_comm_t *comm);
 void loongi_tiers_add_stats(const loong_comm_t *comm,
                             loong_comm_stats_t *stats);
 

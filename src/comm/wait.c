@@ -29,10 +29,10 @@ loong_wait_t loongi_wait_begin(loong_comm_t *comm)
     return wait;
 }
 
-static loong_wait_mood_t mood_of(const loong_comm_t *comm)
+static loong_wait_policy_t policy_of(const loong_comm_t *comm)
 {
-    return comm->mood != NULL ? comm->mood(comm->mood_user)
-                              : LOONG_WAIT_EAGER;
+    return comm->wait_policy != NULL ? comm->wait_policy(comm->wait_policy_user)
+                                     : LOONG_WAIT_EAGER;
 }
 
 static bool will_not_come(const loong_wait_t *wait, int peer)
@@ -63,10 +63,9 @@ static bool look_at_clock(loong_wait_t *wait, int peer)
     }
     if (comm->board != NULL && now - wait->told > TELL_SECONDS) {
         wait->told = now;
-        loong_board_wait_t on = {comm->world_ranks[peer], wait->begin,
-                                 comm->timeout,
-                                 mood_of(comm) != LOONG_WAIT_EAGER,
-                                 comm->group};
+        loong_board_wait_t on = {
+            comm->world_ranks[peer], wait->begin, comm->timeout,
+            policy_of(comm) != LOONG_WAIT_EAGER, comm->group};
         loongi_slot_wait_for(comm->slot, &on, &wait->record);
         if (will_not_come(wait, peer)) {
             wait->limit = LOONG_MIN(wait->limit, now + LAST_SECONDS);
@@ -81,8 +80,8 @@ bool loongi_wait_step(loong_wait_t *wait, int peer)
     if (wait->turns < SPIN_TURNS) {
         return true;
     }
-    loong_wait_mood_t mood = mood_of(wait->comm);
-    if (mood == LOONG_WAIT_OVER) {
+    loong_wait_policy_t wait_policy = policy_of(wait->comm);
+    if (wait_policy == LOONG_WAIT_OVER) {
         (void)look_at_clock(wait, peer);
         return false;
     }
@@ -90,8 +89,8 @@ bool loongi_wait_step(loong_wait_t *wait, int peer)
         wait->crowded =
             loongi_board_is_crowded(wait->comm->board, wait->comm->slot);
     }
-    if (mood == LOONG_WAIT_DEVICE ||
-        (mood == LOONG_WAIT_EAGER && wait->turns < YIELD_TURNS &&
+    if (wait_policy == LOONG_WAIT_DEVICE ||
+        (wait_policy == LOONG_WAIT_EAGER && wait->turns < YIELD_TURNS &&
          !wait->crowded)) {
         sched_yield();
         return wait->turns % CLOCK_TURNS != 0 || look_at_clock(wait, peer);
@@ -154,7 +153,7 @@ loong_status_t loongi_wait_failed(loong_wait_t *wait)
     }
     loongi_wait_end(wait);
     loongi_call_text(comm, comm->current, call, sizeof(call));
-    if (mood_of(comm) == LOONG_WAIT_OVER) {
+    if (policy_of(comm) == LOONG_WAIT_OVER) {
         loongi_text_free(&text);
         return LOONG_FAIL(comm->ctx, LOONG_ERR_COMM,
                           "%s: given up, this rank does not go on", call);

@@ -45,8 +45,8 @@ static loong_status_t keep_whole(loong_component_t *c, const loong_graph_t *g)
         char *name = NULL;
         LOONG_TRY(loongi_arena_strdup(c->arena, p->name, &name));
         w->name = name;
-        loong_param_place_t place = {.params = *p, .shape = p->shape};
-        loong_part_t part = loongi_part_of(&place);
+        loong_chunk_param_t place = {.params = *p, .shape = p->shape};
+        loong_param_slice_t part = loongi_param_slice_of(&place);
         w->ndim = p->shape.rank > 1 ? 2 : 1;
         w->shape[0] = part.all_rows;
         w->shape[1] = part.all_cols;
@@ -172,7 +172,7 @@ static loong_status_t list_whole(loong_component_t *c)
 
 /* What the losses of a chunk are among those of the model. */
 static loong_status_t number_losses(const loong_component_t *c,
-                                    loong_chunk_t *chunk)
+                                    loong_model_chunk_t *chunk)
 {
     for (int i = 0; chunk != NULL && i < chunk->num_losses; i++) {
         loong_loss_port_t *loss = &chunk->losses[i];
@@ -198,7 +198,7 @@ static loong_status_t create_stages(loong_component_t *c)
         int stage = loongi_component_stage(c, i);
         LOONG_TRY(loongi_stage_create(c->ctx, &c->params, &c->cuts[stage],
                                       &c->stages[i]));
-        for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
             LOONG_TRY(number_losses(c, c->stages[i]->chunk[k]));
         }
     }
@@ -222,7 +222,7 @@ static const loong_bucket_t *next_tied(const loong_stage_t *s, int64_t *at_p)
 }
 
 static loong_operand_t tied_grad(const loong_component_t *c, int stage,
-                                 const loong_chunk_place_t *places,
+                                 const loong_chunk_bases_t *places,
                                  const loong_bucket_t *b)
 {
     return loongi_at(LOONG_BASE_GRAD,
@@ -255,9 +255,8 @@ static loong_status_t tie_bucket(loong_component_t *c, loong_operand_t first,
 
 /* A table that two chunks of this rank hold: its gradients are summed, first
  * and last stage, as ranks that are both ends do. */
-loong_status_t
-loongi_component_plan_tie(loong_component_t *component,
-                          const loong_chunk_place_t *places)
+loong_status_t loongi_component_plan_tie(loong_component_t *component,
+                                         const loong_chunk_bases_t *places)
 {
     loong_component_t *c = component;
     int last = c->num_stages - 1;
@@ -286,13 +285,13 @@ loongi_component_plan_tie(loong_component_t *component,
 
 static loong_status_t plan(loong_component_t *c)
 {
-    loong_cut_params_t cut = {0, c->params.mesh.size[LOONG_AXIS_PP],
-                              c->params.layers_per_chunk, c->params.layout};
+    loong_split_params_t cut = {0, c->params.mesh.size[LOONG_AXIS_PP],
+                                c->params.layers_per_chunk, c->params.layout};
     c->params.family->facts(c->params.config, &c->facts);
     cut.num_layers = c->facts.num_layers;
     LOONG_TRY(loongi_arena_create(c->ctx, "component", &c->arena));
-    LOONG_TRY(
-        loongi_pipeline_cut(c->ctx, &cut, c->arena, &c->cuts, &c->num_stages));
+    LOONG_TRY(loongi_pipeline_split(c->ctx, &cut, c->arena, &c->cuts,
+                                    &c->num_stages));
     LOONG_TRY(list_whole(c));
     return place_ports(c);
 }

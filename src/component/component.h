@@ -7,7 +7,7 @@
 #define LOONG_COMPONENT_H
 
 #include "component_comms.h"
-#include "rank.h"
+#include "memory_plan.h"
 #include "stage.h"
 
 #ifdef __cplusplus
@@ -50,7 +50,7 @@ typedef struct loong_component {
     loong_loss_params_t losses[LOONG_MAX_LOSSES];
     int num_ports; /* of edges, of the whole model */
     loong_edge_port_t ports[LOONG_MAX_EDGE_PORTS];
-    loong_stage_cut_t *cuts; /* of all stages of the pipeline */
+    loong_stage_split_t *cuts; /* of all stages of the pipeline */
     int num_stages;          /* of this rank */
     loong_stage_t **stages;
     /* Of its pipeline, borrowed from the model. */
@@ -58,7 +58,7 @@ typedef struct loong_component {
     const loong_schedule_t *evaluation; /* of one micro-batch, forward alone */
     loong_program_t tie; /* once a step, behind the reductions of all stages */
     loong_component_comms_t comms; /* none until the model allocates */
-    loong_run_t run; /* the model's, with this component's groups */
+    loong_binding_t run; /* the model's, with this component's groups */
 } loong_component_t;
 
 /* Cuts the pipeline and lists the whole component; the model puts schedule and
@@ -72,9 +72,8 @@ LOONG_NODISCARD loong_status_t
 loongi_component_compile(loong_component_t *component);
 /* Plans what sums the gradients of tied ends on this rank; places: of its
  * chunks. */
-LOONG_NODISCARD loong_status_t
-loongi_component_plan_tie(loong_component_t *component,
-                          const loong_chunk_place_t *places);
+LOONG_NODISCARD loong_status_t loongi_component_plan_tie(
+    loong_component_t *component, const loong_chunk_bases_t *places);
 /* Collective on: world, once its communicators are open. */
 void loongi_component_destroy(loong_component_t **component_p);
 

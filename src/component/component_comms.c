@@ -33,7 +33,7 @@ loong_status_t loongi_component_comms_open(loong_component_comms_t *comms,
     if (resources->device_world != NULL) {
         LOONG_TRY(open_device(c, mesh, evaluation));
     }
-    loongi_component_comms_set_mood(c, resources->lane);
+    loongi_component_comms_set_wait_policy(c, resources->lane);
     return LOONG_OK;
 }
 
@@ -65,7 +65,7 @@ loongi_component_comms_groups(const loong_component_comms_t *comms)
 
 /* ---- the lane ------------------------------------------------------------ */
 
-static loong_wait_mood_t mood_of_lane(void *user)
+static loong_wait_policy_t policy_of_lane(void *user)
 {
     const loong_lane_t *lane = user;
     return loongi_lane_is_over(lane)     ? LOONG_WAIT_OVER
@@ -74,8 +74,8 @@ static loong_wait_mood_t mood_of_lane(void *user)
 }
 
 /* Stages send messages themselves. */
-void loongi_component_comms_set_mood(const loong_component_comms_t *comms,
-                                     loong_lane_t *lane)
+void loongi_component_comms_set_wait_policy(
+    const loong_component_comms_t *comms, loong_lane_t *lane)
 {
     loong_comm_t *const *group = lane == NULL
                                      ? comms->host.comm
@@ -84,8 +84,8 @@ void loongi_component_comms_set_mood(const loong_component_comms_t *comms,
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
         if (g != LOONG_GROUP_WORLD && g != LOONG_GROUP_PP &&
             (all || loongi_comm_is_on_host(group[g]))) {
-            loongi_comm_set_mood(group[g], lane != NULL ? mood_of_lane : NULL,
-                                 lane);
+            loongi_comm_set_wait_policy(
+                group[g], lane != NULL ? policy_of_lane : NULL, lane);
         }
     }
 }

@@ -41,8 +41,8 @@ loongi_component_comms_groups(const loong_component_comms_t *comms);
 
 /* How collectives wait that run on the lane. NULL, once the device's are gone:
  * as all others. */
-void loongi_component_comms_set_mood(const loong_component_comms_t *comms,
-                                     loong_lane_t *lane);
+void loongi_component_comms_set_wait_policy(
+    const loong_component_comms_t *comms, loong_lane_t *lane);
 /* As loongi_comm_watch, of those of the devices. */
 LOONG_NODISCARD loong_status_t
 loongi_component_comms_watch(const loong_component_comms_t *comms, bool waits);

@@ -25,7 +25,7 @@ typedef struct state {
 struct loong_edges {
     loong_context_t *ctx;
     const loong_model_t *model;
-    loong_stage_chunk_t chunk;
+    loong_variant_t variant;
     const loong_cell_t *cell;
     loong_comm_t *comm; /* of the job */
     int64_t most;       /* segments of a message */
@@ -45,12 +45,14 @@ static loong_status_t find_port(const loong_edges_t *e,
                                 const loong_port_t **port_p)
 {
     const loong_message_t *m = &e->cell->params.messages[entry->message];
-    const loong_chunk_t *c =
-        e->model->chunks[e->chunk][loongi_rank_index(e->model->rank, entry)];
+    const loong_model_chunk_t *c =
+        e->model->chunks[e->variant][loongi_memory_plan_index(
+            e->model->memory_plan, entry)];
     char name[256];
     snprintf(name, sizeof(name), "%s%s", e->model->edges[m->edge].name,
              m->backward ? ".grad" : "");
-    *port_p = send ? loongi_chunk_output(c, name) : loongi_chunk_input(c, name);
+    *port_p = send ? loongi_model_chunk_output(c, name)
+                   : loongi_model_chunk_input(c, name);
     LOONG_CHECK(e->ctx, *port_p != NULL, LOONG_ERR_INTERNAL,
                 "%s has no port '%s'",
                 loongi_model_component(e->model, entry)->params.name, name);
@@ -95,14 +97,14 @@ static loong_status_t list_segments(loong_edges_t *e, int32_t message,
 }
 
 /* What no message brings is zero. */
-static loong_status_t clear(loong_edges_t *e, const loong_run_t *run,
+static loong_status_t clear(loong_edges_t *e, const loong_binding_t *run,
                             const loong_entry_t *entry, bool backward)
 {
-    int chunk = loongi_rank_index(e->model->rank, entry);
+    int chunk = loongi_memory_plan_index(e->model->memory_plan, entry);
     bool *cleared = &e->cleared[(2 * chunk + backward) * e->micro_batches +
                                 entry->micro_batch];
     loong_base_t base = backward ? LOONG_BASE_EDGE_GRAD : LOONG_BASE_EDGE;
-    int64_t bytes = e->model->chunks[e->chunk][chunk]->edge_bytes[backward];
+    int64_t bytes = e->model->chunks[e->variant][chunk]->edge_bytes[backward];
     if (*cleared) {
         return LOONG_OK;
     }
@@ -134,7 +136,8 @@ static loong_status_t begin_send(loong_edges_t *e, const loong_entry_t *entry,
     return LOONG_OK;
 }
 
-static loong_status_t begin_receive(loong_edges_t *e, const loong_run_t *run,
+static loong_status_t begin_receive(loong_edges_t *e,
+                                    const loong_binding_t *run,
                                     const loong_entry_t *entry,
                                     const loong_port_t *port, char *data)
 {
@@ -166,7 +169,7 @@ loong_status_t loongi_edges_begin(loong_edges_t *edges,
 {
     loong_edges_t *e = edges;
     bool send = loongi_entry_sends_edge(entry);
-    loong_run_t run = loongi_model_bind(e->model, e->chunk, entry);
+    loong_binding_t run = loongi_model_bind(e->model, e->variant, entry);
     const loong_port_t *port = NULL;
     LOONG_TRY(find_port(e, entry, send, &port));
     char *data = run.base[port->operand.base] + port->operand.offset;
@@ -285,7 +288,7 @@ static loong_status_t take_room(loong_edges_t *e)
 }
 
 loong_status_t loongi_edges_create(const loong_model_t *model,
-                                   loong_stage_chunk_t chunk,
+                                   loong_variant_t variant,
                                    loong_edges_t **edges_p)
 {
     loong_edges_t *e = NULL;
@@ -295,8 +298,9 @@ loong_status_t loongi_edges_create(const loong_model_t *model,
     LOONG_TRY(loongi_calloc(model->ctx, 1, sizeof(*e), "edges", &e));
     e->ctx = model->ctx;
     e->model = model;
-    e->chunk = chunk;
-    e->cell = chunk == LOONG_STAGE_TRAIN ? model->training : model->evaluation;
+    e->variant = variant;
+    e->cell =
+        variant == LOONG_VARIANT_TRAIN ? model->training : model->evaluation;
     e->comm = model->resources->world;
     e->most = model->rows->most;
     e->micro_batches = e->cell->params.components[0].params.micro_batches;

@@ -45,7 +45,7 @@ LOONG_NODISCARD loong_status_t loongi_edges_messages(
 /* Of one of the model's lists. Without edges there is nothing to create: NULL,
  * which all that follow accept. Not collective. */
 LOONG_NODISCARD loong_status_t loongi_edges_create(const loong_model_t *model,
-                                                   loong_stage_chunk_t chunk,
+                                                   loong_variant_t variant,
                                                    loong_edges_t **edges_p);
 void loongi_edges_destroy(loong_edges_t **edges_p);
 

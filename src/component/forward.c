@@ -5,23 +5,23 @@
 #include "model.h"
 
 loong_status_t loongi_model_forward(const loong_model_t *m,
-                                    loong_stage_chunk_t chunk,
+                                    loong_variant_t variant,
                                     const loong_frame_t *frame)
 {
-    const loong_rank_schedule_t *list = loongi_model_entries(m, chunk);
+    const loong_rank_schedule_t *list = loongi_model_entries(m, variant);
     const loong_frame_t *frames[2] = {frame, NULL};
     for (int64_t i = 0; i < list->num_entries; i++) {
         const loong_entry_t *e = &list->entries[i];
-        if (chunk == LOONG_STAGE_LOGITS &&
+        if (variant == LOONG_VARIANT_LOGITS &&
             (e->component < m->num_components - 1 || e->message >= 0)) {
             continue; /* the last component alone has logits */
         }
         if (e->kind != LOONG_ENTRY_E) {
-            LOONG_TRY(loongi_model_begin(m, chunk, e));
+            LOONG_TRY(loongi_model_begin(m, variant, e));
             continue;
         }
-        LOONG_TRY(loongi_model_need(m, chunk, e));
-        LOONG_TRY(loongi_model_run(m, chunk, i, frames));
+        LOONG_TRY(loongi_model_need(m, variant, e));
+        LOONG_TRY(loongi_model_run(m, variant, i, frames));
     }
-    return loongi_model_finish(m, chunk);
+    return loongi_model_finish(m, variant);
 }

@@ -17,8 +17,8 @@ loong_status_t loongi_inputs_open(loong_inputs_t *inputs,
     void *memory = NULL;
     int64_t bytes = 0;
     for (int i = 0; i < model->num_stages; i++) {
-        for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
-            const loong_chunk_t *c = model->chunks[k][i];
+        for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
+            const loong_model_chunk_t *c = model->chunks[k][i];
             bytes = LOONG_MAX(bytes, c != NULL ? c->input_bytes : 0);
         }
     }
@@ -56,7 +56,7 @@ static bool is_routing(const char *input)
 }
 
 static loong_status_t list_chunk(const loong_component_t *c,
-                                 const loong_chunk_t *chunk,
+                                 const loong_model_chunk_t *chunk,
                                  const loong_processor_t *processor,
                                  const void *config, loong_input_list_t *list)
 {
@@ -90,37 +90,37 @@ loong_status_t loongi_inputs_list(loong_inputs_t *inputs,
                                          .context_parallel_size = 1};
     const loong_model_t *m = c->model;
     int first = loongi_model_first(c);
-    size_t count = (size_t)m->num_stages * LOONG_STAGE_CHUNKS;
+    size_t count = (size_t)m->num_stages * LOONG_VARIANT_COUNT;
     if (inputs->lists == NULL) {
         LOONG_TRY(loongi_arena_alloc(c->arena, count * sizeof(*inputs->lists),
                                      &inputs->lists));
     }
-    for (int n = 0; n < c->num_stages * (int)LOONG_STAGE_CHUNKS; n++) {
-        int k = n % (int)LOONG_STAGE_CHUNKS;
-        const loong_chunk_t *chunk =
-            m->chunks[k][first + n / (int)LOONG_STAGE_CHUNKS];
+    for (int n = 0; n < c->num_stages * (int)LOONG_VARIANT_COUNT; n++) {
+        int k = n % (int)LOONG_VARIANT_COUNT;
+        const loong_model_chunk_t *chunk =
+            m->chunks[k][first + n / (int)LOONG_VARIANT_COUNT];
         if (chunk != NULL) {
-            bool sampled = k == LOONG_STAGE_LOGITS;
+            bool sampled = k == LOONG_VARIANT_LOGITS;
             LOONG_TRY(list_chunk(
                 c, chunk, sampled ? &loong_token_processor : processor,
                 sampled ? &prompt : config,
-                &inputs->lists[first * (int)LOONG_STAGE_CHUNKS + n]));
+                &inputs->lists[first * (int)LOONG_VARIANT_COUNT + n]));
         }
     }
     return LOONG_OK;
 }
 
 const loong_input_list_t *loongi_inputs_of(const loong_inputs_t *inputs, int i,
-                                           loong_stage_chunk_t chunk)
+                                           loong_variant_t variant)
 {
-    return &inputs->lists[i * (int)LOONG_STAGE_CHUNKS + (int)chunk];
+    return &inputs->lists[i * (int)LOONG_VARIANT_COUNT + (int)variant];
 }
 
 /* ---- a micro-batch ------------------------------------------------------- */
 
 loong_status_t loongi_inputs_fill(loong_inputs_t *inputs,
                                   const loong_input_list_t *list,
-                                  const loong_run_t *run,
+                                  const loong_binding_t *run,
                                   loong_loader_t *loader, int64_t consumed,
                                   int64_t k)
 {

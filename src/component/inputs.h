@@ -40,7 +40,7 @@ loongi_inputs_list(loong_inputs_t *inputs, const loong_component_t *component,
 
 /* Those of a chunk of stage i of the model. */
 const loong_input_list_t *loongi_inputs_of(const loong_inputs_t *inputs, int i,
-                                           loong_stage_chunk_t chunk);
+                                           loong_variant_t variant);
 
 /* Takes the memory of the areas, once they are listed. */
 LOONG_NODISCARD loong_status_t loongi_inputs_open(loong_inputs_t *inputs,
@@ -52,7 +52,7 @@ void loongi_inputs_close(loong_inputs_t *inputs);
  * loader. */
 LOONG_NODISCARD loong_status_t
 loongi_inputs_fill(loong_inputs_t *inputs, const loong_input_list_t *list,
-                   const loong_run_t *run, loong_loader_t *loader,
+                   const loong_binding_t *run, loong_loader_t *loader,
                    int64_t consumed, int64_t k);
 
 #ifdef __cplusplus

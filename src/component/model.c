@@ -141,7 +141,7 @@ static loong_status_t gather_stages(loong_model_t *m)
     size_t count = (size_t)m->num_stages;
     loong_arena_t *arena = m->components[0]->arena;
     LOONG_TRY(loongi_arena_alloc(arena, count * sizeof(void *), &m->stages));
-    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+    for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
         LOONG_TRY(
             loongi_arena_alloc(arena, count * sizeof(void *), &m->chunks[k]));
     }
@@ -149,12 +149,12 @@ static loong_status_t gather_stages(loong_model_t *m)
         const loong_component_t *c = m->components[i];
         for (int s = 0; s < c->num_stages; s++, at++) {
             m->stages[at] = c->stages[s];
-            for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+            for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
                 m->chunks[k][at] = c->stages[s]->chunk[k];
             }
             if (m->training != NULL && !c->params.train) {
-                m->chunks[LOONG_STAGE_TRAIN][at] =
-                    m->chunks[LOONG_STAGE_EVAL][at];
+                m->chunks[LOONG_VARIANT_TRAIN][at] =
+                    m->chunks[LOONG_VARIANT_EVAL][at];
             }
         }
     }
@@ -163,27 +163,27 @@ static loong_status_t gather_stages(loong_model_t *m)
 
 static loong_status_t plan_rank(loong_model_t *m)
 {
-    loong_rank_use_t uses[LOONG_STAGE_CHUNKS];
+    loong_memory_plan_use_t uses[LOONG_VARIANT_COUNT];
     int count = 0;
-    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+    for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
         m->use[k] = -1;
         if (m->chunks[k][m->num_stages - 1] != NULL) {
             const loong_cell_t *cell =
-                k == LOONG_STAGE_TRAIN ? m->training : m->evaluation;
+                k == LOONG_VARIANT_TRAIN ? m->training : m->evaluation;
             uses[count].list = &cell->ranks[m->cell_rank];
             uses[count].chunks = m->chunks[k];
             m->use[k] = count++;
         }
     }
-    const loong_rank_params_t params = {
+    const loong_memory_plan_params_t params = {
         m->num_components, m->evaluation->first_chunk, count, uses};
-    loongi_rank_destroy(&m->rank);
-    return loongi_rank_create(m->ctx, &params, &m->rank);
+    loongi_memory_plan_destroy(&m->memory_plan);
+    return loongi_memory_plan_create(m->ctx, &params, &m->memory_plan);
 }
 
 static void add_up(loong_model_t *m)
 {
-    memcpy(m->bytes, m->rank->bytes, sizeof(m->bytes));
+    memcpy(m->bytes, m->memory_plan->bytes, sizeof(m->bytes));
     for (int i = 0; i < m->num_stages; i++) {
         const loong_optimizer_t *o = m->stages[i]->optimizer;
         if (o == NULL) {
@@ -202,7 +202,8 @@ static loong_status_t plan_ties(loong_model_t *m)
 {
     for (int i = 0; i < m->num_components; i++) {
         LOONG_TRY(loongi_component_plan_tie(
-            m->components[i], &m->rank->places[m->evaluation->first_chunk[i]]));
+            m->components[i],
+            &m->memory_plan->places[m->evaluation->first_chunk[i]]));
     }
     return LOONG_OK;
 }
@@ -215,7 +216,7 @@ static void bind_stages(loong_model_t *m)
         loong_component_t *c = m->components[i];
         for (int s = 0; s < c->num_stages; s++, at++) {
             loong_stage_t *stage = c->stages[s];
-            stage->run = loongi_rank_chunk(m->rank, &c->run, at);
+            stage->run = loongi_memory_plan_chunk(m->memory_plan, &c->run, at);
             if (stage->optimizer != NULL) {
                 stage->run.base[LOONG_BASE_OPTIM] += optim;
                 optim += stage->optimizer->optim_bytes;
@@ -232,12 +233,12 @@ static loong_status_t create_transfers(loong_model_t *m, loong_component_t *c,
 {
     loong_stage_t *s = c->stages[index];
     int at = loongi_model_first(c) + index;
-    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+    for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
         if (s->chunk[k] == NULL || m->use[k] < 0) {
             continue;
         }
         const loong_rank_schedule_t *list =
-            loongi_model_entries(m, (loong_stage_chunk_t)k);
+            loongi_model_entries(m, (loong_variant_t)k);
         loong_transfer_params_t p = {
             s->chunk[k], c->run.group[LOONG_GROUP_PP], c->comms.links,
             loongi_component_stage(c, index), list->chunks[at].slots};
@@ -248,11 +249,11 @@ static loong_status_t create_transfers(loong_model_t *m, loong_component_t *c,
 
 static loong_status_t create_edges(loong_model_t *m)
 {
-    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+    for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
         loongi_edges_destroy(&m->under_way[k]);
         if (m->use[k] >= 0) {
-            LOONG_TRY(loongi_edges_create(m, (loong_stage_chunk_t)k,
-                                          &m->under_way[k]));
+            LOONG_TRY(
+                loongi_edges_create(m, (loong_variant_t)k, &m->under_way[k]));
         }
     }
     return LOONG_OK;
@@ -261,11 +262,11 @@ static loong_status_t create_edges(loong_model_t *m)
 /* Of a run that failed: none was left otherwise. */
 static void cancel_messages(loong_model_t *m)
 {
-    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+    for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
         m->busy = !loongi_edges_cancel(m->under_way[k]) || m->busy;
     }
     for (int i = 0; i < m->num_stages; i++) {
-        for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
             bool done = loongi_transfer_cancel(m->stages[i]->transfer[k]);
             m->busy = m->busy || !done;
         }
@@ -301,11 +302,11 @@ static loong_status_t load(loong_model_t *m, bool again)
             LOONG_TRY(loongi_program_load(&c->run, &c->tie, false));
         }
     }
-    const loong_run_t *runs[LOONG_MAX_COMPONENTS];
+    const loong_binding_t *runs[LOONG_MAX_COMPONENTS];
     for (int i = 0; i < m->num_components; i++) {
         runs[i] = &m->components[i]->run;
     }
-    return loongi_rank_load(m->rank, runs, again);
+    return loongi_memory_plan_load(m->memory_plan, runs, again);
 }
 
 static loong_status_t open_components(loong_model_t *m)
@@ -411,8 +412,8 @@ void loongi_model_destroy(loong_model_t **model_p)
     if (!m->busy) {
         loongi_model_give_memory_back(m);
     }
-    loongi_rank_destroy(&m->rank);
-    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+    loongi_memory_plan_destroy(&m->memory_plan);
+    for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
         loongi_edges_destroy(&m->under_way[k]);
     }
     for (int i = 0; i < m->num_components; i++) {
@@ -436,11 +437,11 @@ loong_status_t loongi_model_plan_step(loong_model_t *model, int micro_batches)
     LOONG_TRY(make_cells(m, micro_batches));
     LOONG_TRY(plan_rank(m));
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        LOONG_CHECK(m->ctx, m->rank->bytes[b] <= m->bytes[b],
+        LOONG_CHECK(m->ctx, m->memory_plan->bytes[b] <= m->bytes[b],
                     LOONG_ERR_INTERNAL,
                     "a step of %d micro-batches needs %lld bytes of %s, %lld "
                     "are planned",
-                    micro_batches, (long long)m->rank->bytes[b],
+                    micro_batches, (long long)m->memory_plan->bytes[b],
                     loongi_base_name((loong_base_t)b), (long long)m->bytes[b]);
     }
     bind_stages(m);
@@ -464,64 +465,65 @@ loong_status_t loongi_model_accepts(const loong_model_t *model,
 }
 
 const loong_rank_schedule_t *loongi_model_entries(const loong_model_t *model,
-                                                  loong_stage_chunk_t chunk)
+                                                  loong_variant_t variant)
 {
-    return model->rank->use[model->use[chunk]].list;
+    return model->memory_plan->use[model->use[variant]].list;
 }
 
-loong_run_t loongi_model_bind(const loong_model_t *model,
-                              loong_stage_chunk_t chunk,
-                              const loong_entry_t *entry)
+loong_binding_t loongi_model_bind(const loong_model_t *model,
+                                  loong_variant_t variant,
+                                  const loong_entry_t *entry)
 {
-    return loongi_rank_bind(model->rank, model->use[chunk],
-                            &loongi_model_component(model, entry)->run, entry);
+    return loongi_memory_plan_bind(model->memory_plan, model->use[variant],
+                                   &loongi_model_component(model, entry)->run,
+                                   entry);
 }
 
 loong_status_t loongi_model_run(const loong_model_t *model,
-                                loong_stage_chunk_t chunk, int64_t index,
+                                loong_variant_t variant, int64_t index,
                                 const loong_frame_t *const frame[2])
 {
     const loong_entry_t *e =
-        &loongi_model_entries(model, chunk)->entries[index];
-    return loongi_rank_run(model->rank, model->use[chunk],
-                           &loongi_model_component(model, e)->run, index,
-                           frame);
+        &loongi_model_entries(model, variant)->entries[index];
+    return loongi_memory_plan_run(model->memory_plan, model->use[variant],
+                                  &loongi_model_component(model, e)->run, index,
+                                  frame);
 }
 
 loong_status_t loongi_model_begin(const loong_model_t *model,
-                                  loong_stage_chunk_t chunk,
+                                  loong_variant_t variant,
                                   const loong_entry_t *entry)
 {
     if (entry->message >= 0) {
-        return loongi_edges_begin(model->under_way[chunk], entry);
+        return loongi_edges_begin(model->under_way[variant], entry);
     }
-    loong_run_t run = loongi_model_bind(model, chunk, entry);
+    loong_binding_t run = loongi_model_bind(model, variant, entry);
     return loongi_transfer_begin(
-        loongi_model_stage(model, entry)->transfer[chunk], &run, entry);
+        loongi_model_stage(model, entry)->transfer[variant], &run, entry);
 }
 
 loong_status_t loongi_model_need(const loong_model_t *model,
-                                 loong_stage_chunk_t chunk,
+                                 loong_variant_t variant,
                                  const loong_entry_t *entry)
 {
     loong_transfer_t *transfer =
-        loongi_model_stage(model, entry)->transfer[chunk];
+        loongi_model_stage(model, entry)->transfer[variant];
     if (transfer != NULL) {
         LOONG_TRY(loongi_transfer_need(transfer, entry));
     }
-    return loongi_edges_need(model->under_way[chunk], entry);
+    return loongi_edges_need(model->under_way[variant], entry);
 }
 
 loong_status_t loongi_model_finish(const loong_model_t *model,
-                                   loong_stage_chunk_t chunk)
+                                   loong_variant_t variant)
 {
     for (int i = 0; i < model->num_stages; i++) {
-        if (model->stages[i]->transfer[chunk] != NULL) {
+        if (model->stages[i]->transfer[variant] != NULL) {
             LOONG_TRY(
-                loongi_transfer_finish(model->stages[i]->transfer[chunk]));
+                loongi_transfer_finish(model->stages[i]->transfer[variant]));
         }
     }
-    return loongi_edges_finish(model->under_way[chunk]);
+    return loongi_edges_finish(model->under_way[variant]);
 }
 
 void loongi_model_set_rows(loong_model_t *model, const loong_edge_rows_t *rows)

@@ -33,19 +33,20 @@ typedef struct loong_model {
     /* Of this rank and all components, component after component. */
     int num_stages;
     loong_stage_t **stages;
-    loong_chunk_t **chunks[LOONG_STAGE_CHUNKS];
+    loong_model_chunk_t **chunks[LOONG_VARIANT_COUNT];
     loong_cell_t *training;   /* of the coming step; NULL: no training */
     loong_cell_t *evaluation; /* of one micro-batch, forward alone */
     int cell_rank;            /* of them, this rank */
-    struct loong_edges *under_way[LOONG_STAGE_CHUNKS]; /* see edges.h */
+    struct loong_edges *under_way[LOONG_VARIANT_COUNT]; /* see edges.h */
     const struct loong_edge_rows *rows; /* borrowed; NULL without edges */
-    loong_rank_t *rank;
-    int use[LOONG_STAGE_CHUNKS];    /* of rank */
+    loong_memory_plan_t *memory_plan;
+    int use[LOONG_VARIANT_COUNT];   /* of rank */
     loong_resources_t *resources;   /* borrowed; NULL until allocate */
     void *shared[LOONG_BASE_COUNT]; /* memory that peers read; NULL: none */
     bool busy; /* messages are under way that cannot be given up */
     int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
-    loong_run_t run; /* device: NULL until allocate; groups: the last one's */
+    loong_binding_t
+        run; /* device: NULL until allocate; groups: the last one's */
 } loong_model_t;
 
 /* Cuts, builds and compiles components, the last one with the loss. Not
@@ -86,7 +87,7 @@ int loongi_model_job_rank(const loong_model_t *model, int cell_rank);
 
 /* The entries of this rank. */
 const loong_rank_schedule_t *loongi_model_entries(const loong_model_t *model,
-                                                  loong_stage_chunk_t chunk);
+                                                  loong_variant_t variant);
 
 /* That an entry is of. */
 static inline loong_component_t *
@@ -97,7 +98,7 @@ loongi_model_component(const loong_model_t *model, const loong_entry_t *entry)
 static inline loong_stage_t *loongi_model_stage(const loong_model_t *model,
                                                 const loong_entry_t *entry)
 {
-    return model->stages[loongi_rank_index(model->rank, entry)];
+    return model->stages[loongi_memory_plan_index(model->memory_plan, entry)];
 }
 
 /* The number of a component's first stage among those of the model. */
@@ -107,28 +108,28 @@ static inline int loongi_model_first(const loong_component_t *component)
 }
 
 /* The bases and groups of an entry. */
-loong_run_t loongi_model_bind(const loong_model_t *model,
-                              loong_stage_chunk_t chunk,
-                              const loong_entry_t *entry);
-/* loongi_rank_run of entry `index` of a list. */
+loong_binding_t loongi_model_bind(const loong_model_t *model,
+                                  loong_variant_t variant,
+                                  const loong_entry_t *entry);
+/* loongi_memory_plan_run of entry `index` of a list. */
 LOONG_NODISCARD loong_status_t
-loongi_model_run(const loong_model_t *model, loong_stage_chunk_t chunk,
+loongi_model_run(const loong_model_t *model, loong_variant_t variant,
                  int64_t index, const loong_frame_t *const frame[2]);
 
 /* Begins the sends and receives of an entry; waits for what a program reads;
  * waits for all sends of a list. */
 LOONG_NODISCARD loong_status_t loongi_model_begin(const loong_model_t *model,
-                                                  loong_stage_chunk_t chunk,
+                                                  loong_variant_t variant,
                                                   const loong_entry_t *entry);
 LOONG_NODISCARD loong_status_t loongi_model_need(const loong_model_t *model,
-                                                 loong_stage_chunk_t chunk,
+                                                 loong_variant_t variant,
                                                  const loong_entry_t *entry);
 LOONG_NODISCARD loong_status_t loongi_model_finish(const loong_model_t *model,
-                                                   loong_stage_chunk_t chunk);
+                                                   loong_variant_t variant);
 /* One forward without gradients through the chunks of all stages, whose inputs
  * are filled. */
 LOONG_NODISCARD loong_status_t loongi_model_forward(const loong_model_t *model,
-                                                    loong_stage_chunk_t chunk,
+                                                    loong_variant_t variant,
                                                     const loong_frame_t *frame);
 
 /* loongi_stage_initialize of all stages. */

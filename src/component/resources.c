@@ -103,7 +103,7 @@ static loong_status_t open(loong_resources_t *r,
     LOONG_TRY(open_comm(r, params->staging));
     if (!host) {
         LOONG_TRY(
-            loongi_ahead_create(r->ctx, r->device, params->lanes, &r->ahead));
+            loongi_async_create(r->ctx, r->device, params->lanes, &r->async));
     }
     if (!host && params->graphs) {
         LOONG_TRY(loongi_replay_create(r->ctx, r->device, params->graphs_go_on,
@@ -160,11 +160,11 @@ void loongi_resources_stop(loong_resources_t *resources)
         loongi_lane_destroy(&r->lane);
         for (const loong_component_comms_t *c = r->comms; c != NULL;
              c = c->next) {
-            loongi_component_comms_set_mood(c, NULL);
+            loongi_component_comms_set_wait_policy(c, NULL);
         }
     }
     loongi_replay_destroy(&r->replay);
-    loongi_ahead_destroy(&r->ahead);
+    loongi_async_destroy(&r->async);
 }
 
 void loongi_resources_destroy(loong_resources_t **resources_p)
@@ -180,14 +180,14 @@ void loongi_resources_destroy(loong_resources_t **resources_p)
     *resources_p = NULL;
 }
 
-loong_run_t loongi_resources_run(const loong_resources_t *resources)
+loong_binding_t loongi_resources_run(const loong_resources_t *resources)
 {
     const loong_resources_t *r = resources;
-    loong_run_t run = {.ctx = r->ctx,
-                       .stream = loong_device_stream(r->device),
-                       .device = r->device,
-                       .ahead = r->ahead,
-                       .lane = r->lane,
-                       .replay = r->replay};
+    loong_binding_t run = {.ctx = r->ctx,
+                           .stream = loong_device_stream(r->device),
+                           .device = r->device,
+                           .async = r->async,
+                           .lane = r->lane,
+                           .replay = r->replay};
     return run;
 }

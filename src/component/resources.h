@@ -39,7 +39,7 @@ typedef struct loong_resources {
     /* Of a device whose memory the host's communicators cannot take. */
     loong_comm_t *device_world;          /* NULL: the host's serve */
     loong_lane_t *lane;                  /* NULL: none */
-    loong_ahead_t *ahead;                /* NULL on a processor */
+    loong_async_t *async;                /* NULL on a processor */
     loong_replay_t *replay;              /* NULL: programs run step by step */
     struct loong_component_comms *comms; /* of all components; borrowed */
     bool disconnected;
@@ -67,7 +67,7 @@ void loongi_resources_remove(loong_resources_t *resources,
                              struct loong_component_comms *comms);
 
 /* Everything but bases and groups. */
-loong_run_t loongi_resources_run(const loong_resources_t *resources);
+loong_binding_t loongi_resources_run(const loong_resources_t *resources);
 
 #ifdef __cplusplus
 }

@@ -7,20 +7,20 @@
 
 /* ---- planning ----------------------------------------------------------- */
 
-static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
+static loong_status_t build_chunk(loong_stage_t *s, loong_variant_t which)
 {
     const loong_component_params_t *p = s->params;
     loong_graph_t *graph = NULL;
     loong_mesh_t mesh = p->mesh;
     loong_model_request_t request = p->request;
-    request.train = which == LOONG_STAGE_TRAIN;
+    request.train = which == LOONG_VARIANT_TRAIN;
     request.z_loss = request.train ? request.z_loss : 0.0;
     request.routing = request.train ? request.routing : LOONG_ROUTING_LIVE;
     request.first_layer = s->cut.first_layer;
     request.num_layers = s->cut.num_layers;
     request.begins = s->cut.begins;
     request.ends = s->cut.ends;
-    if (which == LOONG_STAGE_LOGITS) {
+    if (which == LOONG_VARIANT_LOGITS) {
         request.head = LOONG_MODEL_LOGITS;
         request.tokens = request.max_seqlen = p->logits_tokens;
         request.seq_length = LOONG_MIN(request.seq_length, p->logits_tokens);
@@ -39,8 +39,8 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
         status = loong_graph_status(graph);
     }
     if (status == LOONG_OK) {
-        status = loongi_chunk_compile(graph, request.train, &p->compile,
-                                      &s->chunk[which]);
+        status = loongi_model_chunk_compile(graph, request.train, &p->compile,
+                                            &s->chunk[which]);
     }
     loong_graph_destroy(&graph);
     return status;
@@ -50,10 +50,10 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
 static loong_status_t share_out(loong_stage_t *s)
 {
     const loong_component_params_t *p = s->params;
-    const loong_chunk_t *first =
-        s->chunk[p->train ? LOONG_STAGE_TRAIN : LOONG_STAGE_EVAL];
+    const loong_model_chunk_t *first =
+        s->chunk[p->train ? LOONG_VARIANT_TRAIN : LOONG_VARIANT_EVAL];
     LOONG_TRY(loongi_shards_create(first, &p->mesh, &p->shards, &s->shards));
-    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+    for (int i = 0; i < LOONG_VARIANT_COUNT; i++) {
         if (s->chunk[i] != NULL) {
             LOONG_TRY(loongi_shards_place(s->shards, s->chunk[i]));
         }
@@ -67,7 +67,7 @@ static loong_status_t share_out(loong_stage_t *s)
 static void place_lanes(loong_stage_t *s)
 {
     int64_t least = s->params->compile.lane_work;
-    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+    for (int i = 0; i < LOONG_VARIANT_COUNT; i++) {
         for (int p = 0; p < LOONG_PROGRAM_COUNT && s->chunk[i] != NULL; p++) {
             loongi_pass_lanes(&s->chunk[i]->programs[p], least);
         }
@@ -83,13 +83,13 @@ static loong_status_t plan(loong_stage_t *s)
 {
     const loong_component_params_t *p = s->params;
     if (p->train) {
-        LOONG_TRY(build_chunk(s, LOONG_STAGE_TRAIN));
+        LOONG_TRY(build_chunk(s, LOONG_VARIANT_TRAIN));
     }
-    LOONG_TRY(build_chunk(s, LOONG_STAGE_EVAL));
+    LOONG_TRY(build_chunk(s, LOONG_VARIANT_EVAL));
     if (p->logits_tokens > 0) {
-        LOONG_TRY(build_chunk(s, LOONG_STAGE_LOGITS));
+        LOONG_TRY(build_chunk(s, LOONG_VARIANT_LOGITS));
     }
-    s->layout = s->chunk[LOONG_STAGE_EVAL];
+    s->layout = s->chunk[LOONG_VARIANT_EVAL];
     LOONG_TRY(share_out(s));
     if (p->compile.lanes) {
         place_lanes(s);
@@ -99,7 +99,7 @@ static loong_status_t plan(loong_stage_t *s)
 
 loong_status_t loongi_stage_create(loong_context_t *ctx,
                                    const loong_component_params_t *params,
-                                   const loong_stage_cut_t *cut,
+                                   const loong_stage_split_t *cut,
                                    loong_stage_t **stage_p)
 {
     loong_stage_t *s = NULL;
@@ -123,9 +123,9 @@ void loongi_stage_destroy(loong_stage_t **stage_p)
         return;
     }
     loongi_optimizer_destroy(&s->optimizer);
-    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+    for (int i = 0; i < LOONG_VARIANT_COUNT; i++) {
         loongi_transfer_destroy(&s->transfer[i]);
-        loongi_chunk_destroy(&s->chunk[i]);
+        loongi_model_chunk_destroy(&s->chunk[i]);
     }
     loongi_shards_destroy(&s->shards);
     loongi_free(s->ctx, s);
@@ -137,9 +137,9 @@ void loongi_stage_destroy(loong_stage_t **stage_p)
 loong_status_t loongi_stage_prepare(loong_stage_t *stage)
 {
     loong_stage_t *s = stage;
-    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+    for (int i = 0; i < LOONG_VARIANT_COUNT; i++) {
         if (s->chunk[i] != NULL) {
-            LOONG_TRY(loongi_chunk_prepare(s->chunk[i]));
+            LOONG_TRY(loongi_model_chunk_prepare(s->chunk[i]));
         }
     }
     if (s->optimizer != NULL) {
@@ -169,18 +169,18 @@ void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port)
 }
 
 loong_status_t loongi_stage_execute(loong_stage_t *stage,
-                                    loong_stage_chunk_t chunk,
+                                    loong_variant_t variant,
                                     loong_program_kind_t kind,
                                     const loong_frame_t *frame)
 {
     return loongi_program_run(&stage->run,
-                              &stage->chunk[chunk]->programs[kind], frame);
+                              &stage->chunk[variant]->programs[kind], frame);
 }
 
 /* ---- parameters ---------------------------------------------------------- */
 
 loong_status_t loongi_stage_set_param(loong_stage_t *stage,
-                                      const loong_param_place_t *place,
+                                      const loong_chunk_param_t *place,
                                       int64_t at, int64_t count,
                                       const double *values)
 {

@@ -7,11 +7,11 @@
 #ifndef LOONG_STAGE_H
 #define LOONG_STAGE_H
 
-#include "cut.h"
 #include "executor.h"
 #include "loong/family.h"
 #include "optimizer.h"
-#include "part.h"
+#include "param_slice.h"
+#include "pipeline_split.h"
 #include "program.h"
 #include "resources.h"
 #include "transfer.h"
@@ -54,39 +54,38 @@ typedef struct loong_component_params {
     const char *join; /* of the last component: "coupled", NULL, "phases" */
     bool pair; /* forwards run with backwards of other micro-batches */
     loong_resources_params_t resources; /* that its rank is to have */
-    int layers_per_chunk;  /* see loong_cut_params_t */
+    int layers_per_chunk;               /* see loong_split_params_t */
     const char *layout;    /* likewise */
     /* Ports of edges that no gradient crosses: the model's. */
     int num_still;
     const char *still[LOONG_MAX_EDGE_PORTS];
 } loong_component_params_t;
 
-/* The chunks of a stage. */
-typedef enum loong_stage_chunk {
-    LOONG_STAGE_TRAIN,
-    LOONG_STAGE_EVAL,
-    LOONG_STAGE_LOGITS,
-    LOONG_STAGE_CHUNKS
-} loong_stage_chunk_t;
+/* What a chunk of a stage is compiled for. */
+typedef enum loong_variant {
+    LOONG_VARIANT_TRAIN,
+    LOONG_VARIANT_EVAL,
+    LOONG_VARIANT_LOGITS,
+    LOONG_VARIANT_COUNT
+} loong_variant_t;
 
 typedef struct loong_stage {
     loong_context_t *ctx;
     const loong_component_params_t *params; /* borrowed */
-    loong_stage_cut_t cut;
-    loong_chunk_t *chunk[LOONG_STAGE_CHUNKS]; /* NULL: not there */
-    loong_transfer_t *transfer[LOONG_STAGE_CHUNKS];
-    const loong_chunk_t *layout; /* any of them: places of parameters */
+    loong_stage_split_t cut;
+    loong_model_chunk_t *chunk[LOONG_VARIANT_COUNT]; /* NULL: not there */
+    loong_transfer_t *transfer[LOONG_VARIANT_COUNT];
+    const loong_model_chunk_t *layout; /* any of them: places of parameters */
     loong_shards_t *shards;
     loong_optimizer_t *optimizer; /* NULL without training */
-    loong_run_t run; /* its bases, slot 0 */
+    loong_binding_t run;          /* its bases, slot 0 */
     loong_upload_t *upload; /* while parameters are set; NULL */
 } loong_stage_t;
 
 /* Builds and compiles. Not collective. */
-LOONG_NODISCARD loong_status_t
-loongi_stage_create(loong_context_t *ctx,
-                    const loong_component_params_t *params,
-                    const loong_stage_cut_t *cut, loong_stage_t **stage_p);
+LOONG_NODISCARD loong_status_t loongi_stage_create(
+    loong_context_t *ctx, const loong_component_params_t *params,
+    const loong_stage_split_t *cut, loong_stage_t **stage_p);
 void loongi_stage_destroy(loong_stage_t **stage_p);
 
 /* Makes what kernels share between launches. */
@@ -102,7 +101,7 @@ LOONG_NODISCARD loong_status_t loongi_stage_uploaded(loong_stage_t *stage,
 /* In between: sets elements [at, at + count) of a parameter, master included,
  * as far as this rank has them. */
 LOONG_NODISCARD loong_status_t
-loongi_stage_set_param(loong_stage_t *stage, const loong_param_place_t *place,
+loongi_stage_set_param(loong_stage_t *stage, const loong_chunk_param_t *place,
                        int64_t at, int64_t count, const double *values);
 
 /* Fills parameters and masters from (seed, name, global index), states of the
@@ -111,17 +110,18 @@ LOONG_NODISCARD loong_status_t loongi_stage_initialize(loong_stage_t *stage,
                                                        uint64_t seed);
 
 /* The rows of the part that this rank keeps of it. */
-void loongi_stage_kept_rows(const loong_stage_t *stage,
-                            const loong_param_place_t *place, int64_t *row_p,
-                            int64_t *rows_p);
+void loongi_stage_shard_rows(const loong_stage_t *stage,
+                             const loong_chunk_param_t *place, int64_t *row_p,
+                             int64_t *rows_p);
 
 /* The address of a port in slot 0, in the device's memory. */
 void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port);
 
 /* Runs one program of a chunk in slot 0. */
-LOONG_NODISCARD loong_status_t
-loongi_stage_execute(loong_stage_t *stage, loong_stage_chunk_t chunk,
-                     loong_program_kind_t kind, const loong_frame_t *frame);
+LOONG_NODISCARD loong_status_t loongi_stage_execute(loong_stage_t *stage,
+                                                    loong_variant_t variant,
+                                                    loong_program_kind_t kind,
+                                                    const loong_frame_t *frame);
 
 #ifdef __cplusplus
 }

@@ -19,8 +19,8 @@ static int64_t port_bytes(const loong_port_t *port)
 static int64_t stage_bytes(const loong_stage_t *s)
 {
     int64_t most = 0;
-    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
-        const loong_chunk_t *c = s->chunk[k];
+    for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
+        const loong_model_chunk_t *c = s->chunk[k];
         int64_t bytes = 0;
         for (int i = 0; c != NULL && i < c->num_losses; i++) {
             bytes += port_bytes(&c->losses[i].port);
@@ -64,7 +64,7 @@ void loongi_step_metrics_close(loong_step_metrics_t *metrics)
     }
 }
 
-static loong_status_t add(loong_step_metrics_t *m, const loong_run_t *run,
+static loong_status_t add(loong_step_metrics_t *m, const loong_binding_t *run,
                           loong_operand_t from, loong_metric_copy_t copy)
 {
     int64_t bytes = copy.count * (int64_t)loong_dtype_size(copy.dtype);
@@ -81,7 +81,7 @@ static loong_status_t add(loong_step_metrics_t *m, const loong_run_t *run,
 }
 
 loong_status_t loongi_step_metrics_add_losses(loong_step_metrics_t *metrics,
-                                              const loong_run_t *run,
+                                              const loong_binding_t *run,
                                               const loong_port_t *port,
                                               int64_t *record)
 {
@@ -93,7 +93,7 @@ loong_status_t loongi_step_metrics_add_losses(loong_step_metrics_t *metrics,
 }
 
 loong_status_t loongi_step_metrics_add_record(loong_step_metrics_t *metrics,
-                                              const loong_run_t *run,
+                                              const loong_binding_t *run,
                                               loong_operand_t from,
                                               int64_t *record)
 {

@@ -37,11 +37,11 @@ void loongi_step_metrics_close(loong_step_metrics_t *metrics);
 /* The losses of the rows of a chunk, or an exact record, as they are behind
  * the programs so far, are to be added to record. port may be NULL. */
 LOONG_NODISCARD loong_status_t loongi_step_metrics_add_losses(
-    loong_step_metrics_t *metrics, const loong_run_t *run,
+    loong_step_metrics_t *metrics, const loong_binding_t *run,
     const loong_port_t *port, int64_t *record);
 LOONG_NODISCARD loong_status_t loongi_step_metrics_add_record(
-    loong_step_metrics_t *metrics, const loong_run_t *run, loong_operand_t from,
-    int64_t *record);
+    loong_step_metrics_t *metrics, const loong_binding_t *run,
+    loong_operand_t from, int64_t *record);
 /* Waits for the device and adds all of it. */
 LOONG_NODISCARD loong_status_t
 loongi_step_metrics_finish(loong_step_metrics_t *metrics, const char *what);

@@ -186,16 +186,17 @@ uint64_t loong_device_identity(const loong_device_t *device)
                                          : 0;
 }
 
-loong_status_t loong_device_room(const loong_device_t *device, bool *own_p,
-                                 size_t *bytes_p)
+loong_status_t loong_device_available(const loong_device_t *device, bool *own_p,
+                                      size_t *bytes_p)
 {
-    *own_p = device->ops->room != NULL;
-    return *own_p ? device->ops->room(device->data, bytes_p) : LOONG_OK;
+    *own_p = device->ops->available != NULL;
+    return *own_p ? device->ops->available(device->data, bytes_p) : LOONG_OK;
 }
 
-const loong_device_beside_t *loong_device_beside(const loong_device_t *device)
+const loong_device_overhead_t *
+loong_device_get_overhead(const loong_device_t *device)
 {
-    return device->ops->beside;
+    return device->ops->overhead;
 }
 
 loong_status_t loong_device_usage(const loong_device_t *device,
@@ -207,7 +208,7 @@ loong_status_t loong_device_usage(const loong_device_t *device,
 
 loong_status_t loongi_device_trim(loong_device_t *device)
 {
-    if (device->ops->beside == NULL) {
+    if (device->ops->overhead == NULL) {
         return LOONG_OK;
     }
     LOONG_TRY(loong_device_synchronize(device, "memory to be given back"));
@@ -255,10 +256,9 @@ void *loong_device_stream(const loong_device_t *device)
                : NULL;
 }
 
-loong_flaw_t *loong_device_flaw(const loong_device_t *device)
+loong_device_error_t *loong_device_get_error(const loong_device_t *device)
 {
-    return device->ops->flaw != NULL ? device->ops->flaw(device->data)
-                                      : NULL;
+    return device->ops->error != NULL ? device->ops->error(device->data) : NULL;
 }
 
 loong_status_t loong_device_host_alloc(loong_device_t *device, size_t bytes,

@@ -28,7 +28,7 @@ static loong_status_t make_table(loong_context_t *ctx,
     ops->tf32 = of->tf32;
     ops->algorithms = of->algorithms;
     ops->fused_attention = of->fused_attention;
-    ops->beside = of->beside;
+    ops->overhead = of->overhead;
     ops->graph_launch = of->graph_launch; /* there are graphs */
     ops->destroy = planned_destroy;
     *ops_p = ops;

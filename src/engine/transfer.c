@@ -85,7 +85,8 @@ static loong_status_t collect(loong_transfer_t *t, side_t side, side_t other,
     return LOONG_OK;
 }
 
-static loong_status_t collect_all(loong_transfer_t *t, const loong_chunk_t *c)
+static loong_status_t collect_all(loong_transfer_t *t,
+                                  const loong_model_chunk_t *c)
 {
     side_t inputs = {c->num_inputs, c->inputs};
     side_t outputs = {c->num_outputs, c->outputs};
@@ -93,7 +94,7 @@ static loong_status_t collect_all(loong_transfer_t *t, const loong_chunk_t *c)
     return collect(t, inputs, outputs, &t->in[0], &t->out[1]);
 }
 
-static loong_status_t prepare(loong_transfer_t *t, const loong_chunk_t *c)
+static loong_status_t prepare(loong_transfer_t *t, const loong_model_chunk_t *c)
 {
     LOONG_CHECK(t->ctx, (t->stage + 1) * TAGS_OF_STAGE <= MAX_TAGS,
                 LOONG_ERR_UNSUPPORTED,
@@ -141,9 +142,8 @@ static loong_transfer_room_t room_of(const loong_transfer_t *t, bool send,
     return room;
 }
 
-loong_status_t loongi_transfer_room(const loong_chunk_t *chunk,
-                                    int64_t num_slots, bool send,
-                                    int direction,
+loong_status_t loongi_transfer_room(const loong_model_chunk_t *chunk,
+                                    int64_t num_slots, bool send, int direction,
                                     loong_transfer_room_t *room_p)
 {
     loong_transfer_t t;
@@ -178,7 +178,7 @@ static loong_status_t reserve_all(const loong_transfer_t *t)
 loong_status_t loongi_transfer_create(const loong_transfer_params_t *params,
                                       loong_transfer_t **transfer_p)
 {
-    const loong_chunk_t *c = params->chunk;
+    const loong_model_chunk_t *c = params->chunk;
     loong_transfer_t *t = NULL;
     LOONG_TRY(loongi_alloc(c->ctx, sizeof(*t), "transfers", &t));
     t->ctx = c->ctx;
@@ -329,7 +329,7 @@ static loong_status_t begin_one(messages_t *m, int index, bool send,
 }
 
 loong_status_t loongi_transfer_begin(loong_transfer_t *transfer,
-                                     const loong_run_t *run,
+                                     const loong_binding_t *run,
                                      const loong_entry_t *entry)
 {
     loong_transfer_t *t = transfer;

@@ -20,7 +20,7 @@ extern "C" {
 typedef struct loong_transfer loong_transfer_t;
 
 typedef struct loong_transfer_params {
-    const loong_chunk_t *chunk; /* borrowed */
+    const loong_model_chunk_t *chunk; /* borrowed */
     loong_comm_t *comm;         /* the ranks of the pipeline; borrowed */
     /* NULL: messages of host memory go over comm, by their tags; borrowed */
     const loong_links_t *links;
@@ -36,7 +36,7 @@ void loongi_transfer_destroy(loong_transfer_t **transfer_p);
 
 /* Begins a send or receive entry; run is bound to its slot. */
 LOONG_NODISCARD loong_status_t
-loongi_transfer_begin(loong_transfer_t *transfer, const loong_run_t *run,
+loongi_transfer_begin(loong_transfer_t *transfer, const loong_binding_t *run,
                       const loong_entry_t *entry);
 /* Waits for what a program reads: F and E the forward, B the backward. */
 LOONG_NODISCARD loong_status_t
@@ -59,8 +59,8 @@ typedef struct loong_transfer_room {
 } loong_transfer_room_t;
 /* Forward (0) or gradients (1), sent or received. */
 LOONG_NODISCARD loong_status_t
-loongi_transfer_room(const loong_chunk_t *chunk, int64_t num_slots, bool send,
-                     int direction, loong_transfer_room_t *room_p);
+loongi_transfer_room(const loong_model_chunk_t *chunk, int64_t num_slots,
+                     bool send, int direction, loong_transfer_room_t *room_p);
 
 /* Gives up what nobody waits for any more, before its communicators and its
  * memory go. False: some is under way all the same (loong_comm_cancel), so that

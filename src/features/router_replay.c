@@ -251,13 +251,13 @@ static void list_routed(loong_router_replay_t *r, const loong_component_t *c)
 {
     for (int s = 0; s < c->num_stages; s++) {
         const loong_stage_t *stage = c->stages[s];
-        const loong_chunk_t *chunk = stage->chunk[LOONG_STAGE_TRAIN];
+        const loong_model_chunk_t *chunk = stage->chunk[LOONG_VARIANT_TRAIN];
         for (int i = 0; i < stage->cut.num_layers; i++) {
             char name[32];
             routed_t at = {stage, NULL, stage->cut.first_layer + i};
             snprintf(name, sizeof(name), LOONG_ROUTING_PORT, at.layer);
-            at.port = r->record ? loongi_chunk_output(chunk, name)
-                                : loongi_chunk_input(chunk, name);
+            at.port = r->record ? loongi_model_chunk_output(chunk, name)
+                                : loongi_model_chunk_input(chunk, name);
             if (at.port != NULL) {
                 r->rows = at.port->shape.dim[0];
                 r->routed[r->num_routed++] = at;
@@ -492,7 +492,7 @@ static loong_status_t write_layer(const loong_router_replay_t *r, int layer)
  * to nowhere. */
 static loong_status_t read_layers(const loong_router_replay_t *r,
                                   const loong_stage_t *stage,
-                                  const loong_run_t *run)
+                                  const loong_binding_t *run)
 {
     for (int i = 0; i < r->num_routed; i++) {
         const routed_t *at = &r->routed[i];
@@ -501,8 +501,8 @@ static loong_status_t read_layers(const loong_router_replay_t *r,
         }
         LOONG_TRY(read_layer(r, at->layer));
         if (run != NULL) {
-            LOONG_TRY(loongi_run_write(run, at->port->operand, r->indices,
-                                       layer_bytes(r)));
+            LOONG_TRY(loongi_binding_write(run, at->port->operand, r->indices,
+                                           layer_bytes(r)));
         }
     }
     return LOONG_OK;
@@ -525,7 +525,7 @@ loong_status_t loongi_router_replay_check(const loong_router_replay_t *r,
 
 loong_status_t loongi_router_replay_give(const loong_router_replay_t *r,
                                          const loong_stage_t *stage,
-                                         const loong_run_t *run,
+                                         const loong_binding_t *run,
                                          int64_t consumed, int64_t k)
 {
     if (r == NULL || r->record || r->num_routed == 0) {
@@ -537,7 +537,7 @@ loong_status_t loongi_router_replay_give(const loong_router_replay_t *r,
 
 loong_status_t loongi_router_replay_take(const loong_router_replay_t *r,
                                          const loong_stage_t *stage,
-                                         const loong_run_t *run,
+                                         const loong_binding_t *run,
                                          int64_t consumed, int64_t k)
 {
     if (r == NULL || !r->record || r->num_routed == 0) {
@@ -550,8 +550,8 @@ loong_status_t loongi_router_replay_take(const loong_router_replay_t *r,
     for (int i = 0; i < r->num_routed; i++) {
         const routed_t *at = &r->routed[i];
         if (at->stage == stage) {
-            LOONG_TRY(loongi_run_read(run, at->port->operand, r->indices,
-                                      layer_bytes(r), "recorded routing"));
+            LOONG_TRY(loongi_binding_read(run, at->port->operand, r->indices,
+                                          layer_bytes(r), "recorded routing"));
             LOONG_TRY(write_layer(r, at->layer));
         }
     }

@@ -47,10 +47,10 @@ LOONG_NODISCARD loong_status_t loongi_router_replay_check(
  * replay may be NULL. */
 LOONG_NODISCARD loong_status_t loongi_router_replay_give(
     const loong_router_replay_t *replay, const loong_stage_t *stage,
-    const loong_run_t *run, int64_t consumed, int64_t k);
+    const loong_binding_t *run, int64_t consumed, int64_t k);
 LOONG_NODISCARD loong_status_t loongi_router_replay_take(
     const loong_router_replay_t *replay, const loong_stage_t *stage,
-    const loong_run_t *run, int64_t consumed, int64_t k);
+    const loong_binding_t *run, int64_t consumed, int64_t k);
 
 #ifdef __cplusplus
 }

@@ -52,7 +52,7 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
     const loong_stage_t *stage = plan->component->stages[number];
     const loong_input_list_t *list = loongi_inputs_of(
         s->from->inputs, loongi_model_first(plan->component) + number,
-        LOONG_STAGE_LOGITS);
+        LOONG_VARIANT_LOGITS);
     loong_token_row_t row = {0, s->prompt, NULL, NULL, NULL};
     void *const rows[] = {&row};
     loong_token_params_t layout =
@@ -68,7 +68,7 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
         loong_field_t field = list->fields[i];
         field.to = s->inputs + list->ports[i]->operand.offset;
         LOONG_TRY(loongi_token_fill(plan->ctx, &layout, rows, &field));
-        LOONG_TRY(loongi_run_write(
+        LOONG_TRY(loongi_binding_write(
             &stage->run, list->ports[i]->operand, field.to,
             (size_t)field.count * loong_dtype_size(field.dtype)));
     }
@@ -78,8 +78,8 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
 /* The output "logits" of the last stage; NULL on other ranks. */
 static const loong_port_t *find_logits(const loong_stage_t *head)
 {
-    return head != NULL ? loongi_chunk_output(head->chunk[LOONG_STAGE_LOGITS],
-                                              "logits")
+    return head != NULL ? loongi_model_chunk_output(
+                              head->chunk[LOONG_VARIANT_LOGITS], "logits")
                         : NULL;
 }
 
@@ -96,14 +96,15 @@ static loong_status_t forward(sampler_t *s)
     for (int i = 0; i < plan->component->num_stages; i++) {
         LOONG_TRY(fill_stage(s, i, used));
     }
-    LOONG_TRY(loongi_model_forward(plan->component->model, LOONG_STAGE_LOGITS,
+    LOONG_TRY(loongi_model_forward(plan->component->model, LOONG_VARIANT_LOGITS,
                                    &frame));
     if (out != NULL) {
         int64_t columns = out->shape.dim[1];
         size_t bytes = (size_t)columns * loong_dtype_size(out->dtype);
         loong_operand_t from = out->operand;
         from.offset += (used - 1) * (int64_t)bytes;
-        LOONG_TRY(loongi_run_read(&head->run, from, s->row, bytes, "logits"));
+        LOONG_TRY(
+            loongi_binding_read(&head->run, from, s->row, bytes, "logits"));
         double *own = s->logits;
         for (int r = 0; r < plan->mesh.coord[LOONG_AXIS_TP]; r++) {
             own += s->counts[r];
@@ -307,7 +308,8 @@ static loong_status_t run_sampler(sampler_t *s, int64_t prompts)
     int64_t bytes = 0;
     for (int i = 0; i < plan->component->num_stages; i++) {
         const loong_stage_t *stage = plan->component->stages[i];
-        bytes = LOONG_MAX(bytes, stage->chunk[LOONG_STAGE_LOGITS]->input_bytes);
+        bytes =
+            LOONG_MAX(bytes, stage->chunk[LOONG_VARIANT_LOGITS]->input_bytes);
     }
     LOONG_TRY(loongi_calloc(plan->ctx, (size_t)s->all, sizeof(double), "logits",
                             &s->row));

@@ -167,18 +167,18 @@ void loongi_memory_give_back(void);
 
 /* What can be taken: what the kernel calls available, or what the tightest
  * limit of a control group leaves, cached files not counted. */
-enum { LOONG_ROOM_PATH = 1024 };
-typedef struct loong_memory_room {
+enum { LOONG_MEMORY_PATH = 1024 };
+typedef struct loong_memory_available {
     int64_t bytes;
-    char what[2 * LOONG_ROOM_PATH]; /* "MemAvailable", or the limit's file */
-    uint64_t id; /* equal for processes that share this room */
-} loong_memory_room_t;
+    char what[2 * LOONG_MEMORY_PATH]; /* "MemAvailable", or the limit's file */
+    uint64_t id;                      /* equal for processes that share it */
+} loong_memory_available_t;
 
 /* root stands before the paths of the kernel's files, "" but in tests.
  * Errors: LOONG_ERR_IO. */
-LOONG_NODISCARD loong_status_t loongi_memory_room(loong_context_t *ctx,
-                                                  const char *root,
-                                                  loong_memory_room_t *room);
+LOONG_NODISCARD loong_status_t
+loongi_memory_available(loong_context_t *ctx, const char *root,
+                        loong_memory_available_t *available);
 
 #ifdef __cplusplus
 }

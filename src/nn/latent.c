@@ -17,7 +17,7 @@ typedef struct latent {
     loong_graph_t *g;
     const loong_nn_latent_t *p;
     const loong_nn_sequence_t *sequence;
-    loong_nn_share_t heads; /* of this rank */
+    loong_nn_shard_t heads; /* of this rank */
 } latent_t;
 
 /* What attention works with. */
@@ -62,7 +62,7 @@ static loong_val_t rotate(latent_t *m, loong_val_t x, int head_dim)
 {
     loong_rope_attr_t attr = {head_dim, m->p->interleaved, false,
                               head_dim - m->p->rope};
-    return loong_rope_part(m->g, x, m->sequence->rope_table, &attr);
+    return loong_rope_partial(m->g, x, m->sequence->rope_table, &attr);
 }
 
 static loong_val_t queries(latent_t *m, loong_val_t x)
@@ -200,7 +200,7 @@ loong_val_t loong_nn_latent_attention(loong_nn_t *nn, loong_val_t x,
                                       const loong_nn_sequence_t *sequence)
 {
     const loong_nn_latent_t *p = params;
-    latent_t m = {nn, nn->graph, p, sequence, loong_nn_share(nn, p->heads)};
+    latent_t m = {nn, nn->graph, p, sequence, loong_nn_shard(nn, p->heads)};
     loong_graph_push(m.g, "self_attn");
     loong_val_t q = queries(&m, x);
     loong_val_t o = p->absorb ? absorbed(&m, q, x) : plain(&m, q, x);

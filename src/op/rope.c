@@ -137,11 +137,11 @@ loong_val_t loong_rope(loong_graph_t *g, loong_val_t x, loong_val_t table,
                        int head_dim, bool interleaved)
 {
     loong_rope_attr_t attr = {head_dim, interleaved, false, 0};
-    return loong_rope_part(g, x, table, &attr);
+    return loong_rope_partial(g, x, table, &attr);
 }
 
-loong_val_t loong_rope_part(loong_graph_t *g, loong_val_t x, loong_val_t table,
-                            const loong_rope_attr_t *attr)
+loong_val_t loong_rope_partial(loong_graph_t *g, loong_val_t x,
+                               loong_val_t table, const loong_rope_attr_t *attr)
 {
     loong_val_t in[2] = {x, table};
     loong_val_t y;

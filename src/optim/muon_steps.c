@@ -10,7 +10,7 @@
 #include <math.h>
 
 #include "loong/ops.h"
-#include "part.h"
+#include "param_slice.h"
 #include "steps.h"
 
 enum { ALIGN = 64 };
@@ -18,7 +18,7 @@ enum { ALIGN = 64 };
 typedef struct matrix {
     loong_optimizer_t *o;
     const loong_bucket_t *bucket;
-    const loong_param_place_t *param;
+    const loong_chunk_param_t *param;
     int64_t element;    /* of the flat buffer, where it begins */
     int64_t rows, cols; /* r, c */
     int64_t all_rows, all_cols;
@@ -28,14 +28,14 @@ typedef struct matrix {
 
 /* ---- matrices ------------------------------------------------------------ */
 
-static int64_t count_of(const loong_param_place_t *p)
+static int64_t count_of(const loong_chunk_param_t *p)
 {
     return p->shape.rank > 2 ? p->shape.dim[0] : 1;
 }
 
-static void measure(const loong_param_place_t *p, matrix_t *m)
+static void measure(const loong_chunk_param_t *p, matrix_t *m)
 {
-    loong_part_t part = loongi_part_of(p);
+    loong_param_slice_t part = loongi_param_slice_of(p);
     m->param = p;
     m->cols = part.cols;
     m->rows = p->elements / count_of(p) / LOONG_MAX(m->cols, 1);
@@ -263,7 +263,7 @@ static loong_status_t describe(matrix_t *m)
 {
     const loong_flat_t *flat = &m->o->shards->flats[m->bucket->flat];
     const loong_optimizer_group_t *g = &m->o->params.group[flat->optimizer];
-    loong_part_t part = loongi_part_of(m->param);
+    loong_param_slice_t part = loongi_param_slice_of(m->param);
     loong_muon_attr_t *attr = NULL;
     LOONG_TRY(loongi_arena_alloc(m->o->arena, sizeof(*attr), &attr));
     *attr = (loong_muon_attr_t){
@@ -302,7 +302,7 @@ loong_status_t loongi_muon_add(loong_optimizer_t *o,
                                const loong_bucket_t *bucket)
 {
     for (int64_t i = 0; i < o->chunk->num_params; i++) {
-        const loong_param_place_t *p = &o->chunk->params[i];
+        const loong_chunk_param_t *p = &o->chunk->params[i];
         matrix_t m = {.o = o, .bucket = bucket};
         measure(p, &m);
         for (int64_t k = 0; k < count_of(p) && p->flat == bucket->flat; k++) {

@@ -7,7 +7,7 @@
 #include "loong/moe.h"
 #include "loong/ops.h"
 #include "muon_steps.h"
-#include "part.h"
+#include "param_slice.h"
 #include "rng.h"
 #include "steps.h"
 
@@ -107,9 +107,9 @@ static loong_status_t add_step(loong_optimizer_t *o, const loong_bucket_t *b,
 
 /* Where elements of what the rank has of a parameter, from `begin` on, are in
  * the whole. */
-static loong_update_piece_t locate(const loong_param_place_t *p, int64_t begin)
+static loong_update_piece_t locate(const loong_chunk_param_t *p, int64_t begin)
 {
-    loong_part_t part = loongi_part_of(p);
+    loong_param_slice_t part = loongi_param_slice_of(p);
     loong_update_piece_t piece = {
         .stream = loongi_rng_name(p->name),
         .begin = begin,
@@ -138,7 +138,7 @@ static loong_status_t add_pieces(loong_optimizer_t *o, const loong_bucket_t *b,
         &pieces));
     attr->pieces = pieces;
     for (int64_t i = 0; i < o->chunk->num_params; i++) {
-        const loong_param_place_t *p = &o->chunk->params[i];
+        const loong_chunk_param_t *p = &o->chunk->params[i];
         int64_t begin = LOONG_MAX(b->update_begin, p->flat_offset);
         int64_t end =
             LOONG_MIN(b->update_end, p->flat_offset + p->elements);
@@ -335,7 +335,7 @@ static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards)
     return LOONG_OK;
 }
 
-loong_status_t loongi_optimizer_create(const loong_chunk_t *chunk,
+loong_status_t loongi_optimizer_create(const loong_model_chunk_t *chunk,
                                        loong_shards_t *shards,
                                        const loong_optimizer_params_t *params,
                                        loong_optimizer_t **optimizer_p)

@@ -63,7 +63,7 @@ loongi_optimizer_of(const loong_optimizer_params_t *params,
 typedef struct loong_optimizer {
     loong_context_t *ctx;
     loong_arena_t *arena;
-    const loong_chunk_t *chunk; /* both borrowed */
+    const loong_model_chunk_t *chunk; /* both borrowed */
     const loong_shards_t *shards;
     loong_optimizer_params_t params;
     int64_t optim_bytes;
@@ -81,10 +81,9 @@ typedef struct loong_optimizer {
 
 /* Plans states, which it places in the buckets, and programs, for the
  * parameters of a chunk. Pure. */
-LOONG_NODISCARD loong_status_t
-loongi_optimizer_create(const loong_chunk_t *chunk, loong_shards_t *shards,
-                        const loong_optimizer_params_t *params,
-                        loong_optimizer_t **optimizer_p);
+LOONG_NODISCARD loong_status_t loongi_optimizer_create(
+    const loong_model_chunk_t *chunk, loong_shards_t *shards,
+    const loong_optimizer_params_t *params, loong_optimizer_t **optimizer_p);
 void loongi_optimizer_destroy(loong_optimizer_t **optimizer_p);
 
 #ifdef __cplusplus

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "part.h"
+#include "param_slice.h"
 
 enum { SHARD_ALIGN = 64 };
 
@@ -22,11 +22,11 @@ const char *loongi_sharding_name(loong_sharding_t sharding)
 /* The first element at or after `target` within parameter p that ranks may part
  * at: of a row, or of a matrix. Rows are those of its part, which checkpoints
  * have as well: of experts, the rows of each expert's matrix. */
-static int64_t next_cut(const loong_param_place_t *p, bool matrix,
+static int64_t next_cut(const loong_chunk_param_t *p, bool matrix,
                         int64_t target)
 {
     int64_t inside = target - p->flat_offset;
-    int64_t unit = loongi_part_of(p).cols;
+    int64_t unit = loongi_param_slice_of(p).cols;
     if (matrix) {
         unit = p->shape.rank > 2 ? p->elements / p->shape.dim[0] : p->elements;
     }
@@ -35,14 +35,15 @@ static int64_t next_cut(const loong_param_place_t *p, bool matrix,
 
 /* The first cut at or after `target`; padding belongs to what
  * stands before it. */
-static int64_t cut_after(const loong_shards_t *s, const loong_chunk_t *chunk,
+static int64_t cut_after(const loong_shards_t *s,
+                         const loong_model_chunk_t *chunk,
                          const loong_bucket_t *b, int64_t target)
 {
     int flat = b->flat;
     int64_t end = b->end;
     bool matrix = s->params.matrix[s->flats[flat].optimizer];
     for (int64_t i = 0; i < chunk->num_params; i++) {
-        const loong_param_place_t *p = &chunk->params[i];
+        const loong_chunk_param_t *p = &chunk->params[i];
         if (p->flat != flat || target > p->flat_offset + p->elements) {
             continue;
         }
@@ -55,7 +56,8 @@ static int64_t cut_after(const loong_shards_t *s, const loong_chunk_t *chunk,
 }
 
 /* Cuts a bucket into parts of nearly equal size, one per rank. */
-static loong_status_t cut_bucket(loong_shards_t *s, const loong_chunk_t *chunk,
+static loong_status_t cut_bucket(loong_shards_t *s,
+                                 const loong_model_chunk_t *chunk,
                                  loong_bucket_t *b)
 {
     b->group = loongi_shards_group(s, b->flat);
@@ -121,7 +123,7 @@ static void place_bucket(loong_shards_t *s, loong_bucket_t *b)
 /* ---- buckets ------------------------------------------------------------- */
 
 /* The element behind the pack that begins with parameter `first`. */
-static int64_t pack_end(const loong_chunk_t *chunk, int64_t first)
+static int64_t pack_end(const loong_model_chunk_t *chunk, int64_t first)
 {
     int flat = chunk->params[first].flat;
     for (int64_t i = first + 1; i < chunk->num_params; i++) {
@@ -148,10 +150,10 @@ static bool writes_between(const loong_step_t *step, int64_t begin,
 
 /* The programs that write the gradients of a pack, as bits; 0 as well where
  * buckets need not know. */
-static unsigned writers_of(const loong_shards_t *s, const loong_chunk_t *chunk,
-                           int64_t first)
+static unsigned writers_of(const loong_shards_t *s,
+                           const loong_model_chunk_t *chunk, int64_t first)
 {
-    const loong_param_place_t *p = &chunk->params[first];
+    const loong_chunk_param_t *p = &chunk->params[first];
     const loong_flat_t *flat = &chunk->flats[p->flat];
     int64_t wide = (int64_t)loong_dtype_size(s->wide);
     int64_t begin = flat->grad_offset + p->flat_offset * wide;
@@ -172,8 +174,9 @@ static unsigned writers_of(const loong_shards_t *s, const loong_chunk_t *chunk,
     return bits;
 }
 
-static loong_status_t add_bucket(loong_shards_t *s, const loong_chunk_t *chunk,
-                                 int flat, int64_t begin, int64_t end)
+static loong_status_t add_bucket(loong_shards_t *s,
+                                 const loong_model_chunk_t *chunk, int flat,
+                                 int64_t begin, int64_t end)
 {
     loong_bucket_t *b = &s->buckets[s->num_buckets++];
     b->flat = flat;
@@ -186,8 +189,8 @@ static loong_status_t add_bucket(loong_shards_t *s, const loong_chunk_t *chunk,
 
 /* Cuts a flat buffer at starts of packs: where there is enough, and where the
  * gradients of the next one are made in other programs. */
-static loong_status_t cut_flat(loong_shards_t *s, const loong_chunk_t *chunk,
-                               int flat)
+static loong_status_t cut_flat(loong_shards_t *s,
+                               const loong_model_chunk_t *chunk, int flat)
 {
     int64_t wide = (int64_t)loong_dtype_size(s->wide);
     int64_t target = LOONG_MAX(s->params.bucket_bytes / wide, 1);
@@ -222,7 +225,7 @@ static bool has_buckets(const loong_shards_t *s, const loong_flat_t *flat)
            s->params.sharding >= LOONG_SHARDING_PARAMS;
 }
 
-static loong_status_t plan(loong_shards_t *s, const loong_chunk_t *chunk)
+static loong_status_t plan(loong_shards_t *s, const loong_model_chunk_t *chunk)
 {
     bool grads = s->params.sharding >= LOONG_SHARDING_GRADS;
     bool params = s->params.sharding >= LOONG_SHARDING_PARAMS;
@@ -243,7 +246,7 @@ static loong_status_t plan(loong_shards_t *s, const loong_chunk_t *chunk)
     return LOONG_OK;
 }
 
-loong_status_t loongi_shards_create(const loong_chunk_t *chunk,
+loong_status_t loongi_shards_create(const loong_model_chunk_t *chunk,
                                     const loong_mesh_t *mesh,
                                     const loong_shards_params_t *params,
                                     loong_shards_t **shards_p)
@@ -301,9 +304,9 @@ int64_t loongi_shards_param(const loong_shards_t *shards, int flat,
                      : f->param_offset + element * size;
 }
 
-void loongi_shards_kept(const loong_shards_t *shards,
-                        const loong_param_place_t *place, int64_t *begin_p,
-                        int64_t *end_p)
+void loongi_shards_range(const loong_shards_t *shards,
+                         const loong_chunk_param_t *place, int64_t *begin_p,
+                         int64_t *end_p)
 {
     const loong_bucket_t *b =
         loongi_shards_bucket(shards, place->flat, place->flat_offset);
@@ -393,14 +396,14 @@ static loong_status_t set_piece(const loong_shards_t *s,
 
 loong_status_t loongi_shards_set(const loong_shards_t *shards,
                                  loong_upload_t *upload,
-                                 const loong_param_place_t *place, int64_t at,
+                                 const loong_chunk_param_t *place, int64_t at,
                                  int64_t count, const double *values)
 {
     int64_t begin = 0;
     int64_t end = 0;
     int64_t piece =
         LOONG_UPLOAD_PIECE / (int64_t)loong_dtype_size(shards->wide);
-    loongi_shards_kept(shards, place, &begin, &end);
+    loongi_shards_range(shards, place, &begin, &end);
     begin = LOONG_MAX(begin, at);
     end = LOONG_MIN(end, at + count);
     for (int64_t i = begin; i < end; i += piece) {

@@ -101,16 +101,15 @@ typedef struct loong_shards {
 
 /* Plans for the parameters of a chunk that nothing was placed in yet; in one
  * that trains, by its gradients too. Pure. */
-LOONG_NODISCARD loong_status_t
-loongi_shards_create(const loong_chunk_t *chunk, const loong_mesh_t *mesh,
-                     const loong_shards_params_t *params,
-                     loong_shards_t **shards_p);
+LOONG_NODISCARD loong_status_t loongi_shards_create(
+    const loong_model_chunk_t *chunk, const loong_mesh_t *mesh,
+    const loong_shards_params_t *params, loong_shards_t **shards_p);
 void loongi_shards_destroy(loong_shards_t **shards_p);
 
 /* Puts the collectives into the programs of a chunk with these parameters, and
  * moves its operands to where the shards are. Pure. */
-LOONG_NODISCARD loong_status_t
-loongi_shards_place(const loong_shards_t *shards, loong_chunk_t *chunk);
+LOONG_NODISCARD loong_status_t loongi_shards_place(const loong_shards_t *shards,
+                                                   loong_model_chunk_t *chunk);
 
 /* The bucket of an element; NULL: of a frozen flat that every rank has, and
  * that has no masters. */
@@ -137,15 +136,15 @@ static inline int64_t loongi_shards_grad(const loong_shards_t *shards,
 }
 
 /* The elements of a parameter that this rank has, counted from its first. */
-void loongi_shards_kept(const loong_shards_t *shards,
-                        const loong_param_place_t *place, int64_t *begin_p,
-                        int64_t *end_p);
+void loongi_shards_range(const loong_shards_t *shards,
+                         const loong_chunk_param_t *place, int64_t *begin_p,
+                         int64_t *end_p);
 
 /* Sets elements [at, at + count) of a parameter, as far as this rank has them,
  * and the low halves of bf16 masters. */
 LOONG_NODISCARD loong_status_t
 loongi_shards_set(const loong_shards_t *shards, loong_upload_t *upload,
-                  const loong_param_place_t *place, int64_t at, int64_t count,
+                  const loong_chunk_param_t *place, int64_t at, int64_t count,
                   const double *values);
 
 #ifdef __cplusplus

@@ -367,7 +367,7 @@ static loong_status_t place(placer_t *k)
 }
 
 /* Offsets in buffers that are not there any more. */
-static void forget_flats(const loong_shards_t *s, loong_chunk_t *c)
+static void forget_flats(const loong_shards_t *s, loong_model_chunk_t *c)
 {
     c->param_bytes = s->param_bytes;
     c->grad_bytes = s->grad_bytes;
@@ -382,7 +382,7 @@ static void forget_flats(const loong_shards_t *s, loong_chunk_t *c)
 }
 
 loong_status_t loongi_shards_place(const loong_shards_t *shards,
-                                   loong_chunk_t *chunk)
+                                   loong_model_chunk_t *chunk)
 {
     placer_t k;
     memset(&k, 0, sizeof(k));

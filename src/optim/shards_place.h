@@ -41,7 +41,7 @@ typedef struct span {
 
 typedef struct placer {
     const loong_shards_t *s;
-    loong_chunk_t *c;
+    loong_model_chunk_t *c;
     int64_t start[LOONG_PROGRAM_COUNT + 1]; /* in time */
     int64_t num_touches, cap_touches;
     touch_t *touches;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a graph to the programs of a chunk: passes in their order, kernels,
- * memory, steps. Pure: no device is touched (loongi_chunk_prepare does). */
+ * Compiles a graph to the programs of a model chunk: passes in their order,
+ * kernels, memory, steps; touches no device. Called by src/component/stage.c;
+ * read passes.h before. */
 #include <string.h>
 
 #include "loong/register.h"
@@ -11,7 +12,7 @@ enum { BUFFER_ALIGN = 64, FLAT_ALIGN = 64 /* elements */ };
 
 /* ---- parameters --------------------------------------------------------- */
 
-static int flat_of(loong_chunk_t *c, const loong_param_params_t *p)
+static int flat_of(loong_model_chunk_t *c, const loong_param_params_t *p)
 {
     for (int i = 0; i < c->num_flats; i++) {
         const loong_flat_t *f = &c->flats[i];
@@ -43,17 +44,17 @@ static int flat_of(loong_chunk_t *c, const loong_param_params_t *p)
 
 /* Places of all parameters: packs stay together, each pack begins at an
  * aligned element of its flat buffer. */
-static loong_status_t place_params(const loong_graph_t *g, loong_chunk_t *c)
+static loong_status_t place_params(const loong_graph_t *g,
+                                   loong_model_chunk_t *c)
 {
     c->num_params = g->num_params;
     LOONG_TRY(loongi_arena_alloc(
         c->arena, (size_t)g->num_params * sizeof(*c->params), &c->params));
     for (int64_t i = 0; i < g->num_params; i++) {
         const loong_param_t *source = &g->params[i];
-        loong_param_place_t *place = &c->params[i];
+        loong_chunk_param_t *place = &c->params[i];
         char *name = NULL;
-        LOONG_TRY(
-            loongi_arena_strdup(c->arena, source->params.name, &name));
+        LOONG_TRY(loongi_arena_strdup(c->arena, source->params.name, &name));
         place->params = source->params;
         place->params.name = place->name = name;
         place->shape = loongi_param_shape(&source->params);
@@ -88,7 +89,7 @@ static loong_status_t place_params(const loong_graph_t *g, loong_chunk_t *c)
 
 /* ---- ports -------------------------------------------------------------- */
 
-static loong_status_t make_port(loong_chunk_t *c, const loong_graph_t *g,
+static loong_status_t make_port(loong_model_chunk_t *c, const loong_graph_t *g,
                                 const char *name, loong_val_t v,
                                 loong_operand_t operand, loong_port_t *port)
 {
@@ -101,7 +102,8 @@ static loong_status_t make_port(loong_chunk_t *c, const loong_graph_t *g,
     return LOONG_OK;
 }
 
-static loong_status_t place_inputs(const loong_graph_t *g, loong_chunk_t *c)
+static loong_status_t place_inputs(const loong_graph_t *g,
+                                   loong_model_chunk_t *c)
 {
     for (int i = 0; i < g->num_inputs; i++) {
         loong_val_t v = g->inputs[i].value;
@@ -110,8 +112,7 @@ static loong_status_t place_inputs(const loong_graph_t *g, loong_chunk_t *c)
         int64_t *room = edge ? &c->edge_bytes[back] : &c->input_bytes;
         loong_operand_t at = {edge ? LOONG_BASE_EDGE + back : LOONG_BASE_INPUT,
                               *room};
-        LOONG_TRY(
-            make_port(c, g, g->inputs[i].name, v, at, &c->inputs[i]));
+        LOONG_TRY(make_port(c, g, g->inputs[i].name, v, at, &c->inputs[i]));
         c->inputs[i].boundary = g->inputs[i].boundary;
         c->inputs[i].gradient = back;
         c->inputs[i].edge = edge;
@@ -126,7 +127,7 @@ static loong_status_t place_inputs(const loong_graph_t *g, loong_chunk_t *c)
 
 typedef struct compiler {
     loong_graph_t *g;
-    loong_chunk_t *c;
+    loong_model_chunk_t *c;
     const loong_compile_params_t *params;
     int64_t num_order;
     int32_t *order; /* live nodes with a kernel, as they run */
@@ -147,7 +148,7 @@ static int64_t column_bytes(const loong_value_t *value)
 static loong_operand_t operand_of(const compiler_t *k, loong_val_t v)
 {
     const loong_graph_t *g = k->g;
-    const loong_chunk_t *c = k->c;
+    const loong_model_chunk_t *c = k->c;
     const loong_value_t *value = &g->values[v];
     const loong_value_t *root = &g->values[value->root];
     loong_operand_t at = {LOONG_BASE_NONE, 0};
@@ -162,7 +163,7 @@ static loong_operand_t operand_of(const compiler_t *k, loong_val_t v)
         at.base = LOONG_BASE_STATE;
         at.offset = k->state_offset[root->index];
     } else {
-        const loong_param_place_t *place = &c->params[root->index];
+        const loong_chunk_param_t *place = &c->params[root->index];
         const loong_flat_t *flat = &c->flats[place->flat];
         bool grad = root->kind == LOONG_VALUE_GRAD;
         at.base = grad ? LOONG_BASE_GRAD : LOONG_BASE_PARAM;
@@ -390,7 +391,7 @@ static loong_status_t place_states(compiler_t *k)
 /* The watches outlive the graph. */
 static loong_status_t copy_watches(compiler_t *k)
 {
-    loong_chunk_t *c = k->c;
+    loong_model_chunk_t *c = k->c;
     const loong_watch_t *from = c->watches;
     LOONG_TRY(loongi_arena_alloc(
         c->arena,
@@ -428,7 +429,7 @@ static void mark_rounds(compiler_t *k, int64_t i)
 static loong_status_t emit_steps(compiler_t *k)
 {
     loong_graph_t *g = k->g;
-    loong_chunk_t *c = k->c;
+    loong_model_chunk_t *c = k->c;
     for (int64_t i = 0; i < k->num_order; i++) {
         const loong_node_t *node = &g->nodes[k->order[i]];
         loong_step_t *step = &k->steps[i];
@@ -462,7 +463,7 @@ static loong_status_t emit_steps(compiler_t *k)
 static loong_status_t make_results(compiler_t *k)
 {
     const loong_graph_t *g = k->g;
-    loong_chunk_t *c = k->c;
+    loong_model_chunk_t *c = k->c;
     for (int i = 0; i < g->num_outputs; i++) {
         loong_val_t v = g->outputs[i].value;
         LOONG_TRY(make_port(c, g, g->outputs[i].name, v, operand_of(k, v),
@@ -550,7 +551,7 @@ static loong_status_t run_passes(compiler_t *k, bool train)
 
 static loong_status_t compile(loong_graph_t *g, bool train,
                               const loong_compile_params_t *params,
-                              loong_chunk_t *c)
+                              loong_model_chunk_t *c)
 {
     compiler_t k;
     memset(&k, 0, sizeof(k));
@@ -577,12 +578,12 @@ static loong_status_t compile(loong_graph_t *g, bool train,
     return make_results(&k);
 }
 
-loong_status_t loongi_chunk_compile(loong_graph_t *graph, bool train,
-                                    const loong_compile_params_t *params,
-                                    loong_chunk_t **chunk_p)
+loong_status_t loongi_model_chunk_compile(loong_graph_t *graph, bool train,
+                                          const loong_compile_params_t *params,
+                                          loong_model_chunk_t **chunk_p)
 {
     loong_context_t *ctx = graph->ctx;
-    loong_chunk_t *c = NULL;
+    loong_model_chunk_t *c = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*c), "chunk", &c));
     c->ctx = ctx;
     c->precision = graph->precision;
@@ -591,7 +592,7 @@ loong_status_t loongi_chunk_compile(loong_graph_t *graph, bool train,
         status = compile(graph, train, params, c);
     }
     if (status != LOONG_OK) {
-        loongi_chunk_destroy(&c);
+        loongi_model_chunk_destroy(&c);
         return status;
     }
     *chunk_p = c;

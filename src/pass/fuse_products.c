@@ -137,8 +137,8 @@ static loong_status_t fuse_gradient(loong_graph_t *g, loong_node_t *gelu_grad)
     return LOONG_OK;
 }
 
-static loong_status_t fuse_slopes(loong_graph_t *g,
-                                  const loong_fuse_scopes_t *scopes)
+static loong_status_t fuse_gradients(loong_graph_t *g,
+                                     const loong_fuse_scopes_t *scopes)
 {
     const loong_op_t *gelu_grad = loong_find_op(g->ctx, "gelu_grad");
     int32_t *uses = NULL;
@@ -207,6 +207,6 @@ static loong_status_t fuse_bias_gradients(loong_graph_t *g)
 loong_status_t loongi_pass_fuse_gradients(loong_graph_t *g,
                                           const loong_fuse_scopes_t *scopes)
 {
-    LOONG_TRY(fuse_slopes(g, scopes));
+    LOONG_TRY(fuse_gradients(g, scopes));
     return fuse_bias_gradients(g);
 }

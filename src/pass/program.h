@@ -157,7 +157,7 @@ typedef struct loong_flat {
 } loong_flat_t;
 
 /* Where one parameter lives. */
-typedef struct loong_param_place {
+typedef struct loong_chunk_param {
     const char *name;
     loong_param_params_t params;
     loong_shape_t shape; /* of the part that this rank holds */
@@ -165,7 +165,7 @@ typedef struct loong_param_place {
     int flat;
     int64_t flat_offset; /* elements */
     bool begins_pack;    /* one product writes a pack's gradients at once */
-} loong_param_place_t;
+} loong_chunk_param_t;
 
 /* A tensor whose statistics are logged: sum of squares, largest finite |x|,
  * elements that are not finite, of all micro-batches of a logged step, as
@@ -180,7 +180,7 @@ typedef struct loong_watch {
 } loong_watch_t;
 
 /* One model chunk of a rank, compiled: programs and the sizes of its bases. */
-typedef struct loong_chunk {
+typedef struct loong_model_chunk {
     loong_context_t *ctx;
     loong_arena_t *arena;
     loong_precision_t precision;
@@ -194,7 +194,7 @@ typedef struct loong_chunk {
     int64_t input_bytes;   /* of one micro-batch */
     int64_t edge_bytes[2]; /* of one area: rows, and gradients */
     int64_t num_params;
-    loong_param_place_t *params;
+    loong_chunk_param_t *params;
     int num_flats;
     loong_flat_t flats[LOONG_MAX_FLATS];
     int num_inputs;
@@ -205,7 +205,7 @@ typedef struct loong_chunk {
     loong_loss_port_t losses[LOONG_MAX_LOSSES];
     int64_t num_watches;
     loong_watch_t *watches;
-} loong_chunk_t;
+} loong_model_chunk_t;
 
 /* How a graph is compiled. */
 typedef struct loong_compile_params {
@@ -243,24 +243,24 @@ typedef struct loong_compile_params {
  * afterwards. In a chunk compiled with train = false the forward is program
  * E. Errors: those of the graph; LOONG_ERR_UNSUPPORTED when an op has no
  * kernel, with every refusal. */
-LOONG_NODISCARD loong_status_t
-loongi_chunk_compile(loong_graph_t *graph, bool train,
-                     const loong_compile_params_t *params,
-                     loong_chunk_t **chunk_p);
-void loongi_chunk_destroy(loong_chunk_t **chunk_p);
+LOONG_NODISCARD loong_status_t loongi_model_chunk_compile(
+    loong_graph_t *graph, bool train, const loong_compile_params_t *params,
+    loong_model_chunk_t **chunk_p);
+void loongi_model_chunk_destroy(loong_model_chunk_t **chunk_p);
 
 /* Makes what the kernels share between launches (library primitives). */
-LOONG_NODISCARD loong_status_t loongi_chunk_prepare(loong_chunk_t *chunk);
+LOONG_NODISCARD loong_status_t
+loongi_model_chunk_prepare(loong_model_chunk_t *chunk);
 LOONG_NODISCARD loong_status_t
 loongi_program_prepare(loong_context_t *ctx, loong_program_t *program);
 
 /* Looks a port up by name; NULL when there is none. */
-const loong_port_t *loongi_chunk_input(const loong_chunk_t *chunk,
-                                       const char *name);
-const loong_port_t *loongi_chunk_output(const loong_chunk_t *chunk,
-                                        const char *name);
-const loong_param_place_t *loongi_chunk_param(const loong_chunk_t *chunk,
+const loong_port_t *loongi_model_chunk_input(const loong_model_chunk_t *chunk,
+                                             const char *name);
+const loong_port_t *loongi_model_chunk_output(const loong_model_chunk_t *chunk,
                                               const char *name);
+const loong_chunk_param_t *
+loongi_model_chunk_param(const loong_model_chunk_t *chunk, const char *name);
 
 /* Appends a step that was built by hand (optimizer, collectives): chooses the
  * kernel of op for query on device (prepare comes later). operand[] and the
@@ -274,7 +274,8 @@ void loongi_program_clear(loong_context_t *ctx, loong_program_t *program);
 /* Every step in text: op, kernel, types, bytes, flops, refusals. */
 void loongi_program_explain(const loong_program_t *program,
                             loong_text_t *text);
-void loongi_chunk_explain(const loong_chunk_t *chunk, loong_text_t *text);
+void loongi_model_chunk_explain(const loong_model_chunk_t *chunk,
+                                loong_text_t *text);
 
 /* Chooses the first kernel of step->op that supports step->query; fills kernel,
  * group, workspace_bytes and refusals. Errors: LOONG_ERR_UNSUPPORTED without a

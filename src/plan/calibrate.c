@@ -23,7 +23,7 @@ typedef struct item {
 struct loong_calibration {
     loong_context_t *ctx;
     loong_calibration_params_t params;
-    loong_calibration_figures_t figures;
+    loong_calibration_counts_t figures;
     item_t *items;
     int64_t num_items, cap_items;
     char *memory;
@@ -56,7 +56,7 @@ void loongi_calibration_destroy(loong_calibration_t **calibration_p)
     }
 }
 
-loong_calibration_figures_t
+loong_calibration_counts_t
 loongi_calibration_get(const loong_calibration_t *calibration)
 {
     return calibration->figures;

@@ -55,14 +55,14 @@ loongi_calibration_program(loong_calibration_t *calibration,
                            const loong_frame_t *frame, int64_t times,
                            double *seconds_p);
 
-typedef struct loong_calibration_figures {
+typedef struct loong_calibration_counts {
     int64_t measured;    /* distinct launches */
     int64_t shrunk;      /* of these, on fewer rows */
     int64_t scaled;      /* distinct launches that were not timed */
     int64_t collectives; /* steps left out */
     double seconds;      /* that measuring took */
-} loong_calibration_figures_t;
-loong_calibration_figures_t
+} loong_calibration_counts_t;
+loong_calibration_counts_t
 loongi_calibration_get(const loong_calibration_t *calibration);
 
 #ifdef __cplusplus

@@ -94,8 +94,8 @@ static void tell_step(const loong_plan_t *plan, const loong_step_t *step,
     }
 }
 
-static void tell_chunk(const loong_plan_t *plan, const loong_chunk_t *chunk,
-                       loong_text_t *seen)
+static void tell_chunk(const loong_plan_t *plan,
+                       const loong_model_chunk_t *chunk, loong_text_t *seen)
 {
     for (int p = 0; chunk != NULL && p < LOONG_PROGRAM_COUNT; p++) {
         const loong_program_t *program = &chunk->programs[p];
@@ -113,7 +113,7 @@ void loongi_choices_tell_attention(const loong_plan_t *plan)
     loong_text_t seen = loongi_text_begin(plan->ctx);
     for (int i = 0; i < c->num_stages && loong_comm_rank(plan->comm) == 0;
          i++) {
-        for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
             tell_chunk(plan, c->stages[i]->chunk[k], &seen);
         }
     }

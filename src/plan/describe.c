@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "beside.h"
 #include "choices.h"
+#include "device_overhead.h"
 #include "isa.h"
 #include "loong/moe.h"
-#include "peers.h"
-#include "room.h"
+#include "memory_check.h"
+#include "stage_plans.h"
 #include "staging.h"
 
 /* What is not a beginning. */
@@ -191,9 +191,9 @@ static void describe_precision(loong_plan_t *plan)
 /* The first grouped product of a layer's experts here; NULL: none. */
 static const loong_step_t *expert_product(const loong_component_t *s)
 {
-    for (int i = 0; i < s->num_stages * LOONG_STAGE_CHUNKS; i++) {
-        const loong_chunk_t *c =
-            s->stages[i / LOONG_STAGE_CHUNKS]->chunk[i % LOONG_STAGE_CHUNKS];
+    for (int i = 0; i < s->num_stages * LOONG_VARIANT_COUNT; i++) {
+        const loong_model_chunk_t *c =
+            s->stages[i / LOONG_VARIANT_COUNT]->chunk[i % LOONG_VARIANT_COUNT];
         for (int p = 0; c != NULL && p < LOONG_PROGRAM_COUNT; p++) {
             for (int64_t k = 0; k < c->programs[p].num_steps; k++) {
                 const loong_step_t *step = &c->programs[p].steps[k];
@@ -230,10 +230,10 @@ static void describe_dispatch(loong_plan_t *plan)
 static void describe_experts(loong_plan_t *plan)
 {
     const loong_step_t *step = expert_product(plan->component);
-    for (int r = 0; step == NULL && plan->peers != NULL &&
+    for (int r = 0; step == NULL && plan->stage_plans != NULL &&
                     r < plan->mesh.size[LOONG_AXIS_PP];
          r++) {
-        step = expert_product(plan->peers[r]);
+        step = expert_product(plan->stage_plans[r]);
     }
     if (step == NULL) {
         return;
@@ -271,9 +271,9 @@ static void describe_memory(loong_plan_t *plan)
 
 static void describe_lack(loong_plan_t *plan)
 {
-    if (!loongi_room_suffices(plan)) {
+    if (!loongi_memory_suffices(plan)) {
         loongi_text_printf(&plan->text, "too little memory: ");
-        loongi_room_tell(plan, &plan->text);
+        loongi_memory_explain(plan, &plan->text);
         loongi_text_printf(&plan->text, "\n");
     }
 }
@@ -368,27 +368,27 @@ void loongi_describe_layout(loong_plan_t *plan)
 loong_status_t loongi_describe_memory(loong_plan_t *plan, const char **text_p)
 {
     if (plan->plan_only && plan->mesh.world > 1) {
-        LOONG_TRY(loongi_peers_plan(plan));
+        LOONG_TRY(loongi_stage_plans_create(plan));
     }
     describe_experts(plan);
     describe_precision(plan);
     describe_optimizer(plan);
-    if (plan->peers != NULL) {
-        loongi_peers_describe(plan, &plan->text);
+    if (plan->stage_plans != NULL) {
+        loongi_stage_plans_describe(plan, &plan->text);
     } else {
         describe_memory(plan);
     }
     LOONG_TRY(loongi_staging_describe(plan, &plan->text));
-    LOONG_TRY(loongi_beside_describe(plan, &plan->text));
+    LOONG_TRY(loongi_overhead_describe(plan, &plan->text));
     describe_lack(plan);
     return take_text(plan, text_p);
 }
 
 static void explain_stage(const loong_stage_t *s, loong_text_t *text)
 {
-    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+    for (int i = 0; i < LOONG_VARIANT_COUNT; i++) {
         if (s->chunk[i] != NULL) {
-            loongi_chunk_explain(s->chunk[i], text);
+            loongi_model_chunk_explain(s->chunk[i], text);
         }
     }
     const loong_optimizer_t *o = s->optimizer;

@@ -240,16 +240,16 @@ static loong_status_t find_index(loong_plan_t *plan, const char *kind,
 {
     int rank = loong_comm_rank(plan->comm);
     size_t size = (size_t)loong_comm_size(plan->comm);
-    loong_memory_room_t room = {.bytes = 0};
+    loong_memory_available_t available = {.bytes = 0};
     int64_t *ids = NULL;
     *index_p = 0;
-    loong_status_t found = loongi_memory_room(plan->ctx, "", &room);
+    loong_status_t found = loongi_memory_available(plan->ctx, "", &available);
     LOONG_TRY(
         loongi_calloc(plan->ctx, 2 * size, sizeof(*ids), "machines", &ids));
     for (size_t r = 0; r < size; r++) {
         ids[size + r] = 1;
     }
-    ids[rank] = (int64_t)room.id;
+    ids[rank] = (int64_t)available.id;
     loong_status_t status = loong_comm_all_gather(plan->comm, ids, ids + size,
                                                   LOONG_I64, "machines");
     for (int r = 0; r < rank && status == LOONG_OK; r++) {

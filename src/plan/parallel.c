@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base.h"
-#include "cut.h"
+#include "pipeline_split.h"
 #include "schedule.h"
 
 #define PAIR_KEY "parallel.overlap_moe_expert_parallel_comm"
@@ -173,7 +173,7 @@ static bool sized_mesh(const loong_parallel_t *l, loong_mesh_t *mesh_p)
 /* first: chunk of the model; NULL: it cannot be cut so. */
 static loong_status_t check_family(const loong_parallel_t *l,
                                    const loong_mesh_t *mesh,
-                                   const loong_stage_cut_t *first)
+                                   const loong_stage_split_t *first)
 {
     const loong_family_t *family = l->family;
     const int *size = mesh->size;
@@ -211,20 +211,20 @@ static loong_status_t first_of(loong_status_t a, loong_status_t b)
 static loong_status_t check_pipeline(const loong_parallel_t *l,
                                      const loong_mesh_t *mesh,
                                      loong_arena_t *arena, bool whole_mesh,
-                                     loong_stage_cut_t **cuts_p)
+                                     loong_stage_split_t **cuts_p)
 {
     loong_model_facts_t facts = {0};
     loong_schedule_params_t p = {.ranks = mesh->size[LOONG_AXIS_PP],
                                  .pair =
                                      loong_recipe_bool(l->recipe, PAIR_KEY)};
     l->family->facts(l->config, &facts);
-    loong_cut_params_t cut = {
+    loong_split_params_t cut = {
         facts.num_layers, p.ranks,
         size_of(l->recipe, "num_layers_per_virtual_pipeline_stage"),
         loong_recipe_text(l->recipe,
                           "parallel.pipeline_model_parallel_layout")};
     loong_status_t status =
-        loongi_pipeline_cut(l->ctx, &cut, arena, cuts_p, &p.chunks);
+        loongi_pipeline_split(l->ctx, &cut, arena, cuts_p, &p.chunks);
     *cuts_p = status == LOONG_OK ? *cuts_p : NULL;
     int64_t samples = loong_recipe_int(l->recipe, "train.micro_batch_size") *
                       mesh->size[LOONG_AXIS_DP];
@@ -245,7 +245,7 @@ loong_status_t loongi_parallel_rules(const loong_parallel_t *layout)
     const loong_parallel_t *l = layout;
     loong_mesh_t mesh;
     loong_arena_t *arena = NULL;
-    loong_stage_cut_t *cuts = NULL;
+    loong_stage_split_t *cuts = NULL;
     loong_status_t status = loong_recipe_check(l->recipe, l->ranks);
     bool whole = loongi_parallel_mesh(l, 0, &mesh) == LOONG_OK;
     status = first_of(status, whole ? LOONG_OK : LOONG_ERR_CONFIG);

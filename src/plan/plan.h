@@ -53,14 +53,14 @@ typedef struct loong_plan {
     loong_mesh_t mesh;         /* of this rank */
     loong_device_t *device;    /* opened by devices.c */
     loong_component_t *component;       /* of this rank; borrowed */
-    loong_component_t **peers;          /* see peers.h; NULL: not planned */
+    loong_component_t **stage_plans; /* see stage_plans.h; NULL: not planned */
     loong_reader_t readers[LOONG_MAX_COMPONENTS]; /* of the model's */
     loong_picture_plan_t pictures;
     struct {
         int64_t rank;    /* bytes that this rank needs */
         int64_t machine; /* and all that share its memory */
         int ranks;       /* so many */
-        loong_memory_room_t room;
+        loong_memory_available_t available;
     } memory;
     loong_timeline_t timeline;
     loong_text_t text; /* that was told of it last */

@@ -8,9 +8,9 @@
 
 #include "devices.h"
 #include "inputs.h"
-#include "peers.h"
+#include "memory_check.h"
 #include "predict.h"
-#include "room.h"
+#include "stage_plans.h"
 #include "timeline.h"
 
 /* What a prediction may take, whatever the model would: seconds of measuring,
@@ -80,7 +80,7 @@ static loong_status_t fill_inputs(const loong_plan_t *plan,
 static loong_status_t list_inputs(const loong_plan_t *plan, int rank,
                                   loong_inputs_t *list)
 {
-    const loong_model_t *m = plan->peers[rank]->model;
+    const loong_model_t *m = plan->stage_plans[rank]->model;
     for (int i = 0; i < m->num_components; i++) {
         LOONG_TRY(loongi_inputs_list(list, m->components[i],
                                      plan->readers[i].processor,
@@ -130,7 +130,7 @@ static loong_status_t add_stage(loong_predict_source_t *c,
                                 const loong_stage_t *s, int micro_batches,
                                 loong_stage_cost_t *cost, double *update_p)
 {
-    const loong_chunk_t *chunk = s->chunk[LOONG_STAGE_TRAIN];
+    const loong_model_chunk_t *chunk = s->chunk[LOONG_VARIANT_TRAIN];
     const loong_optimizer_t *o = s->optimizer;
     static const loong_program_kind_t kinds[] = {
         LOONG_PROGRAM_F, LOONG_PROGRAM_B, LOONG_PROGRAM_W};
@@ -161,13 +161,13 @@ static loong_status_t add_component(loong_plan_t *plan,
                  .costs[loongi_timeline_stage(plan, c->index, rank, i)];
         memset(cost, 0, sizeof(*cost)); /* it may have been another rank's */
         LOONG_TRY(fill_inputs(plan, &plan->readers[c->index],
-                              loongi_inputs_of(list, at, LOONG_STAGE_TRAIN),
+                              loongi_inputs_of(list, at, LOONG_VARIANT_TRAIN),
                               source->inputs));
         LOONG_TRY(
             c->params.train
                 ? add_stage(source, c->stages[i], micro_batches, cost, update_p)
                 : add_program(source,
-                              &c->model->chunks[LOONG_STAGE_TRAIN][at]
+                              &c->model->chunks[LOONG_VARIANT_TRAIN][at]
                                    ->programs[LOONG_PROGRAM_E],
                               micro_batches, &cost->seconds[LOONG_ENTRY_E]));
     }
@@ -177,7 +177,7 @@ static loong_status_t add_component(loong_plan_t *plan,
 loong_status_t loongi_predict_rank(loong_plan_t *plan,
                                    loong_predict_source_t *source, int rank)
 {
-    const loong_model_t *m = plan->peers[rank]->model;
+    const loong_model_t *m = plan->stage_plans[rank]->model;
     double update = 0.0;
     loong_inputs_t list = {0};
     LOONG_TRY(list_inputs(plan, rank, &list));
@@ -197,7 +197,7 @@ static double seconds_of(const loong_plan_t *plan, int rank,
                          loong_entry_kind_t kind)
 {
     const loong_schedule_t *s = plan->component->schedule;
-    const loong_model_t *m = plan->peers[rank]->model;
+    const loong_model_t *m = plan->stage_plans[rank]->model;
     double seconds = 0.0;
     for (int c = 0; c < m->num_components; c++) {
         for (int i = 0; i < m->components[c]->num_stages; i++) {
@@ -238,7 +238,7 @@ void loongi_predict_tell(loong_plan_t *plan, loong_simulation_t total)
     for (int r = 0; r < ranks; r++) {
         if (ranks > 1) {
             loongi_text_printf(&plan->text, "%s  rank %d", r > 0 ? "" : "\n",
-                               plan->peers[r]->params.mesh.rank);
+                               plan->stage_plans[r]->params.mesh.rank);
         }
         loongi_text_printf(&plan->text, ": ");
         tell_rank(plan, r);
@@ -246,7 +246,7 @@ void loongi_predict_tell(loong_plan_t *plan, loong_simulation_t total)
 }
 
 static void tell(loong_plan_t *plan, loong_simulation_t total, int neighbours,
-                 loong_calibration_figures_t figures)
+                 loong_calibration_counts_t figures)
 {
     int ranks = plan->component->schedule->params.ranks;
     loongi_predict_tell(plan, total);
@@ -340,8 +340,8 @@ static loong_status_t begin_company(loong_plan_t *plan, company_t *company)
 static bool fits_here(const loong_plan_t *plan)
 {
     double planned = (double)plan->memory.rank * plan->mesh.world;
-    return loongi_room_suffices(plan) &&
-           planned <= (double)plan->memory.room.bytes;
+    return loongi_memory_suffices(plan) &&
+           planned <= (double)plan->memory.available.bytes;
 }
 
 static loong_status_t predict(loong_plan_t *plan, loong_device_t *device,
@@ -396,7 +396,8 @@ static loong_status_t predict_here(loong_plan_t *plan)
     void *inputs = NULL;
     size_t bytes = 0;
     for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
-        size_t needs = (size_t)plan->peers[r]->model->bytes[LOONG_BASE_INPUT];
+        size_t needs =
+            (size_t)plan->stage_plans[r]->model->bytes[LOONG_BASE_INPUT];
         bytes = LOONG_MAX(bytes, needs);
     }
     LOONG_TRY(loong_device_create(plan->ctx, "cpu", 0, &device));
@@ -423,7 +424,7 @@ loong_status_t loongi_predict(loong_plan_t *plan, const char **text_p)
 {
     LOONG_CHECK(plan->ctx, plan->component->schedule != NULL, LOONG_ERR_ARG,
                 "no step is predicted of a trainer that only evaluates");
-    LOONG_TRY(loongi_peers_plan(plan));
+    LOONG_TRY(loongi_stage_plans_create(plan));
     loongi_text_free(&plan->text);
     plan->text = loongi_text_begin(plan->ctx);
     if (loongi_devices_are_mixed(plan)) {

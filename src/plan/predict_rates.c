@@ -4,8 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "peers.h"
 #include "predict.h"
+#include "stage_plans.h"
 #include "timeline.h"
 
 loong_rates_t loongi_predict_rates(const loong_plan_t *plan)
@@ -56,9 +56,10 @@ static void add_messages(loong_plan_t *plan, const loong_rates_t *rates,
                          int rank)
 {
     const loong_schedule_t *s = plan->component->schedule;
-    const loong_component_t *c = plan->peers[rank];
+    const loong_component_t *c = plan->stage_plans[rank];
     for (int i = 0; i < c->num_stages; i++) {
-        const loong_chunk_t *chunk = c->stages[i]->chunk[LOONG_STAGE_TRAIN];
+        const loong_model_chunk_t *chunk =
+            c->stages[i]->chunk[LOONG_VARIANT_TRAIN];
         int stage = loongi_schedule_stage(s, rank, i);
         int cost = loongi_timeline_stage(plan, c->index, rank, i);
         double *seconds = plan->timeline.costs[cost].seconds;
@@ -75,9 +76,9 @@ static void add_messages(loong_plan_t *plan, const loong_rates_t *rates,
                          : LOONG_ENTRY_SEND_FORWARD] =
                 peer == rank
                     ? 0.0
-                    : loongi_rates_message(rates, c->params.mesh.rank,
-                                           plan->peers[peer]->params.mesh.rank,
-                                           bytes);
+                    : loongi_rates_message(
+                          rates, c->params.mesh.rank,
+                          plan->stage_plans[peer]->params.mesh.rank, bytes);
         }
     }
 }
@@ -157,7 +158,7 @@ loong_status_t loongi_predict_by_rates(loong_plan_t *plan)
     source.rates.tf32 = plan->component->params.compile.policy.tf32;
     LOONG_TRY(loongi_timeline_costs(plan));
     for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
-        source.rates.mesh = &plan->peers[r]->params.mesh;
+        source.rates.mesh = &plan->stage_plans[r]->params.mesh;
         LOONG_TRY(loongi_predict_rank(plan, &source, r));
         add_messages(plan, &rates, r);
     }

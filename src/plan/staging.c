@@ -38,14 +38,14 @@ static loong_status_t add_link(const loong_component_t *c, int index, bool send,
 {
     int64_t messages = LOONG_LINK_MESSAGES;
     size_t most = LOONG_LINK_BYTES;
-    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
-        const loong_chunk_t *chunk = c->stages[index]->chunk[k];
+    for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
+        const loong_model_chunk_t *chunk = c->stages[index]->chunk[k];
         loong_transfer_room_t room;
         if (chunk == NULL) {
             continue;
         }
         const loong_rank_schedule_t *list =
-            loongi_model_entries(c->model, (loong_stage_chunk_t)k);
+            loongi_model_entries(c->model, (loong_variant_t)k);
         LOONG_TRY(loongi_transfer_room(chunk, list->chunks[index].slots, send,
                                        direction, &room));
         messages = LOONG_MAX(messages, room.messages);
@@ -119,9 +119,9 @@ loong_status_t loongi_staging_describe(const loong_plan_t *plan,
                        strcmp(graphs, "none") != 0
                            ? ", and what ranks exchange stands between graphs"
                            : "");
-    for (int r = 0; plan->peers != NULL && r < plan->mesh.size[LOONG_AXIS_PP];
-         r++) {
-        LOONG_TRY(describe_rank(plan, plan->peers[r], text));
+    for (int r = 0;
+         plan->stage_plans != NULL && r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
+        LOONG_TRY(describe_rank(plan, plan->stage_plans[r], text));
     }
-    return plan->peers != NULL ? LOONG_OK : describe_rank(plan, c, text);
+    return plan->stage_plans != NULL ? LOONG_OK : describe_rank(plan, c, text);
 }

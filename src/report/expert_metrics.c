@@ -48,7 +48,7 @@ static void find_ports(loong_expert_metrics_t *e, const loong_stage_t *stage,
         snprintf(name, sizeof(name), LOONG_MOE_METRIC_PORT,
                  loongi_moe_metric_name((loong_moe_metric_t)k), index);
         const loong_port_t *port =
-            loongi_chunk_output(stage->chunk[LOONG_STAGE_TRAIN], name);
+            loongi_model_chunk_output(stage->chunk[LOONG_VARIANT_TRAIN], name);
         if (port != NULL) {
             layer->stage = stage;
             layer->port[k] = port;
@@ -169,9 +169,9 @@ static loong_status_t take_own(loong_report_t *r)
             continue;
         }
         loong_operand_t from = {LOONG_BASE_STATE, begin};
-        LOONG_TRY(loongi_run_read(&stage->run, from, e->states,
-                                  (size_t)(end - begin),
-                                  "metrics of experts"));
+        LOONG_TRY(loongi_binding_read(&stage->run, from, e->states,
+                                      (size_t)(end - begin),
+                                      "metrics of experts"));
         LOONG_TRY(clear(r, stage, begin, end));
         for (int64_t i = 0; i < e->num_layers; i++) {
             if (e->layers[i].stage == stage) {

@@ -50,7 +50,8 @@ static loong_status_t make_program(const loong_component_t *c, int64_t n,
     return loongi_program_prepare(c->ctx, program);
 }
 
-static loong_status_t time_program(const loong_component_t *c, loong_run_t *run,
+static loong_status_t time_program(const loong_component_t *c,
+                                   loong_binding_t *run,
                                    const loong_program_t *program, bool last,
                                    double *best_p)
 {
@@ -94,14 +95,14 @@ static loong_status_t measure(const loong_component_t *c, int64_t n,
                               loong_arena_t *arena, double *best_p)
 {
     loong_program_t program;
-    loong_run_t run;
+    loong_binding_t run;
     void *memory[2] = {NULL, NULL}; /* matrices, workspace */
     memset(&program, 0, sizeof(program));
     memset(&run, 0, sizeof(run));
     run.ctx = c->ctx;
     run.stream = c->run.stream;
     run.device = c->run.device;
-    run.ahead = c->run.ahead;
+    run.async = c->run.async;
     size_t bytes[2] = {
         (size_t)(3 * n * n) * loong_dtype_size(c->params.precision.compute), 0};
     loong_status_t status = make_program(c, n, arena, &program);
@@ -136,7 +137,7 @@ static loong_status_t measure_rank(const loong_component_t *c,
     size_t room = 0;
     bool own = false;
     *gflops_p = NAN;
-    LOONG_TRY(loong_device_room(c->run.device, &own, &room));
+    LOONG_TRY(loong_device_available(c->run.device, &own, &room));
     for (int64_t n = SMALLEST;
          n <= LARGEST && seconds < enough &&
          (!own || 3 * (size_t)(n * n) * element <= room / ROOM_SHARE);

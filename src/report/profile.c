@@ -44,7 +44,7 @@ static loong_traffic_t messages(const loong_report_t *r, bool received)
     loong_traffic_t sum = {received ? "receive" : "send", 0, 0.0, 0.0, 0.0};
     const loong_model_t *m = r->component->model;
     for (int i = 0; i < m->num_stages; i++) {
-        for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
             const loong_transfer_t *one = m->stages[i]->transfer[k];
             if (one == NULL) {
                 continue;

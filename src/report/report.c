@@ -116,7 +116,7 @@ loong_status_t loongi_report_memory(loong_report_t *r)
     loong_device_usage_t u;
     size_t memory = 0;
     double taken = 0.0;
-    if (loong_device_beside(r->device) != NULL) {
+    if (loong_device_get_overhead(r->device) != NULL) {
         LOONG_TRY(loong_device_usage(r->device, &u));
         taken = (double)u.total - (double)u.available;
         r->memory_total = (double)u.total;

@@ -14,9 +14,9 @@
 /* A line of the list of names: stage, then "g" or "o" and the name. */
 enum { STAGE_DIGITS = 8, LINE_HEAD = STAGE_DIGITS + 2 };
 
-static const loong_chunk_t *chunk_of(const loong_report_t *r, int stage)
+static const loong_model_chunk_t *chunk_of(const loong_report_t *r, int stage)
 {
-    return r->component->stages[stage]->chunk[LOONG_STAGE_TRAIN];
+    return r->component->stages[stage]->chunk[LOONG_VARIANT_TRAIN];
 }
 
 /* ---- the tensors of all stages ------------------------------------------- */
@@ -25,7 +25,7 @@ static loong_status_t own_names(loong_report_t *r, loong_text_t *text)
 {
     const loong_component_t *c = r->component;
     for (int i = 0; i < c->num_stages; i++) {
-        const loong_chunk_t *chunk = chunk_of(r, i);
+        const loong_model_chunk_t *chunk = chunk_of(r, i);
         int stage = loongi_component_stage(c, i);
         for (int64_t w = 0; chunk != NULL && w < chunk->num_watches; w++) {
             const loong_watch_t *watch = &chunk->watches[w];
@@ -138,14 +138,14 @@ static loong_status_t place_own(loong_report_t *r)
     int64_t k = 0;
     int64_t at = 0;
     for (int i = 0; i < r->component->num_stages; i++) {
-        const loong_chunk_t *chunk = chunk_of(r, i);
+        const loong_model_chunk_t *chunk = chunk_of(r, i);
         k += chunk != NULL ? chunk->num_watches : 0;
     }
     LOONG_TRY(loongi_calloc(r->ctx, (size_t)k + 1, sizeof(*r->tensors.place),
                             "places of tensors", &r->tensors.place));
     k = 0;
     for (int i = 0; i < r->component->num_stages; i++) {
-        const loong_chunk_t *chunk = chunk_of(r, i);
+        const loong_model_chunk_t *chunk = chunk_of(r, i);
         int stage = loongi_component_stage(r->component, i);
         for (int64_t w = 0; chunk != NULL && w < chunk->num_watches; w++) {
             at = find(r, &chunk->watches[w], at);
@@ -212,16 +212,16 @@ static loong_status_t add_own(loong_report_t *r)
     int64_t k = 0;
     memset(all, 0, (size_t)(3 * n) * sizeof(*all));
     for (int i = 0; i < r->component->num_stages; i++) {
-        const loong_chunk_t *c = chunk_of(r, i);
-        const loong_run_t *run = &r->component->stages[i]->run;
+        const loong_model_chunk_t *c = chunk_of(r, i);
+        const loong_binding_t *run = &r->component->stages[i]->run;
         for (int64_t w = 0; c != NULL && w < c->num_watches; w++, k++) {
             double stats[3];
             int64_t at = r->tensors.place[k];
             if (at >= 0 && speaks(&r->plan->mesh, c->watches[w].same)) {
                 loong_operand_t from = {LOONG_BASE_STATE,
                                         c->watches[w].offset};
-                LOONG_TRY(loongi_run_read(run, from, stats, sizeof(stats),
-                                          "logged tensors"));
+                LOONG_TRY(loongi_binding_read(run, from, stats, sizeof(stats),
+                                              "logged tensors"));
                 all[at] += stats[0];
                 all[n + at] += stats[2];
                 all[2 * n + at] = fmax(all[2 * n + at], stats[1]);

@@ -23,8 +23,9 @@ bool loongi_step_runs(const loong_step_t *step, const loong_frame_t *frame)
     }
 }
 
-loong_status_t loongi_run_read(const loong_run_t *run, loong_operand_t from,
-                               void *to, size_t bytes, const char *what)
+loong_status_t loongi_binding_read(const loong_binding_t *run,
+                                   loong_operand_t from, void *to, size_t bytes,
+                                   const char *what)
 {
     if (run->device != NULL) {
         return loong_device_read(run->device, to,
@@ -35,8 +36,9 @@ loong_status_t loongi_run_read(const loong_run_t *run, loong_operand_t from,
     return LOONG_OK;
 }
 
-loong_status_t loongi_run_write(const loong_run_t *run, loong_operand_t to,
-                                const void *from, size_t bytes)
+loong_status_t loongi_binding_write(const loong_binding_t *run,
+                                    loong_operand_t to, const void *from,
+                                    size_t bytes)
 {
     if (run->device != NULL) {
         return loong_device_copy(run->device, run->base[to.base] + to.offset,

@@ -5,14 +5,14 @@
 
 #include "comm_impl.h"
 
-static void *address(const loong_run_t *run, loong_operand_t operand)
+static void *address(const loong_binding_t *run, loong_operand_t operand)
 {
     return operand.base == LOONG_BASE_NONE
                ? NULL
                : run->base[operand.base] + operand.offset;
 }
 
-static void find_operands(const loong_run_t *run, const loong_step_t *step,
+static void find_operands(const loong_binding_t *run, const loong_step_t *step,
                           void *ptr[LOONG_MAX_OPERANDS])
 {
     int count = step->query.num_in + step->query.num_out;
@@ -28,7 +28,7 @@ typedef struct frames {
     int64_t round;
 } frames_t;
 
-static loong_kernel_call_t call_of(const loong_run_t *run,
+static loong_kernel_call_t call_of(const loong_binding_t *run,
                                    const loong_step_t *step, frames_t frames,
                                    void *stream, void *const *ptr)
 {
@@ -44,8 +44,8 @@ static loong_kernel_call_t call_of(const loong_run_t *run,
     call.stream = stream;
     call.device = run->device;
     call.device_frame = frames.device;
-    call.flaw =
-        run->device != NULL ? loong_device_flaw(run->device) : NULL;
+    call.error =
+        run->device != NULL ? loong_device_get_error(run->device) : NULL;
     call.group = run->group;
     call.accumulate =
         step->add | (frames.host->first ? 0 : step->add_later) |
@@ -55,7 +55,7 @@ static loong_kernel_call_t call_of(const loong_run_t *run,
     return call;
 }
 
-static loong_status_t tell(const loong_run_t *run, const loong_step_t *step,
+static loong_status_t tell(const loong_binding_t *run, const loong_step_t *step,
                            const loong_frame_t *frame, loong_status_t status)
 {
     if (status != LOONG_OK) {
@@ -66,22 +66,23 @@ static loong_status_t tell(const loong_run_t *run, const loong_step_t *step,
     return status;
 }
 
-static loong_status_t launch(const loong_run_t *run, const loong_step_t *step,
-                             frames_t frames, void *stream, void *const *ptr)
+static loong_status_t launch(const loong_binding_t *run,
+                             const loong_step_t *step, frames_t frames,
+                             void *stream, void *const *ptr)
 {
     loong_kernel_call_t call = call_of(run, step, frames, stream, ptr);
-    if (run->ahead != NULL) {
+    if (run->async != NULL) {
         loong_device_range_begin(run->device, step->scope);
     }
     loong_status_t status = step->kernel->run(&call);
-    if (run->ahead != NULL) {
+    if (run->async != NULL) {
         loong_device_range_end(run->device);
     }
     return tell(run, step, frames.host, status);
 }
 
 /* What is launched, and not captured. */
-static void count_launch(const loong_run_t *run)
+static void count_launch(const loong_binding_t *run)
 {
     if (run->replay != NULL && !loong_device_is_capturing(run->device)) {
         loongi_replay_count(run->replay);
@@ -89,7 +90,7 @@ static void count_launch(const loong_run_t *run)
 }
 
 /* One step on the rank's own thread. */
-static loong_status_t run_step(const loong_run_t *run,
+static loong_status_t run_step(const loong_binding_t *run,
                                const loong_program_t *program, int64_t index,
                                frames_t frames)
 {
@@ -103,7 +104,7 @@ static loong_status_t run_step(const loong_run_t *run,
     }
     time.begin = loongi_now();
     LOONG_TRY(launch(run, step, frames, run->stream, ptr));
-    if (run->ahead != NULL) {
+    if (run->async != NULL) {
         LOONG_TRY(loong_device_synchronize(run->device, "a timed step"));
     }
     time.end = loongi_now();
@@ -113,7 +114,7 @@ static loong_status_t run_step(const loong_run_t *run,
 }
 
 /* Overwriting and adding may be kernels of their own. */
-static loong_status_t load_step(const loong_run_t *run,
+static loong_status_t load_step(const loong_binding_t *run,
                                 const loong_step_t *step)
 {
     void *ptr[LOONG_MAX_OPERANDS];
@@ -130,7 +131,7 @@ static loong_status_t load_step(const loong_run_t *run,
     return LOONG_OK;
 }
 
-loong_status_t loongi_program_load(const loong_run_t *run,
+loong_status_t loongi_program_load(const loong_binding_t *run,
                                    const loong_program_t *program, bool again)
 {
     for (int64_t i = 0; i < program->num_steps; i++) {
@@ -148,16 +149,16 @@ loong_status_t loongi_program_load(const loong_run_t *run,
 static loong_status_t launch_apart(const loong_lane_job_t *job,
                                    loong_caller_t caller)
 {
-    const loong_run_t *run = job->owner;
+    const loong_binding_t *run = job->owner;
     const loong_step_t *step = &job->program->steps[job->index];
     void *ptr[LOONG_MAX_OPERANDS];
     void *stream = NULL;
     frames_t frames = {job->frame, job->device_frame, 0};
     find_operands(run, step, ptr);
-    LOONG_TRY(loongi_ahead_begin(run->ahead, job->track, job->number, caller,
+    LOONG_TRY(loongi_async_begin(run->async, job->track, job->number, caller,
                                  &stream));
     LOONG_TRY(launch(run, step, frames, stream, ptr));
-    return loongi_ahead_end(run->ahead, job->track, job->number, stream);
+    return loongi_async_end(run->async, job->track, job->number, stream);
 }
 
 /* On either thread. */
@@ -166,8 +167,8 @@ static loong_status_t run_lane_job(const loong_lane_job_t *job)
     const loong_step_t *step = &job->program->steps[job->index];
     void *ptr[LOONG_MAX_OPERANDS];
     frames_t frames = {job->frame, NULL, 0};
-    const loong_run_t *run = job->owner;
-    if (run->ahead != NULL) {
+    const loong_binding_t *run = job->owner;
+    if (run->async != NULL) {
         return launch_apart(job, LOONG_CALLED_BY_HOST);
     }
     find_operands(run, step, ptr);
@@ -176,7 +177,7 @@ static loong_status_t run_lane_job(const loong_lane_job_t *job)
 
 static void tell_job(const loong_lane_job_t *job)
 {
-    const loong_run_t *run = job->owner;
+    const loong_binding_t *run = job->owner;
     void *ptr[LOONG_MAX_OPERANDS];
     loong_step_time_t time = {job->begin, job->end, job->blocked};
     find_operands(run, &job->program->steps[job->index], ptr);
@@ -185,7 +186,7 @@ static void tell_job(const loong_lane_job_t *job)
 
 /* A program on its way. */
 typedef struct track {
-    const loong_run_t *run;
+    const loong_binding_t *run;
     const loong_program_t *program;
     frames_t frames;
     bool apart;         /* collectives have streams of their own */
@@ -199,7 +200,8 @@ typedef struct track {
     int64_t rounds; /* of it; 0: not asked for yet */
 } track_t;
 
-static void begin_track(const loong_run_t *run, const loong_program_t *program,
+static void begin_track(const loong_binding_t *run,
+                        const loong_program_t *program,
                         const loong_frame_t *frame, int number, track_t *t)
 {
     memset(t, 0, sizeof(*t));
@@ -208,16 +210,17 @@ static void begin_track(const loong_run_t *run, const loong_program_t *program,
     t->frames.host = frame;
     t->number = number;
     t->lane = program->placed ? run->lane : NULL;
-    if (run->ahead != NULL) { /* timed steps are waited for, one by one */
+    if (run->async != NULL) { /* timed steps are waited for, one by one */
         t->lane = run->hook == NULL ? t->lane : NULL;
         t->apart = program->placed && run->hook == NULL &&
-                   loongi_ahead_has_lanes(run->ahead);
-        loongi_ahead_open(run->ahead, number, 0);
+                   loongi_async_has_lanes(run->async);
+        loongi_async_open(run->async, number, 0);
     }
 }
 
 /* The host makes the calls of its communicator. */
-static bool is_called_by_host(const loong_run_t *run, const loong_step_t *step)
+static bool is_called_by_host(const loong_binding_t *run,
+                              const loong_step_t *step)
 {
     return run->group != NULL &&
            loongi_comm_is_on_host(run->group[step->group]);
@@ -229,7 +232,7 @@ static loong_status_t await_step(track_t *t, const loong_step_t *step)
 {
     if (step->kernel->joins) {
         LOONG_TRY(t->lane != NULL ? loongi_lane_settle(t->lane) : LOONG_OK);
-        return t->apart ? loongi_ahead_join(t->run->ahead) : LOONG_OK;
+        return t->apart ? loongi_async_join(t->run->async) : LOONG_OK;
     }
     if (step->await <= t->awaited) {
         return LOONG_OK;
@@ -238,7 +241,7 @@ static loong_status_t await_step(track_t *t, const loong_step_t *step)
     LOONG_TRY(t->lane != NULL
                   ? loongi_lane_await(t->lane, t->number, step->await)
                   : LOONG_OK);
-    return t->apart ? loongi_ahead_await(t->run->ahead, t->number, step->await)
+    return t->apart ? loongi_async_await(t->run->async, t->number, step->await)
                     : LOONG_OK;
 }
 
@@ -258,15 +261,15 @@ static loong_status_t await_other_caller(track_t *t, const loong_step_t *step,
 static loong_status_t begin_apart(track_t *t, loong_lane_job_t *job)
 {
     const loong_step_t *step = &t->program->steps[job->index];
-    loong_ahead_t *ahead = t->run->ahead;
+    loong_async_t *async = t->run->async;
     bool host = t->lane != NULL && is_called_by_host(t->run, step);
     loong_caller_t caller =
         host ? LOONG_CALLED_BY_HOST : LOONG_CALLED_BY_DEVICE;
     if (job->run == NULL) {
-        LOONG_TRY(loongi_ahead_skip(ahead, t->number, job->number));
+        LOONG_TRY(loongi_async_skip(async, t->number, job->number));
     } else {
         LOONG_TRY(await_other_caller(t, step, caller));
-        LOONG_TRY(loongi_ahead_fork(ahead, t->number, job->number, caller));
+        LOONG_TRY(loongi_async_fork(async, t->number, job->number, caller));
     }
     if (job->run != NULL && (!host || step->kernel->waits)) {
         LOONG_TRY(host ? loongi_lane_settle(t->lane) : LOONG_OK);
@@ -304,12 +307,12 @@ static loong_status_t begin_collective(track_t *t, int64_t index, bool runs,
  * late as it can. */
 static loong_status_t find_rounds(track_t *t)
 {
-    const loong_run_t *run = t->run;
+    const loong_binding_t *run = t->run;
     const void *shown = address(run, t->program->steps[t->repeat].rounds);
     if (t->rounds > 0) {
         return LOONG_OK;
     }
-    if (run->ahead != NULL) {
+    if (run->async != NULL) {
         LOONG_TRY(loong_device_mirrored(run->device, shown, sizeof(int32_t),
                                         "rounds of experts", &shown));
     }
@@ -329,7 +332,7 @@ static loong_status_t run_rounds(track_t *t, int64_t end)
         return LOONG_OK;
     }
     LOONG_TRY(t->lane != NULL ? loongi_lane_settle(t->lane) : LOONG_OK);
-    LOONG_TRY(t->apart ? loongi_ahead_join(t->run->ahead) : LOONG_OK);
+    LOONG_TRY(t->apart ? loongi_async_join(t->run->async) : LOONG_OK);
     frames_t frames = t->frames;
     for (frames.round = 1; frames.round < t->rounds; frames.round++) {
         for (int64_t i = t->repeat; i <= end; i++) {
@@ -419,7 +422,7 @@ static loong_status_t advance_to(flight_t *f, int64_t end)
  * the compute stream is behind all of it. */
 static loong_status_t finish(const flight_t *f, loong_status_t status)
 {
-    const loong_run_t *run = f->job->run[0];
+    const loong_binding_t *run = f->job->run[0];
     loong_lane_t *lane = NULL;
     for (int k = 0; k < f->job->num && lane == NULL; k++) {
         lane = f->track[k].lane;
@@ -429,22 +432,22 @@ static loong_status_t finish(const flight_t *f, loong_status_t status)
     } else if (lane != NULL) {
         status = loongi_lane_drain(lane);
     }
-    return status == LOONG_OK && run->ahead != NULL
-               ? loongi_ahead_join(run->ahead)
+    return status == LOONG_OK && run->async != NULL
+               ? loongi_async_join(run->async)
                : status;
 }
 
 static loong_status_t run_steps(const loong_replay_job_t *job)
 {
     flight_t f = begin_flight(job);
-    loong_ahead_t *ahead = job->run[0]->ahead;
-    for (int k = 0; k < job->num && ahead != NULL; k++) {
-        LOONG_TRY(loongi_ahead_frame(ahead, job->frame[k],
+    loong_async_t *async = job->run[0]->async;
+    for (int k = 0; k < job->num && async != NULL; k++) {
+        LOONG_TRY(loongi_async_frame(async, job->frame[k],
                                      &f.track[k].frames.device));
     }
     LOONG_TRY(finish(&f, advance_to(&f, job->num_steps)));
-    for (int k = 0; k < job->num && ahead != NULL; k++) {
-        LOONG_TRY(loongi_ahead_frame_end(ahead, f.track[k].frames.device));
+    for (int k = 0; k < job->num && async != NULL; k++) {
+        LOONG_TRY(loongi_async_frame_end(async, f.track[k].frames.device));
     }
     return LOONG_OK;
 }
@@ -454,19 +457,19 @@ static loong_status_t run_steps(const loong_replay_job_t *job)
 static loong_status_t capture(flight_t *f, loong_recording_t *recording,
                               loong_piece_t *piece)
 {
-    const loong_run_t *run = f->job->run[0];
+    const loong_binding_t *run = f->job->run[0];
     bool go_on = false;
     loong_status_t status = loongi_replay_begin(run->replay, recording);
     if (status == LOONG_OK) {
         status = advance_to(f, piece->end);
     }
     if (status == LOONG_OK) {
-        status = loongi_ahead_join(run->ahead);
+        status = loongi_async_join(run->async);
     }
     LOONG_TRY(loongi_replay_end(run->replay, recording, piece, status,
                                 &go_on));
     if (go_on) {
-        loongi_ahead_cancel(run->ahead);
+        loongi_async_cancel(run->async);
     }
     return LOONG_OK;
 }
@@ -479,7 +482,7 @@ static void pass_over(flight_t *f, int64_t end)
                                                      : 0];
         const loong_step_t *step = &t->program->steps[t->next++];
         if (t->apart && step->lane == LOONG_LANE_COMM) {
-            loongi_ahead_open(t->run->ahead, t->number, ++t->begun);
+            loongi_async_open(t->run->async, t->number, ++t->begun);
         }
     }
 }
@@ -499,10 +502,10 @@ static loong_status_t await_piece(const flight_t *f, int64_t end)
 static loong_status_t run_piece(flight_t *f, loong_recording_t *recording,
                                 loong_piece_t *piece)
 {
-    const loong_run_t *run = f->job->run[0];
+    const loong_binding_t *run = f->job->run[0];
     if (piece->host) {
         LOONG_TRY(advance_to(f, piece->end));
-        return run->lane == NULL ? loongi_ahead_join(run->ahead) : LOONG_OK;
+        return run->lane == NULL ? loongi_async_join(run->async) : LOONG_OK;
     }
     if (run->lane != NULL) {
         LOONG_TRY(await_piece(f, piece->end));
@@ -530,7 +533,7 @@ static loong_status_t record(loong_recording_t *recording)
     return LOONG_OK;
 }
 
-loong_status_t loongi_run_record(const loong_run_t *run)
+loong_status_t loongi_binding_record(const loong_binding_t *run)
 {
     loong_recording_t *recording = NULL;
     if (run->replay == NULL) {
@@ -550,7 +553,7 @@ static loong_status_t run_recording(const loong_replay_job_t *job,
     flight_t f = begin_flight(job);
     for (int k = 0; k < job->num; k++) {
         f.track[k].frames.device = &recording->frame[k];
-        LOONG_TRY(loongi_ahead_frame_into(job->run[k]->ahead, job->frame[k],
+        LOONG_TRY(loongi_async_frame_into(job->run[k]->async, job->frame[k],
                                           &recording->frame[k]));
     }
     loong_status_t status = LOONG_OK;
@@ -562,7 +565,7 @@ static loong_status_t run_recording(const loong_replay_job_t *job,
 
 static loong_status_t run_job(const loong_replay_job_t *job)
 {
-    const loong_run_t *run = job->run[0];
+    const loong_binding_t *run = job->run[0];
     loong_recording_t *recording = NULL;
     if (run->replay != NULL && run->hook == NULL && !job->frame[0]->hollow) {
         LOONG_TRY(loongi_replay_find(run->replay, job, &recording));
@@ -570,7 +573,7 @@ static loong_status_t run_job(const loong_replay_job_t *job)
     return recording != NULL ? run_recording(job, recording) : run_steps(job);
 }
 
-loong_status_t loongi_pair_run(const loong_run_t run[2],
+loong_status_t loongi_pair_run(const loong_binding_t run[2],
                                const loong_program_pair_t *pair,
                                const loong_frame_t *const frame[2])
 {
@@ -583,7 +586,7 @@ loong_status_t loongi_pair_run(const loong_run_t run[2],
     return run_job(&job);
 }
 
-loong_status_t loongi_program_run(const loong_run_t *run,
+loong_status_t loongi_program_run(const loong_binding_t *run,
                                   const loong_program_t *program,
                                   const loong_frame_t *frame)
 {

@@ -4,7 +4,7 @@
 #ifndef LOONG_EXECUTOR_H
 #define LOONG_EXECUTOR_H
 
-#include "ahead.h"
+#include "async_streams.h"
 #include "lane.h"
 #include "program.h"
 #include "replay.h"
@@ -27,11 +27,11 @@ typedef void (*loong_step_hook)(void *user, const loong_program_t *program,
                                 int64_t index, void *const *ptr,
                                 const loong_step_time_t *time);
 
-struct loong_run {
+struct loong_binding {
     loong_context_t *ctx;
     void *stream; /* of the device; NULL on a CPU */
     loong_device_t *device; /* of the bases; NULL: they are host memory */
-    loong_ahead_t *ahead;   /* NULL: a program is over when its run returns */
+    loong_async_t *async;   /* NULL: a program is over when its run returns */
     char *base[LOONG_BASE_COUNT];
     loong_comm_t *const *group; /* by loong_group_t; NULL on one rank */
     loong_lane_t *lane; /* NULL: collectives run in the order of programs */
@@ -44,13 +44,14 @@ struct loong_run {
 
 /* From where an operand is in bound bases to memory of the host, complete on
  * return, and back. `what` names the waiting. */
-LOONG_NODISCARD loong_status_t
-loongi_run_read(const loong_run_t *run, loong_operand_t from, void *to,
-                size_t bytes, const char *what);
-LOONG_NODISCARD loong_status_t loongi_run_write(const loong_run_t *run,
-                                                loong_operand_t to,
-                                                const void *from,
-                                                size_t bytes);
+LOONG_NODISCARD loong_status_t loongi_binding_read(const loong_binding_t *run,
+                                                   loong_operand_t from,
+                                                   void *to, size_t bytes,
+                                                   const char *what);
+LOONG_NODISCARD loong_status_t loongi_binding_write(const loong_binding_t *run,
+                                                    loong_operand_t to,
+                                                    const void *from,
+                                                    size_t bytes);
 
 /* Does the mask of a step match the frame? */
 bool loongi_step_runs(const loong_step_t *step, const loong_frame_t *frame);
@@ -60,16 +61,15 @@ bool loongi_step_runs(const loong_step_t *step, const loong_frame_t *frame);
  * loongi_pass_lanes has seen run on the lane, or on their own stream; what
  * comes afterwards is behind all of them. */
 LOONG_NODISCARD loong_status_t
-loongi_program_run(const loong_run_t *run, const loong_program_t *program,
+loongi_program_run(const loong_binding_t *run, const loong_program_t *program,
                    const loong_frame_t *frame);
 
 /* Of a device: loads what the kernels of a program need, and takes memory of
  * the host for what they show it at these bases, so that no run of it does. The
  * contents of all bases but parameters and states are lost. `again`: at other
  * bases, where only those that show something do. Not collective. */
-LOONG_NODISCARD loong_status_t
-loongi_program_load(const loong_run_t *run, const loong_program_t *program,
-                    bool again);
+LOONG_NODISCARD loong_status_t loongi_program_load(
+    const loong_binding_t *run, const loong_program_t *program, bool again);
 
 /* The same for two programs step by step: order[i] is whose step comes next, 0
  * or 1 (loongi_pass_interleave). Their scratch must be disjoint. */
@@ -79,12 +79,13 @@ typedef struct loong_program_pair {
     const uint8_t *order;
 } loong_program_pair_t;
 LOONG_NODISCARD loong_status_t
-loongi_pair_run(const loong_run_t run[2], const loong_program_pair_t *pair,
+loongi_pair_run(const loong_binding_t run[2], const loong_program_pair_t *pair,
                 const loong_frame_t *const frame[2]);
 
 /* Makes graphs of what has run step by step so far. Nothing may be under way on
  * the devices of any rank; all ranks do it then. Not collective. */
-LOONG_NODISCARD loong_status_t loongi_run_record(const loong_run_t *run);
+LOONG_NODISCARD loong_status_t
+loongi_binding_record(const loong_binding_t *run);
 
 #ifdef __cplusplus
 }

@@ -153,7 +153,7 @@ static void record(void *user, const loong_program_t *program, int64_t index,
     }
 }
 
-void loongi_profiler_attach(loong_profiler_t *profiler, loong_run_t *run)
+void loongi_profiler_attach(loong_profiler_t *profiler, loong_binding_t *run)
 {
     run->hook = record;
     run->hook_user = profiler;

@@ -20,7 +20,7 @@ loongi_profiler_create(loong_context_t *ctx, int64_t max_events,
 void loongi_profiler_destroy(loong_profiler_t **profiler_p);
 
 /* Hooks into a run. */
-void loongi_profiler_attach(loong_profiler_t *profiler, loong_run_t *run);
+void loongi_profiler_attach(loong_profiler_t *profiler, loong_binding_t *run);
 
 /* Table: op, kernel, count, ms, share of the measured time, GFLOP/s, GB/s. Of
  * collectives the ms are those that the rank waited. Below it, with experts,

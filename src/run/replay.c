@@ -229,8 +229,8 @@ loong_status_t loongi_replay_begin(loong_replay_t *replay,
             replay->mark[g] = loongi_comm_mark(group[g]);
         }
     }
-    LOONG_TRY(loong_device_room(replay->device, &replay->knows_room,
-                                &replay->room));
+    LOONG_TRY(loong_device_available(replay->device, &replay->knows_room,
+                                     &replay->room));
     return loong_device_capture_begin(replay->device);
 }
 
@@ -307,7 +307,8 @@ loong_status_t loongi_replay_end(loong_replay_t *replay,
         return give_up(replay, recording, status, go_on_p);
     }
     replay->stats.graphs += piece->graph != NULL;
-    LOONG_TRY(loong_device_room(replay->device, &replay->knows_room, &room));
+    LOONG_TRY(
+        loong_device_available(replay->device, &replay->knows_room, &room));
     if (replay->knows_room && room < replay->room) {
         recording->bytes += (int64_t)(replay->room - room);
         replay->stats.bytes += (int64_t)(replay->room - room);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Programs that a device replays. The first run of a program is step by step.
- * When nothing is under way on any rank (loongi_run_record), what has run so is
- * captured, piece by piece, as graphs of the device, which later runs launch:
- * to make one takes memory, for which the driver may wait for all that is on
- * the device. A recording is of one program, or pair, its bases and the flags
- * of its frames that its steps ask for; all else that changes is in the frames,
- * of which a recording has copies of its own on the device. Steps whose kernels
- * need the host (loong_kernel_t: waits, counts) stand between two pieces, and
- * where the job's communicator goes through host memory all that communicate:
- * ranks of a group decide alike.
+ * When nothing is under way on any rank (loongi_binding_record), what has run
+ * so is captured, piece by piece, as graphs of the device, which later runs
+ * launch: to make one takes memory, for which the driver may wait for all that
+ * is on the device. A recording is of one program, or pair, its bases and the
+ * flags of its frames that its steps ask for; all else that changes is in the
+ * frames, of which a recording has copies of its own on the device. Steps whose
+ * kernels need the host (loong_kernel_t: waits, counts) stand between two
+ * pieces, and where the job's communicator goes through host memory all that
+ * communicate: ranks of a group decide alike.
  */
 #ifndef LOONG_REPLAY_H
 #define LOONG_REPLAY_H
@@ -23,12 +23,12 @@ extern "C" {
 #endif
 
 typedef struct loong_replay loong_replay_t;
-typedef struct loong_run loong_run_t;
+typedef struct loong_binding loong_binding_t;
 
 /* One program, or two step by step: order[i] is whose step comes next. */
 typedef struct loong_replay_job {
     int num;
-    const loong_run_t *run[2];
+    const loong_binding_t *run[2];
     const loong_program_t *program[2];
     const loong_frame_t *frame[2];
     int64_t num_steps; /* of both */
@@ -50,7 +50,7 @@ typedef struct loong_recording {
     const char *name; /* in profilers and messages */
     loong_comm_t *const *group; /* NULL on one rank */
     loong_replay_job_t job; /* that ran, of these copies: */
-    loong_run_t *run;       /* [2] */
+    loong_binding_t *run;   /* [2] */
     loong_frame_t host[2];
     uint32_t asked[2]; /* flags that the steps ask for */
     uint32_t flags[2]; /* these, in the frames of the recording */

@@ -3,7 +3,7 @@
 
 enum { RING = 64 << 20, ALIGN = 256 };
 
-loong_status_t loongi_upload_create(const loong_run_t *run, size_t bytes,
+loong_status_t loongi_upload_create(const loong_binding_t *run, size_t bytes,
                                     loong_upload_t **upload_p)
 {
     loong_upload_t *u = NULL;
@@ -71,5 +71,5 @@ loong_status_t loongi_upload_send(loong_upload_t *upload, loong_operand_t to,
 {
     return upload->ring == NULL
                ? LOONG_OK
-               : loongi_run_write(upload->run, to, room, bytes);
+               : loongi_binding_write(upload->run, to, room, bytes);
 }

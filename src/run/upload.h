@@ -15,14 +15,14 @@ extern "C" {
 enum { LOONG_UPLOAD_PIECE = 4 << 20 }; /* bytes, at most */
 
 typedef struct loong_upload {
-    const loong_run_t *run; /* borrowed */
+    const loong_binding_t *run; /* borrowed */
     char *ring;             /* NULL: a processor's bases */
     size_t size, used;
 } loong_upload_t;
 
 /* `bytes`: all that comes, about; the ring is no longer. Errors:
  * LOONG_ERR_MEMORY. */
-LOONG_NODISCARD loong_status_t loongi_upload_create(const loong_run_t *run,
+LOONG_NODISCARD loong_status_t loongi_upload_create(const loong_binding_t *run,
                                                     size_t bytes,
                                                     loong_upload_t **upload_p);
 /* Waits for what is under way. NULL: nothing is done. */

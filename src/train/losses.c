@@ -126,7 +126,7 @@ static double divisor(const loong_losses_t *l, int loss)
 }
 
 void loongi_losses_scale(const loong_losses_t *losses,
-                         const loong_chunk_t *chunk, loong_frame_t *frame)
+                         const loong_model_chunk_t *chunk, loong_frame_t *frame)
 {
     for (int i = 0; i < chunk->num_losses; i++) {
         const loong_loss_port_t *loss = &chunk->losses[i];
@@ -137,8 +137,8 @@ void loongi_losses_scale(const loong_losses_t *losses,
 
 loong_status_t loongi_losses_keep(loong_losses_t *losses,
                                   loong_step_metrics_t *metrics,
-                                  const loong_run_t *run,
-                                  const loong_chunk_t *chunk)
+                                  const loong_binding_t *run,
+                                  const loong_model_chunk_t *chunk)
 {
     for (int i = 0; i < chunk->num_losses; i++) {
         const loong_loss_port_t *loss = &chunk->losses[i];

@@ -50,13 +50,13 @@ bool loongi_losses_any(const loong_losses_t *losses);
 
 /* Weights over normalisers, in the order of a chunk's losses. */
 void loongi_losses_scale(const loong_losses_t *losses,
-                         const loong_chunk_t *chunk, loong_frame_t *frame);
+                         const loong_model_chunk_t *chunk,
+                         loong_frame_t *frame);
 
 /* Adds the rows of a chunk behind its forward, where this rank counts them. */
-LOONG_NODISCARD loong_status_t loongi_losses_keep(loong_losses_t *losses,
-                                                  loong_step_metrics_t *metrics,
-                                                  const loong_run_t *run,
-                                                  const loong_chunk_t *chunk);
+LOONG_NODISCARD loong_status_t loongi_losses_keep(
+    loong_losses_t *losses, loong_step_metrics_t *metrics,
+    const loong_binding_t *run, const loong_model_chunk_t *chunk);
 
 /* The record of the squares of gradients. */
 int64_t *loongi_losses_norm(loong_losses_t *losses);

@@ -87,7 +87,7 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
                                           "export.hf"};
     loong_status_t status = LOONG_OK;
     if (loong_comm_rank(t->comm) == 0) {
-        status = loongi_kept_read(t->ctx, t->recipe, &t->saving.kept);
+        status = loongi_artifacts_read(t->ctx, t->recipe, &t->saving.kept);
         if (status == LOONG_OK) {
             status = loongi_sample_open_tokenizer(&t->sampling,
                                                   t->saving.kept.tokens);

@@ -95,19 +95,20 @@ static loong_status_t before_program(loong_trainer_t *t,
         entry->micro_batch + 1 ==
         loongi_model_component(t->model, entry)->schedule->params.micro_batches;
     if (s->params == &t->component->params) {
-        loongi_losses_scale(&t->losses, s->chunk[LOONG_STAGE_TRAIN], frame);
+        loongi_losses_scale(&t->losses, s->chunk[LOONG_VARIANT_TRAIN], frame);
     }
-    LOONG_TRY(loongi_model_need(t->model, LOONG_STAGE_TRAIN, entry));
+    LOONG_TRY(loongi_model_need(t->model, LOONG_VARIANT_TRAIN, entry));
     LOONG_TRY(loongi_upstream_frame(&t->upstream, entry, frame, runs_p));
     if (!*runs_p ||
         (entry->kind != LOONG_ENTRY_F && entry->kind != LOONG_ENTRY_E)) {
         return LOONG_OK;
     }
     double begin = loongi_now();
-    loong_run_t run = loongi_model_bind(t->model, LOONG_STAGE_TRAIN, entry);
-    int stage = loongi_rank_index(t->model->rank, entry);
+    loong_binding_t run =
+        loongi_model_bind(t->model, LOONG_VARIANT_TRAIN, entry);
+    int stage = loongi_memory_plan_index(t->model->memory_plan, entry);
     LOONG_TRY(loongi_inputs_fill(
-        &t->inputs, loongi_inputs_of(&t->inputs, stage, LOONG_STAGE_TRAIN),
+        &t->inputs, loongi_inputs_of(&t->inputs, stage, LOONG_VARIANT_TRAIN),
         &run, loongi_upstream_loader(&t->upstream, stage, t->data.loader),
         t->state.consumed_samples, entry->micro_batch));
     if (entry->kind == LOONG_ENTRY_F) {
@@ -126,9 +127,10 @@ static loong_status_t after_program(loong_trainer_t *t,
     if (entry->kind != LOONG_ENTRY_F || s->params != &t->component->params) {
         return LOONG_OK;
     }
-    loong_run_t run = loongi_model_bind(t->model, LOONG_STAGE_TRAIN, entry);
+    loong_binding_t run =
+        loongi_model_bind(t->model, LOONG_VARIANT_TRAIN, entry);
     LOONG_TRY(loongi_losses_keep(&t->losses, &t->metrics, &run,
-                                 s->chunk[LOONG_STAGE_TRAIN]));
+                                 s->chunk[LOONG_VARIANT_TRAIN]));
     return loongi_router_replay_take(t->router_replay, s, &run,
                                      t->state.consumed_samples,
                                      entry->micro_batch);
@@ -138,7 +140,7 @@ static loong_status_t after_program(loong_trainer_t *t,
 static loong_status_t run_program(loong_trainer_t *t, int64_t index)
 {
     const loong_entry_t *list =
-        loongi_model_entries(t->model, LOONG_STAGE_TRAIN)->entries;
+        loongi_model_entries(t->model, LOONG_VARIANT_TRAIN)->entries;
     const loong_entry_t *entry = &list[index];
     const loong_entry_t *pair =
         entry->pair > index ? &list[entry->pair] : NULL;
@@ -156,7 +158,7 @@ static loong_status_t run_program(loong_trainer_t *t, int64_t index)
         return LOONG_OK;
     }
     double begin = loongi_now();
-    LOONG_TRY(loongi_model_run(t->model, LOONG_STAGE_TRAIN, index, frames));
+    LOONG_TRY(loongi_model_run(t->model, LOONG_VARIANT_TRAIN, index, frames));
     loongi_timeline_mark(&t->plan, index, begin);
     LOONG_TRY(after_program(t, entry));
     return pair != NULL ? after_program(t, pair) : LOONG_OK;
@@ -179,7 +181,7 @@ static loong_status_t reduce(loong_trainer_t *t, int64_t index,
 static loong_status_t run_entry(loong_trainer_t *t, int64_t index)
 {
     const loong_entry_t *entry =
-        &loongi_model_entries(t->model, LOONG_STAGE_TRAIN)->entries[index];
+        &loongi_model_entries(t->model, LOONG_VARIANT_TRAIN)->entries[index];
     if (entry->kind == LOONG_ENTRY_U) { /* behind clipping: update() */
         return LOONG_OK;
     }
@@ -196,7 +198,7 @@ static loong_status_t run_entry(loong_trainer_t *t, int64_t index)
                 "the trainer does not run entries of the kind '%s' of a "
                 "schedule",
                 loongi_entry_name(entry->kind));
-    return loongi_model_begin(t->model, LOONG_STAGE_TRAIN, entry);
+    return loongi_model_begin(t->model, LOONG_VARIANT_TRAIN, entry);
 }
 
 static loong_status_t plan_schedule(loong_trainer_t *t)
@@ -212,12 +214,12 @@ static loong_status_t plan_schedule(loong_trainer_t *t)
 static loong_status_t run_schedule(loong_trainer_t *t)
 {
     int64_t count =
-        loongi_model_entries(t->model, LOONG_STAGE_TRAIN)->num_entries;
+        loongi_model_entries(t->model, LOONG_VARIANT_TRAIN)->num_entries;
     loongi_timeline_begin(&t->plan);
     for (int64_t i = 0; i < count; i++) {
         LOONG_TRY(run_entry(t, i));
     }
-    return loongi_model_finish(t->model, LOONG_STAGE_TRAIN);
+    return loongi_model_finish(t->model, LOONG_VARIANT_TRAIN);
 }
 
 /* ---- norm and loss ------------------------------------------------------- */
@@ -253,7 +255,7 @@ static loong_status_t reduce_records(loong_trainer_t *t)
         t->report.window.loss_sum += t->state.loss * weight;
         t->report.window.loss_weight += weight;
     }
-    return loongi_run_record(&t->model->run); /* all devices are idle */
+    return loongi_binding_record(&t->model->run); /* all devices are idle */
 }
 
 /* The gradients [begin, end) of a bucket are finite. */
@@ -267,9 +269,9 @@ static loong_status_t look_at(const loong_stage_t *s, const loong_bucket_t *b,
         int64_t n = LOONG_MIN(end - e, (int64_t)BLOCK);
         loong_operand_t from = {LOONG_BASE_GRAD,
                                 loongi_shards_grad(s->shards, b, e)};
-        LOONG_TRY(loongi_run_read(&s->run, from, values,
-                                  (size_t)n * loong_dtype_size(wide),
-                                  "gradients that are not finite"));
+        LOONG_TRY(loongi_binding_read(&s->run, from, values,
+                                      (size_t)n * loong_dtype_size(wide),
+                                      "gradients that are not finite"));
         for (int64_t i = 0; i < n; i++) {
             double v = wide == LOONG_F64
                            ? values[i]
@@ -285,9 +287,9 @@ static loong_status_t look_at(const loong_stage_t *s, const loong_bucket_t *b,
 static loong_status_t find_offender(const loong_stage_t *s,
                                     const char **name_p)
 {
-    const loong_chunk_t *c = s->chunk[LOONG_STAGE_TRAIN];
+    const loong_model_chunk_t *c = s->chunk[LOONG_VARIANT_TRAIN];
     for (int64_t i = 0; i < c->num_params; i++) {
-        const loong_param_place_t *p = &c->params[i];
+        const loong_chunk_param_t *p = &c->params[i];
         const loong_bucket_t *b =
             loongi_shards_bucket(s->shards, p->flat, p->flat_offset);
         if (p->params.frozen) {
@@ -407,7 +409,7 @@ static loong_status_t update(loong_trainer_t *t)
     }
     loongi_timeline_mark(/* U is the last entry of all */
                          &t->plan,
-                         loongi_model_entries(t->model, LOONG_STAGE_TRAIN)
+                         loongi_model_entries(t->model, LOONG_VARIANT_TRAIN)
                                  ->num_entries -
                              1,
                          begin);

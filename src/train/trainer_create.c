@@ -10,12 +10,12 @@
 #include "hf_config.h"
 #include "layout_suggest.h"
 #include "loong/ops.h"
+#include "memory_check.h"
 #include "param_rules.h"
-#include "peers.h"
 #include "preflight.h"
-#include "room.h"
 #include "run_dirs.h"
 #include "stage_load.h"
+#include "stage_plans.h"
 #include "timeline.h"
 #include "trainer_data.h"
 #include "upstream.h"
@@ -344,13 +344,12 @@ static loong_status_t judge(loong_trainer_t *t)
         LOONG_TRY(on_all(t, status, &planned));
     }
     if (planned) {
-        status = loongi_room_measure(&t->plan);
+        status = loongi_memory_measure(&t->plan);
     }
     if (t->plan.plan_only && !t->plan.judge) {
         return status;
     }
-    loong_status_t room =
-        planned ? loong_trainer_check_room(t) : LOONG_OK;
+    loong_status_t room = planned ? loong_trainer_check_memory(t) : LOONG_OK;
     loong_status_t needs = loongi_preflight(t);
     if (t->plan.plan_only && status == LOONG_OK && needs == LOONG_OK) {
         loong_context_clear_error(t->ctx); /* too large, but a plan */
@@ -441,7 +440,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
         loong_device_stream_destroy(t->plan.device, t->saving.stream);
     }
     loongi_timeline_destroy(&t->plan);
-    loongi_peers_destroy(&t->plan);
+    loongi_stage_plans_destroy(&t->plan);
     loongi_model_destroy(&t->model);
     loongi_resources_destroy(&t->resources);
     loongi_step_exchange_destroy(&t->exchange);
@@ -450,7 +449,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     for (int i = 0; i < t->keys.count; i++) {
         loongi_pairs_destroy(&t->keys.keys[i]);
     }
-    loongi_kept_clear(&t->saving.kept);
+    loongi_artifacts_clear(&t->saving.kept);
     loongi_text_free(&t->plan.text);
     loongi_free(t->ctx, t);
     *trainer_p = NULL;

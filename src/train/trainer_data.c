@@ -505,7 +505,7 @@ static loong_status_t fill_stages(loong_trainer_t *t, loong_loader_t *loader,
     for (int i = 0; i < t->model->num_stages; i++) {
         const loong_stage_t *s = t->model->stages[i];
         LOONG_TRY(loongi_inputs_fill(
-            &t->inputs, loongi_inputs_of(&t->inputs, i, LOONG_STAGE_EVAL),
+            &t->inputs, loongi_inputs_of(&t->inputs, i, LOONG_VARIANT_EVAL),
             &s->run, loongi_upstream_loader(&t->upstream, i, loader), consumed,
             0));
     }
@@ -517,7 +517,7 @@ static loong_status_t keep_losses(loong_trainer_t *t, loong_losses_t *losses)
     for (int i = 0; i < t->component->num_stages; i++) {
         const loong_stage_t *s = t->component->stages[i];
         LOONG_TRY(loongi_losses_keep(losses, &t->metrics, &s->run,
-                                     s->chunk[LOONG_STAGE_EVAL]));
+                                     s->chunk[LOONG_VARIANT_EVAL]));
     }
     return LOONG_OK;
 }
@@ -543,7 +543,7 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
         LOONG_TRY(loong_loader_check_step(v->loader, consumed, own));
         loongi_upstream_begin(&t->upstream, &v->images, consumed);
         LOONG_TRY(fill_stages(t, v->loader, consumed));
-        LOONG_TRY(loongi_model_forward(t->model, LOONG_STAGE_EVAL, &frame));
+        LOONG_TRY(loongi_model_forward(t->model, LOONG_VARIANT_EVAL, &frame));
         LOONG_TRY(keep_losses(t, &losses));
         LOONG_TRY(
             loongi_step_metrics_finish(&t->metrics, "losses of an evaluation"));

@@ -5,17 +5,17 @@
 #ifndef LOONG_TRAINER_IMPL_H
 #define LOONG_TRAINER_IMPL_H
 
+#include "artifacts.h"
 #include "data_check.h"
-#include "earlier.h"
 #include "exact_sum.h"
 #include "inputs.h"
-#include "kept.h"
 #include "loong/image.h"
 #include "loong/loader.h"
 #include "loong/trainer.h"
 #include "losses.h"
 #include "pairs.h"
 #include "report.h"
+#include "resume_check.h"
 #include "router_replay.h"
 #include "sample.h"
 #include "supervise.h"
@@ -47,7 +47,7 @@ typedef struct loong_run_data {
 
 /* What a run keeps. */
 typedef struct loong_saving {
-    loong_kept_t kept; /* rank 0 */
+    loong_artifacts_t kept; /* rank 0 */
     loong_checkpoint_save_t *save;
     void *stream;            /* of the device, for the writing thread */
     loong_pairs_t *metadata; /* and what the writing thread reads */

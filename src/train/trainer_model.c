@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "earlier.h"
 #include "from_hf.h"
 #include "param_rules.h"
+#include "resume_check.h"
 #include "trainer_impl.h"
 #include "view.h"
 

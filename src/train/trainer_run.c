@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "beside.h"
 #include "describe.h"
+#include "device_overhead.h"
 #include "loong/launch.h"
+#include "memory_check.h"
 #include "predict.h"
 #include "preflight.h"
-#include "room.h"
 #include "timeline.h"
 #include "trainer_impl.h"
 
@@ -162,7 +162,7 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
     }
     LOONG_TRY(loongi_trainer_finish_save(t));
     if (loong_comm_rank(t->comm) == 0) {
-        LOONG_TRY(loongi_beside_tell(&t->plan, t->report.pool_most));
+        LOONG_TRY(loongi_overhead_report(&t->plan, t->report.pool_most));
     }
     loongi_report_end(&t->report, stop);
     return stop ? LOONG_ERR_INTERRUPTED : LOONG_OK;
@@ -197,9 +197,9 @@ loong_status_t loong_trainer_explain(loong_trainer_t *trainer,
     return loongi_describe_programs(&trainer->plan, text_p);
 }
 
-loong_status_t loong_trainer_check_room(loong_trainer_t *trainer)
+loong_status_t loong_trainer_check_memory(loong_trainer_t *trainer)
 {
-    return loongi_room_check(&trainer->plan);
+    return loongi_memory_check(&trainer->plan);
 }
 
 loong_status_t loong_trainer_predict(loong_trainer_t *trainer,

@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "component_native.h"
-#include "earlier.h"
 #include "file.h"
 #include "from_hf.h"
 #include "loong/checkpoint.h"
 #include "moments.h"
 #include "native_dir.h"
+#include "resume_check.h"
 #include "trainer_impl.h"
 
 enum { PATH_SIZE = 4096 };
@@ -177,8 +177,8 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
     const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
     const char *data = loongi_pairs_get(meta, "data");
     if (loongi_pairs_get(meta, "recipe") != NULL) {
-        LOONG_TRY(loongi_check_earlier(meta, t->recipe, &t->keys,
-                                       params_dtype(t), t->plan.evaluate_only));
+        LOONG_TRY(loongi_resume_check(meta, t->recipe, &t->keys,
+                                      params_dtype(t), t->plan.evaluate_only));
     } else {
         LOONG_TRY(loongi_check_import(t->ctx, t->recipe, meta));
     }

@@ -77,8 +77,8 @@ void engine_end(engine_run_t *run)
 
 static void *input(const engine_run_t *run, const char *name)
 {
-    const loong_chunk_t *c = run->stage->chunk[LOONG_STAGE_TRAIN];
-    return loongi_stage_port(run->stage, loongi_chunk_input(c, name));
+    const loong_model_chunk_t *c = run->stage->chunk[LOONG_VARIANT_TRAIN];
+    return loongi_stage_port(run->stage, loongi_model_chunk_input(c, name));
 }
 
 static void fill(const engine_run_t *run)
@@ -106,28 +106,28 @@ static void fill(const engine_run_t *run)
 double engine_step(engine_run_t *run, loong_frame_t *frame)
 {
     const loong_port_t *loss =
-        &run->stage->chunk[LOONG_STAGE_TRAIN]->losses[0].port;
+        &run->stage->chunk[LOONG_VARIANT_TRAIN]->losses[0].port;
     double sum = 0.0;
     fill(run);
     frame->first = frame->last = 1;
     frame->loss_scale[0] = 1.0 / ENGINE_TOKENS;
-    assert_ok(run->ctx, loongi_stage_execute(run->stage, LOONG_STAGE_TRAIN,
+    assert_ok(run->ctx, loongi_stage_execute(run->stage, LOONG_VARIANT_TRAIN,
                                              LOONG_PROGRAM_F, frame));
     const void *losses = loongi_stage_port(run->stage, loss);
     for (int i = 0; i < ENGINE_TOKENS; i++) {
         sum += loss->dtype == LOONG_F64 ? ((const double *)losses)[i]
                                         : ((const float *)losses)[i];
     }
-    assert_ok(run->ctx, loongi_stage_execute(run->stage, LOONG_STAGE_TRAIN,
+    assert_ok(run->ctx, loongi_stage_execute(run->stage, LOONG_VARIANT_TRAIN,
                                              LOONG_PROGRAM_B, frame));
     return sum;
 }
 
-double *engine_read(const engine_run_t *run, const loong_param_place_t *p,
+double *engine_read(const engine_run_t *run, const loong_chunk_param_t *p,
                     bool gradient)
 {
     const loong_stage_t *s = run->stage;
-    const loong_flat_t *flat = &s->chunk[LOONG_STAGE_TRAIN]->flats[p->flat];
+    const loong_flat_t *flat = &s->chunk[LOONG_VARIANT_TRAIN]->flats[p->flat];
     loong_dtype_t dtype = gradient ? s->params->precision.wide : flat->dtype;
     const char *base =
         s->run.base[gradient ? LOONG_BASE_GRAD : LOONG_BASE_PARAM] +
@@ -142,8 +142,8 @@ double *engine_read(const engine_run_t *run, const loong_param_place_t *p,
 
 void engine_copy_params(engine_run_t *to, const engine_run_t *from)
 {
-    const loong_chunk_t *a = from->stage->chunk[LOONG_STAGE_TRAIN];
-    const loong_chunk_t *b = to->stage->chunk[LOONG_STAGE_TRAIN];
+    const loong_model_chunk_t *a = from->stage->chunk[LOONG_VARIANT_TRAIN];
+    const loong_model_chunk_t *b = to->stage->chunk[LOONG_VARIANT_TRAIN];
     assert_int_equal(a->num_params, b->num_params);
     assert_ok(to->ctx, loongi_stage_upload(to->stage));
     for (int64_t i = 0; i < a->num_params; i++) {

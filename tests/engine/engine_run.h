@@ -39,7 +39,7 @@ void engine_end(engine_run_t *run);
 double engine_step(engine_run_t *run, loong_frame_t *frame);
 
 /* A parameter and its main gradient as doubles; the caller frees. */
-double *engine_read(const engine_run_t *run, const loong_param_place_t *p,
+double *engine_read(const engine_run_t *run, const loong_chunk_param_t *p,
                     bool gradient);
 /* Sets the parameters of `to` to those of `from`. */
 void engine_copy_params(engine_run_t *to, const engine_run_t *from);

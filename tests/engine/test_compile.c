@@ -28,11 +28,11 @@ static loong_status_t never(const loong_kernel_call_t *call)
     return LOONG_FAIL(call->ctx, LOONG_ERR_INTERNAL, "nothing runs");
 }
 
-static loong_chunk_t *compile_gossip(loong_context_t *ctx, const char *op,
-                                     loong_group_t group)
+static loong_model_chunk_t *compile_gossip(loong_context_t *ctx, const char *op,
+                                           loong_group_t group)
 {
     loong_graph_t *g = NULL;
-    loong_chunk_t *chunk = NULL;
+    loong_model_chunk_t *chunk = NULL;
     loong_val_t y;
     const gossip_t attr = {0.5, group};
     const loong_precision_t precision = {LOONG_F32, LOONG_F32};
@@ -41,7 +41,8 @@ static loong_chunk_t *compile_gossip(loong_context_t *ctx, const char *op,
     loong_val_t x = loong_graph_input(g, "x", LOONG_F32, loong_shape_2d(4, 6));
     loong_graph_apply(g, loong_find_op(ctx, op), &attr, 1, &x, 1, &y);
     loong_graph_output(g, "y", y);
-    loong_status_t status = loongi_chunk_compile(g, false, &params, &chunk);
+    loong_status_t status =
+        loongi_model_chunk_compile(g, false, &params, &chunk);
     assert_true((status == LOONG_OK) == (chunk != NULL));
     loong_graph_destroy(&g);
     return chunk;
@@ -74,13 +75,13 @@ static void test_collective_of_a_user(void **state)
         assert_ok(ctx, loong_register_kernel(ctx, &kernels[i]));
     }
     for (int group = 0; group < LOONG_GROUP_COUNT; group++) {
-        loong_chunk_t *chunk =
+        loong_model_chunk_t *chunk =
             compile_gossip(ctx, "gossip", (loong_group_t)group);
         assert_non_null(chunk);
         const loong_program_t *p = &chunk->programs[LOONG_PROGRAM_E];
         assert_int_equal(p->num_steps, 1);
         assert_int_equal(p->steps[0].group, group);
-        loongi_chunk_destroy(&chunk);
+        loongi_model_chunk_destroy(&chunk);
     }
     assert_null(compile_gossip(ctx, "hearsay", LOONG_GROUP_TP));
     assert_non_null(strstr(loong_context_error(ctx),

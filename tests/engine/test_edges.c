@@ -200,8 +200,8 @@ static void expect_gradients(const layout_t *l, double *const w[COMPONENTS],
 static void fill(const loong_model_t *m, const loong_entry_t *e,
                  int64_t replica)
 {
-    const loong_chunk_t *c = m->chunks[LOONG_STAGE_TRAIN][e->component];
-    loong_run_t run = loongi_model_bind(m, LOONG_STAGE_TRAIN, e);
+    const loong_model_chunk_t *c = m->chunks[LOONG_VARIANT_TRAIN][e->component];
+    loong_binding_t run = loongi_model_bind(m, LOONG_VARIANT_TRAIN, e);
     for (int i = 0; i < c->num_inputs; i++) {
         const loong_port_t *p = &c->inputs[i];
         if (!loongi_port_is_data(p)) {
@@ -218,7 +218,7 @@ static void fill(const loong_model_t *m, const loong_entry_t *e,
 static loong_status_t run_step(const loong_model_t *m)
 {
     const loong_rank_schedule_t *list =
-        loongi_model_entries(m, LOONG_STAGE_TRAIN);
+        loongi_model_entries(m, LOONG_VARIANT_TRAIN);
     for (int64_t i = 0; i < list->num_entries; i++) {
         const loong_entry_t *e = &list->entries[i];
         loong_frame_t frame = {.micro_batch = e->micro_batch,
@@ -234,16 +234,16 @@ static loong_status_t run_step(const loong_model_t *m)
         if (e->kind == LOONG_ENTRY_REDUCE) {
             LOONG_TRY(loongi_program_run(&s->run, &s->optimizer->late, &frame));
         } else if (e->kind < (loong_entry_kind_t)LOONG_PROGRAM_COUNT) {
-            LOONG_TRY(loongi_model_need(m, LOONG_STAGE_TRAIN, e));
+            LOONG_TRY(loongi_model_need(m, LOONG_VARIANT_TRAIN, e));
             if (e->kind == LOONG_ENTRY_F || e->kind == LOONG_ENTRY_E) {
                 fill(m, e, c->params.mesh.coord[LOONG_AXIS_DP]);
             }
-            LOONG_TRY(loongi_model_run(m, LOONG_STAGE_TRAIN, i, frames));
+            LOONG_TRY(loongi_model_run(m, LOONG_VARIANT_TRAIN, i, frames));
         } else {
-            LOONG_TRY(loongi_model_begin(m, LOONG_STAGE_TRAIN, e));
+            LOONG_TRY(loongi_model_begin(m, LOONG_VARIANT_TRAIN, e));
         }
     }
-    return loongi_model_finish(m, LOONG_STAGE_TRAIN);
+    return loongi_model_finish(m, LOONG_VARIANT_TRAIN);
 }
 
 static loong_component_params_t params_of(const layout_t *l, int component,

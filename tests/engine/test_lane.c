@@ -56,8 +56,11 @@ static void tell(const loong_lane_job_t *job)
 static void begin(loong_context_t *ctx, log_t *log, int track, int64_t number,
                   bool beside)
 {
-    loong_lane_job_t job = {.run = run, .done = tell, .owner = log,
-                            .track = track, .number = number,
+    loong_lane_job_t job = {.run = run,
+                            .done = tell,
+                            .owner = log,
+                            .track = track,
+                            .number = number,
                             .beside = beside};
     assert_ok(ctx, loongi_lane_begin(log->lane, &job));
 }

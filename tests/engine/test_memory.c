@@ -91,7 +91,7 @@ static void check(loong_dtype_t dtype, int recompute, int watch,
     }
     assert_int_equal(asked.bytes, planned);
     assert_int_equal(asked.requests, bases);
-    for (int c = 0; c < LOONG_STAGE_CHUNKS; c++) {
+    for (int c = 0; c < LOONG_VARIANT_COUNT; c++) {
         for (int k = 0; k < LOONG_PROGRAM_COUNT && s->chunk[c] != NULL; k++) {
             find_ends(&s->chunk[c]->programs[k], end);
         }

@@ -44,10 +44,10 @@ static void bf16_with(engine_run_t *run, int count, const char *const *globs)
 static double gradient_error(const engine_run_t *a, const engine_run_t *b,
                              int64_t param)
 {
-    const loong_param_place_t *p =
-        &a->stage->chunk[LOONG_STAGE_TRAIN]->params[param];
-    const loong_param_place_t *q =
-        &b->stage->chunk[LOONG_STAGE_TRAIN]->params[param];
+    const loong_chunk_param_t *p =
+        &a->stage->chunk[LOONG_VARIANT_TRAIN]->params[param];
+    const loong_chunk_param_t *q =
+        &b->stage->chunk[LOONG_VARIANT_TRAIN]->params[param];
     double *x = engine_read(a, p, true);
     double *y = engine_read(b, q, true);
     double d = 0.0;
@@ -122,7 +122,7 @@ static void test_router_types(void **state)
     engine_begin(&run, &p);
     for (int k = 0; k < LOONG_PROGRAM_COUNT; k++) {
         const loong_program_t *program =
-            &run.stage->chunk[LOONG_STAGE_TRAIN]->programs[k];
+            &run.stage->chunk[LOONG_VARIANT_TRAIN]->programs[k];
         for (int64_t i = 0; i < program->num_steps; i++) {
             const loong_step_t *step = &program->steps[i];
             const loong_karg_t *arg = step->query.arg;
@@ -227,7 +227,7 @@ static void test_precision_of_scopes(void **state)
     for (int64_t i = 0; i < mixed.stage->layout->num_params; i++) {
         assert_true(gradient_error(&mixed, &wide, i) < bound);
     }
-    const loong_chunk_t *c = mixed.stage->chunk[LOONG_STAGE_TRAIN];
+    const loong_model_chunk_t *c = mixed.stage->chunk[LOONG_VARIANT_TRAIN];
     assert_true(check_steps(&c->programs[LOONG_PROGRAM_F], 3, scopes) > 0);
     assert_true(check_steps(&c->programs[LOONG_PROGRAM_B], 3, scopes) > 0);
     engine_end(&narrow);
@@ -249,9 +249,12 @@ static void test_precision_in_f64(void **state)
     p.compile.wide = all;
     engine_begin(&b, &p);
     assert_true(engine_step(&a, &frame) == engine_step(&b, &frame));
-    assert_int_equal(
-        a.stage->chunk[LOONG_STAGE_TRAIN]->programs[LOONG_PROGRAM_F].num_steps,
-        b.stage->chunk[LOONG_STAGE_TRAIN]->programs[LOONG_PROGRAM_F].num_steps);
+    assert_int_equal(a.stage->chunk[LOONG_VARIANT_TRAIN]
+                         ->programs[LOONG_PROGRAM_F]
+                         .num_steps,
+                     b.stage->chunk[LOONG_VARIANT_TRAIN]
+                         ->programs[LOONG_PROGRAM_F]
+                         .num_steps);
     engine_end(&a);
     engine_end(&b);
 }
@@ -323,7 +326,7 @@ static void test_full_recompute(void **state)
         p.compile.num_recompute = 1;
         p.compile.recompute = layers;
         engine_begin(&run[0], &p);
-        slot[i] = run[0].stage->chunk[LOONG_STAGE_TRAIN]->slot_bytes;
+        slot[i] = run[0].stage->chunk[LOONG_VARIANT_TRAIN]->slot_bytes;
         engine_end(&run[0]);
     }
     assert_int_equal(slot[1] - slot[0],
@@ -335,7 +338,7 @@ static void test_full_recompute(void **state)
 static void read_stats(const engine_run_t *run, int64_t watch,
                        double stats[3])
 {
-    const loong_chunk_t *c = run->stage->chunk[LOONG_STAGE_TRAIN];
+    const loong_model_chunk_t *c = run->stage->chunk[LOONG_VARIANT_TRAIN];
     memcpy(stats,
            run->stage->run.base[LOONG_BASE_STATE] + c->watches[watch].offset,
            3 * sizeof(*stats));
@@ -344,7 +347,7 @@ static void read_stats(const engine_run_t *run, int64_t watch,
 static int64_t find_watch(const engine_run_t *run, const char *name,
                           bool gradient)
 {
-    const loong_chunk_t *c = run->stage->chunk[LOONG_STAGE_TRAIN];
+    const loong_model_chunk_t *c = run->stage->chunk[LOONG_VARIANT_TRAIN];
     for (int64_t i = 0; i < c->num_watches; i++) {
         if (c->watches[i].gradient == gradient &&
             strcmp(c->watches[i].name, name) == 0) {
@@ -377,7 +380,7 @@ static void test_watch_figures(void **state)
         assert_true(gradient_error(&run, &plain, i) == 0.0);
     }
     const loong_port_t *port =
-        &run.stage->chunk[LOONG_STAGE_TRAIN]->losses[0].port;
+        &run.stage->chunk[LOONG_VARIANT_TRAIN]->losses[0].port;
     const double *losses = loongi_stage_port(run.stage, port);
     double sum = 0.0;
     double most = 0.0;
@@ -395,9 +398,9 @@ static void test_watch_figures(void **state)
     double once = stats[0];
     frame.first = 0;
     engine_end(&plain);
-    assert_ok(run.ctx, loongi_stage_execute(run.stage, LOONG_STAGE_TRAIN,
+    assert_ok(run.ctx, loongi_stage_execute(run.stage, LOONG_VARIANT_TRAIN,
                                             LOONG_PROGRAM_F, &frame));
-    assert_ok(run.ctx, loongi_stage_execute(run.stage, LOONG_STAGE_TRAIN,
+    assert_ok(run.ctx, loongi_stage_execute(run.stage, LOONG_VARIANT_TRAIN,
                                             LOONG_PROGRAM_B, &frame));
     read_stats(&run, find_watch(&run, "layers.1.self_attn.linear", true),
                stats);
@@ -419,9 +422,9 @@ static void test_watch_names(void **state)
     p.compile.watch = globs;
     engine_begin(&run, &p);
     int64_t outputs = 0;
-    for (int64_t w = 0;
-         w < run.stage->chunk[LOONG_STAGE_TRAIN]->num_watches; w++) {
-        outputs += !run.stage->chunk[LOONG_STAGE_TRAIN]->watches[w].gradient;
+    for (int64_t w = 0; w < run.stage->chunk[LOONG_VARIANT_TRAIN]->num_watches;
+         w++) {
+        outputs += !run.stage->chunk[LOONG_VARIANT_TRAIN]->watches[w].gradient;
     }
     assert_int_equal(outputs, 4);
     find_watch(&run, "layers.1.mlp.linear", false);
@@ -443,9 +446,9 @@ static void test_watch_counts(void **state)
     p.compile.num_watch = 1;
     p.compile.watch = globs;
     engine_begin(&run, &p);
-    const loong_param_place_t *bad = loongi_chunk_param(
-        run.stage->chunk[LOONG_STAGE_TRAIN],
-        "layers.1.post_attention_layernorm.weight");
+    const loong_chunk_param_t *bad =
+        loongi_model_chunk_param(run.stage->chunk[LOONG_VARIANT_TRAIN],
+                                 "layers.1.post_attention_layernorm.weight");
     assert_non_null(bad);
     double nan = NAN;
     assert_ok(run.ctx, loongi_stage_upload(run.stage));
@@ -489,7 +492,7 @@ static void test_watch_cost(void **state)
         run[i].stage->run.hook_user = &steps[i];
         engine_step(&run[i], &frame);
     }
-    const loong_chunk_t *c = run[1].stage->chunk[LOONG_STAGE_TRAIN];
+    const loong_model_chunk_t *c = run[1].stage->chunk[LOONG_VARIANT_TRAIN];
     run[1].stage->run.hook_user = &steps[2];
     frame.log_tensors = 1;
     engine_step(&run[1], &frame);

@@ -168,7 +168,7 @@ static loong_status_t offload(loong_context_t *ctx, loong_comm_t *comm,
     loong_status_t status = loong_trainer_create(ctx, &params, &t);
     for (int i = 0; i < 2 && status == LOONG_OK; i++) {
         const loong_rank_schedule_t *list =
-            loongi_model_entries(t->component->model, LOONG_STAGE_TRAIN);
+            loongi_model_entries(t->component->model, LOONG_VARIANT_TRAIN);
         if (i == 1) {
             list->entries[list->num_entries / 2].kind = LOONG_ENTRY_OFFLOAD;
         }
@@ -228,7 +228,7 @@ static void test_overhead(void **state)
     const loong_kernel_t kernel = {
         .name = "nothing", .op = "nothing", .device = "cpu", .run = nothing};
     char memory[64];
-    loong_run_t bound = {0};
+    loong_binding_t bound = {0};
     loong_program_t program = {0};
     loong_frame_t frame = {0};
     double best = 1.0;

@@ -55,7 +55,7 @@ static void build_graph(loong_graph_t *g, const build_t *b)
     loong_graph_boundary_output(g, "y", loong_scale(g, y, 1.0));
 }
 
-static void put_names(const loong_chunk_t *c, loong_program_kind_t kind,
+static void put_names(const loong_model_chunk_t *c, loong_program_kind_t kind,
                       char *to, size_t size)
 {
     const loong_program_t *p = &c->programs[kind];
@@ -72,7 +72,7 @@ static void compile(const build_t *b, char names[512], bool *before_p)
     loong_context_t *ctx = test_context();
     loong_precision_t precision = {LOONG_BF16, LOONG_F32};
     loong_graph_t *g = NULL;
-    loong_chunk_t *c = NULL;
+    loong_model_chunk_t *c = NULL;
     loong_compile_params_t params;
     memset(&params, 0, sizeof(params));
     params.device = b->device;
@@ -88,7 +88,7 @@ static void compile(const build_t *b, char names[512], bool *before_p)
     assert_ok(ctx, loong_graph_create(ctx, precision, &g));
     build_graph(g, b);
     assert_ok(ctx, loong_graph_status(g));
-    assert_ok(ctx, loongi_chunk_compile(g, b->train, &params, &c));
+    assert_ok(ctx, loongi_model_chunk_compile(g, b->train, &params, &c));
     loong_graph_destroy(&g);
     names[0] = '\0';
     for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
@@ -103,7 +103,7 @@ static void compile(const build_t *b, char names[512], bool *before_p)
     }
     const loong_kernel_query_t *q = &f->steps[first].query;
     *before_p = q->num_out > 1 && q->arg[q->num_in + 1].rank > 0;
-    loongi_chunk_destroy(&c);
+    loongi_model_chunk_destroy(&c);
     test_context_end(&ctx);
 }
 

@@ -144,9 +144,9 @@ void fixture_close(fixture_t *f)
 
 void fixture_drop(fixture_t *f, const char *name)
 {
-    const loong_chunk_t *c = f->stage->layout;
+    const loong_model_chunk_t *c = f->stage->layout;
     for (int64_t i = 0; i < c->num_params; i++) {
-        const loong_param_place_t *p = &c->params[i];
+        const loong_chunk_param_t *p = &c->params[i];
         if (strcmp(p->name, name) == 0) {
             double *zeros = calloc((size_t)p->elements, sizeof(*zeros));
             assert_non_null(zeros);
@@ -161,9 +161,10 @@ void fixture_drop(fixture_t *f, const char *name)
     fail_msg("no parameter %s", name);
 }
 
-static void *port(fixture_t *f, loong_stage_chunk_t chunk, const char *name)
+static void *port(fixture_t *f, loong_variant_t variant, const char *name)
 {
-    const loong_port_t *p = loongi_chunk_input(f->stage->chunk[chunk], name);
+    const loong_port_t *p =
+        loongi_model_chunk_input(f->stage->chunk[variant], name);
     return p != NULL ? f->inputs + p->operand.offset : NULL;
 }
 
@@ -176,7 +177,7 @@ static void copy_i32(const fixture_t *f, int32_t *to, const char *name)
     }
 }
 
-static void fill_routing(fixture_t *f, loong_stage_chunk_t chunk)
+static void fill_routing(fixture_t *f, loong_variant_t variant)
 {
     const loong_json_member_t *layer =
         f->routing != NULL ? loongi_json_first(f->routing) : NULL;
@@ -185,7 +186,7 @@ static void fill_routing(fixture_t *f, loong_stage_chunk_t chunk)
         const loong_json_t *tokens = loongi_json_member_value(layer);
         snprintf(name, sizeof(name), "routing.%s",
                  loongi_json_member_key(layer));
-        int32_t *to = port(f, chunk, name);
+        int32_t *to = port(f, variant, name);
         for (int64_t i = 0; to != NULL && i < loongi_json_count(tokens); i++) {
             const loong_json_t *choices = loongi_json_at(tokens, i);
             for (int64_t j = 0; j < loongi_json_count(choices); j++) {
@@ -195,16 +196,16 @@ static void fill_routing(fixture_t *f, loong_stage_chunk_t chunk)
     }
 }
 
-static double fill_inputs(fixture_t *f, loong_stage_chunk_t chunk)
+static double fill_inputs(fixture_t *f, loong_variant_t variant)
 {
     int64_t n = 0;
     int64_t cu_count = 0;
     const loong_model_request_t *b = &f->stage->params->request;
-    copy_i32(f, port(f, chunk, "tokens"), "input_ids");
-    copy_i32(f, port(f, chunk, "labels"), "labels");
-    copy_i32(f, port(f, chunk, "token_types"), "token_types");
-    fill_routing(f, chunk);
-    int32_t *positions = port(f, chunk, "positions");
+    copy_i32(f, port(f, variant, "tokens"), "input_ids");
+    copy_i32(f, port(f, variant, "labels"), "labels");
+    copy_i32(f, port(f, variant, "token_types"), "token_types");
+    fill_routing(f, variant);
+    int32_t *positions = port(f, variant, "positions");
     const void *given = fixture_find(f, "position_ids", &n);
     n = b->tokens;
     for (int64_t i = 0; i < n && positions != NULL; i++) {
@@ -212,13 +213,13 @@ static double fill_inputs(fixture_t *f, loong_stage_chunk_t chunk)
                                      : (int32_t)(i % f->tokens);
     }
     const int64_t *cu = fixture_find(f, "cu_seqlens", &cu_count);
-    int32_t *bounds = port(f, chunk, "cu_seqlens");
+    int32_t *bounds = port(f, variant, "cu_seqlens");
     for (int64_t i = 0; i <= b->max_segments; i++) {
         int64_t at = cu != NULL ? (i < cu_count ? cu[i] : n) : i * f->tokens;
         bounds[i] = (int32_t)LOONG_MIN(at, n);
     }
     const double *weights = fixture_find(f, "loss_weights", &n);
-    void *mine = port(f, chunk, "loss_weight");
+    void *mine = port(f, variant, "loss_weight");
     double sum = 0.0;
     for (int64_t i = 0; i < n; i++) {
         sum += weights[i];
@@ -229,9 +230,9 @@ static double fill_inputs(fixture_t *f, loong_stage_chunk_t chunk)
         }
     }
     loong_operand_t to = {LOONG_BASE_INPUT, 0};
-    assert_ok(f->ctx, loongi_run_write(
+    assert_ok(f->ctx, loongi_binding_write(
                           &f->stage->run, to, f->inputs,
-                          (size_t)f->stage->chunk[chunk]->input_bytes));
+                          (size_t)f->stage->chunk[variant]->input_bytes));
     return sum;
 }
 
@@ -242,8 +243,8 @@ static double *widened(const fixture_t *f, loong_dtype_t dtype,
     size_t bytes = (size_t)count * loong_dtype_size(dtype);
     void *values = malloc(bytes);
     assert_true(copy != NULL && values != NULL);
-    assert_ok(f->ctx, loongi_run_read(&f->stage->run, from, values, bytes,
-                                      "results"));
+    assert_ok(f->ctx, loongi_binding_read(&f->stage->run, from, values, bytes,
+                                          "results"));
     assert_ok(f->ctx, loongi_convert(f->ctx, dtype, values, LOONG_F64, copy,
                                      count));
     free(values);
@@ -264,8 +265,8 @@ static double *widened_port(const fixture_t *f, const loong_port_t *port,
 static void explain(fixture_t *f)
 {
     loong_text_t text = loongi_text_begin(f->ctx);
-    loongi_chunk_explain(f->stage->chunk[LOONG_STAGE_LOGITS], &text);
-    loongi_chunk_explain(f->stage->chunk[LOONG_STAGE_TRAIN], &text);
+    loongi_model_chunk_explain(f->stage->chunk[LOONG_VARIANT_LOGITS], &text);
+    loongi_model_chunk_explain(f->stage->chunk[LOONG_VARIANT_TRAIN], &text);
     fprintf(stderr, "%s", loongi_text_get(&text));
     loongi_text_free(&text);
 }
@@ -277,12 +278,12 @@ double *fixture_logits(fixture_t *f, int64_t *count_p)
     if (getenv("LOONG_EXPLAIN") != NULL) {
         explain(f);
     }
-    fill_inputs(f, LOONG_STAGE_LOGITS);
-    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_LOGITS,
+    fill_inputs(f, LOONG_VARIANT_LOGITS);
+    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_VARIANT_LOGITS,
                                            LOONG_PROGRAM_E, &frame));
     return widened_port(f,
-                        loongi_chunk_output(
-                            f->stage->chunk[LOONG_STAGE_LOGITS], "logits"),
+                        loongi_model_chunk_output(
+                            f->stage->chunk[LOONG_VARIANT_LOGITS], "logits"),
                         count_p);
 }
 
@@ -290,10 +291,10 @@ static double *run_training(fixture_t *f, loong_frame_t *frame,
                             const loong_port_t *losses, int64_t *count_p)
 {
     frame->first = frame->last = 1;
-    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_TRAIN,
+    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_VARIANT_TRAIN,
                                            LOONG_PROGRAM_F, frame));
     double *values = widened_port(f, losses, count_p);
-    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_TRAIN,
+    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_VARIANT_TRAIN,
                                            LOONG_PROGRAM_B, frame));
     return values;
 }
@@ -302,22 +303,22 @@ double *fixture_losses(fixture_t *f, int64_t *count_p)
 {
     loong_frame_t frame;
     memset(&frame, 0, sizeof(frame));
-    frame.loss_scale[0] = 1.0 / fill_inputs(f, LOONG_STAGE_TRAIN);
+    frame.loss_scale[0] = 1.0 / fill_inputs(f, LOONG_VARIANT_TRAIN);
     return run_training(f, &frame,
-                        &f->stage->chunk[LOONG_STAGE_TRAIN]->losses[0].port,
+                        &f->stage->chunk[LOONG_VARIANT_TRAIN]->losses[0].port,
                         count_p);
 }
 
 double fixture_router_loss(fixture_t *f)
 {
-    const loong_chunk_t *c = f->stage->chunk[LOONG_STAGE_TRAIN];
+    const loong_model_chunk_t *c = f->stage->chunk[LOONG_VARIANT_TRAIN];
     loong_frame_t frame;
     int64_t count = 0;
     double sum = 0.0;
     memset(&frame, 0, sizeof(frame));
     assert_int_equal(c->num_losses, 2);
     assert_string_equal(c->losses[1].params.name, "router");
-    fill_inputs(f, LOONG_STAGE_TRAIN);
+    fill_inputs(f, LOONG_VARIANT_TRAIN);
     frame.loss_scale[1] = 1.0 / (double)(f->batch * f->tokens);
     double *losses = run_training(f, &frame, &c->losses[1].port, &count);
     assert_int_equal(count, f->batch * f->tokens);
@@ -329,9 +330,9 @@ double fixture_router_loss(fixture_t *f)
 }
 
 /* The index-th parameter that has a gradient; NULL behind the last. */
-static const loong_param_place_t *trained(const fixture_t *f, int64_t index)
+static const loong_chunk_param_t *trained(const fixture_t *f, int64_t index)
 {
-    const loong_chunk_t *c = f->stage->chunk[LOONG_STAGE_TRAIN];
+    const loong_model_chunk_t *c = f->stage->chunk[LOONG_VARIANT_TRAIN];
     for (int64_t i = 0; i < c->num_params; i++) {
         const loong_param_params_t *p = &c->params[i].params;
         bool learns = !p->frozen && p->sign_rate == 0.0; /* by a loss */
@@ -353,7 +354,7 @@ int64_t fixture_num_grads(const fixture_t *f)
 
 /* The gradient of a parameter in the file, and what `g` says of it there. */
 static const double *find_grad(const fixture_t *f,
-                               const loong_param_place_t *place,
+                               const loong_chunk_param_t *place,
                                fixture_grad_t *g, bool *as_here)
 {
     const loong_hf_map_t *map = loongi_hf_get_map(f->hf);
@@ -382,8 +383,8 @@ static const double *find_grad(const fixture_t *f,
 
 void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g)
 {
-    const loong_chunk_t *c = f->stage->chunk[LOONG_STAGE_TRAIN];
-    const loong_param_place_t *place = trained(f, index);
+    const loong_model_chunk_t *c = f->stage->chunk[LOONG_VARIANT_TRAIN];
+    const loong_chunk_param_t *place = trained(f, index);
     const loong_hf_param_t *hf =
         loongi_hf_map_find(loongi_hf_get_map(f->hf), place->name);
     loong_dtype_t wide = f->precision.wide;

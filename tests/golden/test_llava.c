@@ -201,8 +201,8 @@ static void fill_decoder(const job_t *j, const char *name, int m, void *to)
 static void fill(const job_t *j, const loong_entry_t *e)
 {
     const loong_model_t *m = j->model;
-    const loong_chunk_t *c = m->chunks[LOONG_STAGE_TRAIN][e->component];
-    loong_run_t run = loongi_model_bind(m, LOONG_STAGE_TRAIN, e);
+    const loong_model_chunk_t *c = m->chunks[LOONG_VARIANT_TRAIN][e->component];
+    loong_binding_t run = loongi_model_bind(m, LOONG_VARIANT_TRAIN, e);
     for (int i = 0; i < c->num_inputs; i++) {
         const loong_port_t *p = &c->inputs[i];
         void *to = run.base[p->operand.base] + p->operand.offset;
@@ -234,16 +234,17 @@ static loong_status_t set_params(const job_t *j, int component)
     double zeros[64] = {0};
     LOONG_TRY(loongi_stage_upload(s));
     for (int64_t i = 0; i < s->layout->num_params; i++) {
-        const loong_param_place_t *p = &s->layout->params[i];
+        const loong_chunk_param_t *p = &s->layout->params[i];
         const double *from = whole(j, "param", component, p->name);
-        loong_part_t part = loongi_part_of(p);
+        loong_param_slice_t part = loongi_param_slice_of(p);
         for (int64_t row = 0; row < p->elements / part.cols; row++) {
             int64_t n = 1;
             const double *values = zeros;
             if (row < part.rows) {
-                values = from +
-                         loongi_part_row(&part, row, &n) * part.all_cols +
-                         part.col;
+                values =
+                    from +
+                    loongi_param_slice_row(&part, row, &n) * part.all_cols +
+                    part.col;
             }
             LOONG_TRY(loongi_stage_set_param(s, p, row * part.cols, part.cols,
                                              values));
@@ -256,18 +257,18 @@ static void compare(job_t *j, int component)
 {
     const loong_stage_t *s = j->model->stages[component];
     for (int64_t i = 0; i < s->layout->num_params; i++) {
-        const loong_param_place_t *p = &s->layout->params[i];
+        const loong_chunk_param_t *p = &s->layout->params[i];
         const loong_flat_t *flat = &s->layout->flats[p->flat];
         const double *wanted = whole(j, "grad", component, p->name);
         const double *found =
             (void *)(s->run.base[LOONG_BASE_GRAD] + flat->grad_offset +
                      p->flat_offset * (int64_t)sizeof(double));
-        loong_part_t part = loongi_part_of(p);
+        loong_param_slice_t part = loongi_param_slice_of(p);
         for (int64_t e = 0; e < part.rows * part.cols; e++) {
             int64_t n = 1;
-            int64_t at =
-                loongi_part_row(&part, e / part.cols, &n) * part.all_cols +
-                part.col + e % part.cols;
+            int64_t at = loongi_param_slice_row(&part, e / part.cols, &n) *
+                             part.all_cols +
+                         part.col + e % part.cols;
             if (!(fabs(found[e] - wanted[at]) <= 1e-9)) {
                 fail_msg("%s: gradient %d of %s.%s is %.12g, not %.12g",
                          j->layout->name, (int)at, roles[component], p->name,
@@ -292,8 +293,9 @@ static int64_t learned(const job_t *j)
 
 static void add_loss(job_t *j, const loong_entry_t *e)
 {
-    const loong_chunk_t *c = j->model->chunks[LOONG_STAGE_TRAIN][e->component];
-    loong_run_t run = loongi_model_bind(j->model, LOONG_STAGE_TRAIN, e);
+    const loong_model_chunk_t *c =
+        j->model->chunks[LOONG_VARIANT_TRAIN][e->component];
+    loong_binding_t run = loongi_model_bind(j->model, LOONG_VARIANT_TRAIN, e);
     for (int i = 0; i < c->num_losses; i++) {
         loong_operand_t at = c->losses[i].port.operand;
         const double *rows = (void *)(run.base[at.base] + at.offset);
@@ -307,7 +309,7 @@ static loong_status_t run_entry(job_t *j, int64_t index)
 {
     const loong_model_t *m = j->model;
     const loong_entry_t *e =
-        &loongi_model_entries(m, LOONG_STAGE_TRAIN)->entries[index];
+        &loongi_model_entries(m, LOONG_VARIANT_TRAIN)->entries[index];
     loong_frame_t frame = {.micro_batch = e->micro_batch,
                            .first = e->micro_batch == 0,
                            .last = e->micro_batch + 1 == MICRO_BATCHES};
@@ -321,13 +323,13 @@ static loong_status_t run_entry(job_t *j, int64_t index)
         return loongi_program_run(&s->run, &s->optimizer->late, &frame);
     }
     if (e->kind >= (loong_entry_kind_t)LOONG_PROGRAM_COUNT) {
-        return loongi_model_begin(m, LOONG_STAGE_TRAIN, e);
+        return loongi_model_begin(m, LOONG_VARIANT_TRAIN, e);
     }
-    LOONG_TRY(loongi_model_need(m, LOONG_STAGE_TRAIN, e));
+    LOONG_TRY(loongi_model_need(m, LOONG_VARIANT_TRAIN, e));
     if (e->kind == LOONG_ENTRY_F) {
         fill(j, e);
     }
-    LOONG_TRY(loongi_model_run(m, LOONG_STAGE_TRAIN, index, frames));
+    LOONG_TRY(loongi_model_run(m, LOONG_VARIANT_TRAIN, index, frames));
     if (e->kind == LOONG_ENTRY_F) {
         add_loss(j, e);
     }
@@ -436,11 +438,11 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
         LOONG_TRY(set_params(&j, c));
     }
     int64_t count =
-        loongi_model_entries(j.model, LOONG_STAGE_TRAIN)->num_entries;
+        loongi_model_entries(j.model, LOONG_VARIANT_TRAIN)->num_entries;
     for (int64_t i = 0; i < count; i++) {
         LOONG_TRY(run_entry(&j, i));
     }
-    LOONG_TRY(loongi_model_finish(j.model, LOONG_STAGE_TRAIN));
+    LOONG_TRY(loongi_model_finish(j.model, LOONG_VARIANT_TRAIN));
     double loss = j.loss / (double)learned(&j);
     double wanted = *(const double *)golden(&j, "loss");
     if (!(fabs(loss - wanted) <= 1e-9)) {

@@ -96,7 +96,8 @@ static void close_run(run_t *r)
 static void *port(run_t *r, const char *name)
 {
     return loongi_stage_port(
-        r->stage, loongi_chunk_input(r->stage->chunk[LOONG_STAGE_TRAIN], name));
+        r->stage,
+        loongi_model_chunk_input(r->stage->chunk[LOONG_VARIANT_TRAIN], name));
 }
 
 /* Half of the rows of a step; returns the labels that count. */
@@ -125,7 +126,7 @@ static double step_loss(run_t *r, loong_frame_t *frame, int step)
     int64_t tokens = 0;
     double sum = 0.0;
     const loong_port_t *loss =
-        &r->stage->chunk[LOONG_STAGE_TRAIN]->losses[0].port;
+        &r->stage->chunk[LOONG_VARIANT_TRAIN]->losses[0].port;
     for (int m = 0; m < MICRO; m++) {
         tokens += fill(r, step, m);
     }
@@ -138,14 +139,14 @@ static double step_loss(run_t *r, loong_frame_t *frame, int step)
         frame->first = m == 0;
         frame->last = m + 1 == MICRO;
         fill(r, step, m);
-        assert_ok(r->ctx, loongi_stage_execute(r->stage, LOONG_STAGE_TRAIN,
-                                           LOONG_PROGRAM_F, frame));
+        assert_ok(r->ctx, loongi_stage_execute(r->stage, LOONG_VARIANT_TRAIN,
+                                               LOONG_PROGRAM_F, frame));
         const double *losses = loongi_stage_port(r->stage, loss);
         for (int64_t i = 0; i < loss->shape.dim[0]; i++) {
             sum += losses[i];
         }
-        assert_ok(r->ctx, loongi_stage_execute(r->stage, LOONG_STAGE_TRAIN,
-                                           LOONG_PROGRAM_B, frame));
+        assert_ok(r->ctx, loongi_stage_execute(r->stage, LOONG_VARIANT_TRAIN,
+                                               LOONG_PROGRAM_B, frame));
     }
     return sum / (double)tokens;
 }
@@ -166,10 +167,10 @@ static double update(run_t *r, loong_frame_t *frame)
 /* Whole tensors by norm: GPT-2's key bias moves by rounding noise alone. */
 static void check_parameters(run_t *r)
 {
-    const loong_chunk_t *c = r->stage->layout;
+    const loong_model_chunk_t *c = r->stage->layout;
     const loong_hf_map_t *map = loongi_hf_get_map(r->hf);
     for (int64_t i = 0; i < c->num_params; i++) {
-        const loong_param_place_t *p = &c->params[i];
+        const loong_chunk_param_t *p = &c->params[i];
         const loong_hf_param_t *hf = loongi_hf_map_find(map, p->name);
         char name[512];
         snprintf(name, sizeof(name), "final.%s%s",

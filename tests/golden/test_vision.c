@@ -74,8 +74,8 @@ static const job_t jobs[] = {
 
 /* Of a device `host` is what its bases hold, before a run and behind it. */
 typedef struct chunk_run {
-    loong_chunk_t *chunk;
-    loong_run_t run;
+    loong_model_chunk_t *chunk;
+    loong_binding_t run;
     char *host[LOONG_BASE_COUNT];
     int64_t bytes[LOONG_BASE_COUNT];
 } chunk_run_t;
@@ -86,7 +86,7 @@ typedef struct runner {
     loong_mesh_t mesh;
     loong_groups_t groups;
     loong_device_t *device; /* NULL: the processor */
-    loong_ahead_t *ahead;
+    loong_async_t *async;
     loong_safetensors_t *golden;
     loong_vision_config_t config;
     loong_precision_t precision;
@@ -103,7 +103,7 @@ static const double *golden(const runner_t *r, const char *name, int64_t *n_p)
 
 static loong_status_t allocate(const runner_t *r, chunk_run_t *to)
 {
-    const loong_chunk_t *c = to->chunk;
+    const loong_model_chunk_t *c = to->chunk;
     const int64_t bytes[LOONG_BASE_COUNT] = {
         [LOONG_BASE_PARAM] = c->param_bytes,
         [LOONG_BASE_GRAD] = c->grad_bytes,
@@ -114,7 +114,7 @@ static loong_status_t allocate(const runner_t *r, chunk_run_t *to)
     to->run.ctx = r->ctx;
     to->run.group = (loong_comm_t *const *)r->groups.comm;
     to->run.device = r->device;
-    to->run.ahead = r->ahead;
+    to->run.async = r->async;
     to->run.stream = r->device != NULL ? loong_device_stream(r->device) : NULL;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         void *base = NULL;
@@ -139,13 +139,13 @@ static loong_status_t execute(const chunk_run_t *c, loong_program_kind_t kind,
     for (int b = 0; b < (away ? LOONG_BASE_COUNT : 0); b++) {
         loong_operand_t at = {(loong_base_t)b, 0};
         LOONG_TRY(
-            loongi_run_write(&c->run, at, c->host[b], (size_t)c->bytes[b]));
+            loongi_binding_write(&c->run, at, c->host[b], (size_t)c->bytes[b]));
     }
     LOONG_TRY(loongi_program_run(&c->run, &c->chunk->programs[kind], frame));
     for (int b = 0; b < (away ? LOONG_BASE_COUNT : 0); b++) {
         loong_operand_t at = {(loong_base_t)b, 0};
-        LOONG_TRY(loongi_run_read(&c->run, at, c->host[b], (size_t)c->bytes[b],
-                                  "results"));
+        LOONG_TRY(loongi_binding_read(&c->run, at, c->host[b],
+                                      (size_t)c->bytes[b], "results"));
     }
     return LOONG_OK;
 }
@@ -179,15 +179,15 @@ static loong_status_t compile(const runner_t *r, int stage, bool train,
     LOONG_TRY(loong_graph_create(r->ctx, r->precision, &g));
     loong_graph_set_mesh(g, &r->mesh);
     LOONG_TRY(family->build(g, &r->config, &request));
-    LOONG_TRY(loongi_chunk_compile(g, train, &params, &to->chunk));
+    LOONG_TRY(loongi_model_chunk_compile(g, train, &params, &to->chunk));
     loong_graph_destroy(&g);
     LOONG_TRY(allocate(r, to));
-    return loongi_chunk_prepare(to->chunk);
+    return loongi_model_chunk_prepare(to->chunk);
 }
 
 static void release(const runner_t *r, chunk_run_t *c)
 {
-    loongi_chunk_destroy(&c->chunk);
+    loongi_model_chunk_destroy(&c->chunk);
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         if (r->device != NULL) {
             loong_device_free(r->device, c->run.base[b], (size_t)c->bytes[b]);
@@ -203,7 +203,7 @@ static void *address(const chunk_run_t *c, const loong_port_t *port)
 
 static int32_t *integers(const chunk_run_t *c, const char *name)
 {
-    const loong_port_t *port = loongi_chunk_input(c->chunk, name);
+    const loong_port_t *port = loongi_model_chunk_input(c->chunk, name);
     return port != NULL ? address(c, port) : NULL;
 }
 
@@ -223,7 +223,7 @@ static double get(const runner_t *r, const void *from, int64_t i)
 }
 
 /* Element of a gradient or parameter that is element i of this rank's part. */
-static int64_t whole_index(const loong_param_place_t *p, int64_t i)
+static int64_t whole_index(const loong_chunk_param_t *p, int64_t i)
 {
     const loong_placement_t *place = &p->params.place;
     const loong_shape_t *part = &p->shape;
@@ -237,7 +237,7 @@ static int64_t whole_index(const loong_param_place_t *p, int64_t i)
 static loong_status_t set_params(const runner_t *r, const chunk_run_t *c)
 {
     for (int64_t k = 0; k < c->chunk->num_params; k++) {
-        const loong_param_place_t *p = &c->chunk->params[k];
+        const loong_chunk_param_t *p = &c->chunk->params[k];
         const loong_flat_t *flat = &c->chunk->flats[p->flat];
         char name[128];
         int64_t n = 0;
@@ -322,7 +322,8 @@ static void fill_labels(const runner_t *r, const chunk_run_t *c)
     const int64_t *labels = (const void *)golden(r, "labels", &n);
     const double *weights = golden(r, "loss_weights", &n);
     int32_t *to = integers(c, "labels");
-    const loong_port_t *weight = loongi_chunk_input(c->chunk, "loss_weight");
+    const loong_port_t *weight =
+        loongi_model_chunk_input(c->chunk, "loss_weight");
     for (int64_t i = 0; to != NULL && i < weight->shape.dim[0]; i++) {
         to[i] = i < n ? (int32_t)labels[i] : LOONG_IGNORE_LABEL;
         put(r, address(c, weight), i, i < n ? weights[i] : 1.0);
@@ -331,7 +332,7 @@ static void fill_labels(const runner_t *r, const chunk_run_t *c)
 
 static void fill(const runner_t *r, const chunk_run_t *c)
 {
-    const loong_port_t *patches = loongi_chunk_input(c->chunk, "patches");
+    const loong_port_t *patches = loongi_model_chunk_input(c->chunk, "patches");
     if (patches != NULL) {
         fill_patches(r, address(c, patches));
     }
@@ -343,8 +344,8 @@ static void fill(const runner_t *r, const chunk_run_t *c)
 static void carry(const chunk_run_t *from, const chunk_run_t *to,
                   const char *name)
 {
-    const loong_port_t *out = loongi_chunk_output(from->chunk, name);
-    const loong_port_t *in = loongi_chunk_input(to->chunk, name);
+    const loong_port_t *out = loongi_model_chunk_output(from->chunk, name);
+    const loong_port_t *in = loongi_model_chunk_input(to->chunk, name);
     memcpy(address(to, in), address(from, out),
            (size_t)loongi_shape_elements(&in->shape) *
                loong_dtype_size(in->dtype));
@@ -371,7 +372,7 @@ static loong_status_t compare(const runner_t *r, const char *what,
 
 /* Gradients of the ranks of TP, put together. */
 static loong_status_t check_grad(runner_t *r, const chunk_run_t *c,
-                                 const loong_param_place_t *p)
+                                 const loong_chunk_param_t *p)
 {
     const loong_placement_t *place = &p->params.place;
     const loong_flat_t *flat = &c->chunk->flats[p->flat];
@@ -444,8 +445,8 @@ static loong_status_t run_logits(const runner_t *r)
     }
     const char *name =
         r->config.masked_image_modeling ? "reconstruction" : "logits";
-    LOONG_TRY(check_port(r, &c[last], loongi_chunk_output(c[last].chunk, name),
-                         name));
+    LOONG_TRY(check_port(r, &c[last],
+                         loongi_model_chunk_output(c[last].chunk, name), name));
     for (int s = 0; s <= last; s++) {
         release(r, &c[s]);
     }
@@ -538,7 +539,7 @@ static loong_status_t run_job(loong_context_t *ctx, loong_comm_t *comm,
     LOONG_TRY(loongi_groups_create(ctx, comm, &r.mesh, &r.groups));
     if (!ON_CPU) {
         LOONG_TRY(loong_device_create(ctx, FIXTURE_DEVICE, 0, &r.device));
-        LOONG_TRY(loongi_ahead_create(ctx, r.device, false, &r.ahead));
+        LOONG_TRY(loongi_async_create(ctx, r.device, false, &r.async));
     }
     LOONG_TRY(loongi_safetensors_open(ctx, path, &r.golden));
     LOONG_TRY(configure(&r));
@@ -546,7 +547,7 @@ static loong_status_t run_job(loong_context_t *ctx, loong_comm_t *comm,
     LOONG_TRY(run_training(&r));
     LOONG_TRY(check_all(&r));
     loongi_safetensors_close(&r.golden);
-    loongi_ahead_destroy(&r.ahead);
+    loongi_async_destroy(&r.async);
     loong_device_destroy(&r.device);
     loongi_groups_destroy(&r.groups);
     return LOONG_OK;

@@ -7,13 +7,13 @@
 set -u
 cd "$1" || exit 2
 own="backends/cuda/*.c backends/nccl/*.c backends/staged/*.c
-  src/device/flaw.c src/plan/devices.c kernels/cublaslt/algorithms.c
+  src/device/device_error.c src/plan/devices.c kernels/cublaslt/algorithms.c
   kernels/*.cuh kernels/*/*.cuh kernels/*/*_cuda.c kernels/*/*_cuda.cu"
 devices="[Dd]evice|GPU|CUDA|cuda|NCCL|cuDNN|tf32|captured|no graphs"
 doc=docs/devices/cuda.md
 
 # One message a line: the strings of an error, of a note to one, of a warning, of
-# what a kernel refuses, of a flaw in data or of the reason why there is no
+# what a kernel refuses, of an error in data or of the reason why there is no
 # device; those that follow each other as one, a name between them is a value.
 messages() { # FILE...
   awk '
@@ -49,7 +49,7 @@ messages() { # FILE...
     }
     function is_told(piece) {
       return piece ~ /^(reason|s->why)/ ||
-        FILENAME ~ /flaw/ && piece ~ /^text/
+        FILENAME ~ /device_error/ && piece ~ /^text/
     }
     function odd(s) { return gsub(/"/, "", s) % 2 }' "$@"
 }

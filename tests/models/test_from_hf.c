@@ -328,7 +328,7 @@ static void length_alone(void **state)
 }
 
 /* The length that the rotary tables of a chunk are made for. */
-static double table_length(const loong_chunk_t *chunk)
+static double table_length(const loong_model_chunk_t *chunk)
 {
     double length = -1.0;
     for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
@@ -359,10 +359,10 @@ static void prompts_have_their_length(void **state)
             "optimizer: {lr: 0}\n"
             "eval: {sample: {prompts: [a]}}\n", &t);
     assert_ok(p.ctx, status);
-    loong_chunk_t *const *chunk = t->component->stages[0]->chunk;
-    assert_true(table_length(chunk[LOONG_STAGE_TRAIN]) == 41.0);
-    assert_true(table_length(chunk[LOONG_STAGE_EVAL]) == 41.0);
-    assert_true(table_length(chunk[LOONG_STAGE_LOGITS]) == 24.0);
+    loong_model_chunk_t *const *chunk = t->component->stages[0]->chunk;
+    assert_true(table_length(chunk[LOONG_VARIANT_TRAIN]) == 41.0);
+    assert_true(table_length(chunk[LOONG_VARIANT_EVAL]) == 41.0);
+    assert_true(table_length(chunk[LOONG_VARIANT_LOGITS]) == 24.0);
     assert_int_equal(t->component->params.logits_tokens, 24);
     loong_trainer_destroy(&t);
     end(&p);

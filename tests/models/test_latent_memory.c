@@ -95,7 +95,8 @@ static planned_t plan(loong_dtype_t compute, const char *absorb, int64_t tokens)
     p.micro_batches = 1;
     p.train = true;
     assert_ok(ctx, loongi_model_create(ctx, 1, &p, &model));
-    const loong_chunk_t *chunk = model->stages[0]->chunk[LOONG_STAGE_TRAIN];
+    const loong_model_chunk_t *chunk =
+        model->stages[0]->chunk[LOONG_VARIANT_TRAIN];
     for (int k = 0; k < LOONG_PROGRAM_COUNT; k++) {
         look(&chunk->programs[k], &out);
     }

@@ -75,7 +75,7 @@ static void open_device(there_t *t, const loong_kernel_t *kernel,
                                                &t->device));
     t->call.device = t->device;
     t->call.stream = loong_device_stream(t->device);
-    t->call.flaw = loong_device_flaw(t->device);
+    t->call.error = loong_device_get_error(t->device);
     t->frame = send(t, t->call.frame, sizeof(*t->call.frame));
     t->call.device_frame = t->frame;
     if (!kernel->waits) {

@@ -50,7 +50,7 @@ static const loong_embedding_attr_t table = {3, 0, 0};
 static const loong_repeat_heads_attr_t thrice = {2, 3};
 static const loong_latent_attr_t latent = {2, 3, 2, 4};
 static const loong_head_linear_attr_t onto = {2, 5, 1, 3, false};
-static const loong_head_linear_attr_t onto_turned = {2, 5, 1, 3, true};
+static const loong_head_linear_attr_t onto_transposed = {2, 5, 1, 3, true};
 static const loong_rope_attr_t halves = {6, false, false, 0};
 static const loong_rope_attr_t halves_back = {6, false, true, 0};
 static const loong_rope_attr_t pairs = {3, true, false, 0};
@@ -102,13 +102,14 @@ static const gradient_t gradients[] = {
     {"latent_keys", "latent_keys_grad", &latent, &latent, 2, 2, 3,
      {DY, DY + 1}, 2, {0, 1},
      {MAT(ROWS, 14), MAT(ROWS, 2), MAT(ROWS, 10), MAT(ROWS, 8)}},
-    {"head_linear", "head_linear", &onto, &onto_turned, 2, 1, 1,
+    {"head_linear", "head_linear", &onto, &onto_transposed, 2, 1, 1,
      {DY, IN + 1}, 1, {0}, {MAT(ROWS, 4), MAT(10, 4), MAT(ROWS, 3)}},
     {"head_linear", "head_linear_dw", &onto, &onto, 2, 1, 1,
      {DY, IN}, 1, {1}, {MAT(ROWS, 4), MAT(10, 4), MAT(ROWS, 3)}},
-    {"head_linear", "head_linear", &onto_turned, &onto, 2, 1, 1,
+    {"head_linear", "head_linear", &onto_transposed, &onto, 2, 1, 1,
      {DY, IN + 1}, 1, {0}, {MAT(ROWS, 3), MAT(10, 4), MAT(ROWS, 4)}},
-    {"head_linear", "head_linear_dw", &onto_turned, &onto_turned, 2, 1, 1,
+    {"head_linear", "head_linear_dw", &onto_transposed, &onto_transposed, 2, 1,
+     1,
      {DY, IN}, 1, {1}, {MAT(ROWS, 3), MAT(10, 4), MAT(ROWS, 4)}},
     {"swiglu", "swiglu_grad", NULL, NULL, 1, 1, 1,
      {DY, IN}, 1, {0}, {FULL, MAT(ROWS, COLS / 2)}},

@@ -140,8 +140,8 @@ static const rule_t rules[] = {
 static const char *const names[MAX_IN] = {"a", "b", "c"};
 static const char *const grads[MAX_IN] = {"a.grad", "b.grad", "c.grad"};
 
-static loong_chunk_t *compile(loong_context_t *ctx, const rule_t *r,
-                              loong_dtype_t compute)
+static loong_model_chunk_t *compile(loong_context_t *ctx, const rule_t *r,
+                                    loong_dtype_t compute)
 {
     loong_precision_t precision = {compute, compute == LOONG_F64 ? LOONG_F64
                                                                  : LOONG_F32};
@@ -150,7 +150,7 @@ static loong_chunk_t *compile(loong_context_t *ctx, const rule_t *r,
     loong_val_t in[MAX_IN] = {LOONG_NONE, LOONG_NONE, LOONG_NONE};
     loong_val_t numbers = LOONG_NONE;
     loong_graph_t *g = NULL;
-    loong_chunk_t *chunk = NULL;
+    loong_model_chunk_t *chunk = NULL;
     assert_ok(ctx, loong_graph_create(ctx, precision, &g));
     for (int i = 0; i < r->num_in; i++) {
         in[i] = loong_graph_boundary_input(
@@ -162,19 +162,20 @@ static loong_chunk_t *compile(loong_context_t *ctx, const rule_t *r,
     }
     loong_graph_boundary_output(g, "y", r->build(g, in, numbers));
     assert_ok(ctx, loong_graph_status(g));
-    assert_ok(ctx, loongi_chunk_compile(g, true, &params, &chunk));
+    assert_ok(ctx, loongi_model_chunk_compile(g, true, &params, &chunk));
     loong_graph_destroy(&g);
     return chunk;
 }
 
-static double *data_of(const loong_run_t *run, const loong_port_t *port)
+static double *data_of(const loong_binding_t *run, const loong_port_t *port)
 {
     assert_non_null(port);
     return (double *)(void *)(run->base[port->operand.base] +
                               port->operand.offset);
 }
 
-static void bind(loong_run_t *run, const loong_chunk_t *c, const rule_t *r)
+static void bind(loong_binding_t *run, const loong_model_chunk_t *c,
+                 const rule_t *r)
 {
     int64_t bytes[LOONG_BASE_COUNT] = {
         [LOONG_BASE_SLOT] = c->slot_bytes,
@@ -200,11 +201,11 @@ static void bind(loong_run_t *run, const loong_chunk_t *c, const rule_t *r)
 }
 
 /* The sum of y . dy. */
-static double forward(const loong_run_t *run, const loong_chunk_t *c)
+static double forward(const loong_binding_t *run, const loong_model_chunk_t *c)
 {
     loong_frame_t frame = {.first = 1, .last = 1};
-    const loong_port_t *port = loongi_chunk_output(c, "y");
-    const double *dy = data_of(run, loongi_chunk_input(c, "y.grad"));
+    const loong_port_t *port = loongi_model_chunk_output(c, "y");
+    const double *dy = data_of(run, loongi_model_chunk_input(c, "y.grad"));
     double sum = 0.0;
     assert_ok(run->ctx,
               loongi_program_run(run, &c->programs[LOONG_PROGRAM_F], &frame));
@@ -215,14 +216,14 @@ static double forward(const loong_run_t *run, const loong_chunk_t *c)
     return sum;
 }
 
-static void check_formula(const loong_run_t *run, const loong_chunk_t *c,
-                          const rule_t *r)
+static void check_formula(const loong_binding_t *run,
+                          const loong_model_chunk_t *c, const rule_t *r)
 {
-    const loong_port_t *port = loongi_chunk_output(c, "y");
+    const loong_port_t *port = loongi_model_chunk_output(c, "y");
     const double *y = data_of(run, port);
     double *in[MAX_IN] = {NULL};
     for (int i = 0; i < r->num_in; i++) {
-        in[i] = data_of(run, loongi_chunk_input(c, names[i]));
+        in[i] = data_of(run, loongi_model_chunk_input(c, names[i]));
     }
     for (int64_t k = 0; k < loongi_shape_elements(&port->shape); k++) {
         double wanted = r->formula(in, r->numbers, k);
@@ -237,10 +238,10 @@ static void check_values(loong_context_t *ctx, const rule_t *r)
 {
     const double step = 1e-5;
     loong_frame_t frame = {.first = 1, .last = 1};
-    loong_chunk_t *c = compile(ctx, r, LOONG_F64);
-    loong_run_t run = {.ctx = ctx};
+    loong_model_chunk_t *c = compile(ctx, r, LOONG_F64);
+    loong_binding_t run = {.ctx = ctx};
     double grad[MAX_IN][MOST];
-    assert_ok(ctx, loongi_chunk_prepare(c));
+    assert_ok(ctx, loongi_model_chunk_prepare(c));
     bind(&run, c, r);
     forward(&run, c);
     if (r->formula != NULL) {
@@ -250,11 +251,11 @@ static void check_values(loong_context_t *ctx, const rule_t *r)
               loongi_program_run(&run, &c->programs[LOONG_PROGRAM_B], &frame));
     for (int i = 0; i < r->num_in; i++) {
         int64_t n = loongi_shape_elements(&r->in[i]);
-        memcpy(grad[i], data_of(&run, loongi_chunk_output(c, grads[i])),
+        memcpy(grad[i], data_of(&run, loongi_model_chunk_output(c, grads[i])),
                sizeof(double) * (size_t)n);
     }
     for (int i = 0; i < r->num_in; i++) {
-        double *x = data_of(&run, loongi_chunk_input(c, names[i]));
+        double *x = data_of(&run, loongi_model_chunk_input(c, names[i]));
         for (int64_t k = 0; k < loongi_shape_elements(&r->in[i]); k++) {
             double before = x[k];
             x[k] = before + step;
@@ -271,7 +272,7 @@ static void check_values(loong_context_t *ctx, const rule_t *r)
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         loongi_free(ctx, run.base[b]);
     }
-    loongi_chunk_destroy(&c);
+    loongi_model_chunk_destroy(&c);
 }
 
 static void test_values(void **state)
@@ -286,12 +287,12 @@ static void test_types(void **state)
 {
     loong_context_t *ctx = *state;
     for (int i = 0; i < LOONG_COUNT_OF(rules); i++) {
-        loong_chunk_t *c = compile(ctx, &rules[i], LOONG_BF16);
+        loong_model_chunk_t *c = compile(ctx, &rules[i], LOONG_BF16);
         for (int k = 0; k < rules[i].num_in; k++) {
-            assert_int_equal(loongi_chunk_output(c, grads[k])->dtype,
-                             loongi_chunk_input(c, names[k])->dtype);
+            assert_int_equal(loongi_model_chunk_output(c, grads[k])->dtype,
+                             loongi_model_chunk_input(c, names[k])->dtype);
         }
-        loongi_chunk_destroy(&c);
+        loongi_model_chunk_destroy(&c);
     }
 }
 

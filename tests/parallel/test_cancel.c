@@ -158,11 +158,11 @@ static void test_complete(void **state)
 
 /* ---- between stages ------------------------------------------------------ */
 
-static loong_status_t begin_transfer(const loong_chunk_t *chunk,
+static loong_status_t begin_transfer(const loong_model_chunk_t *chunk,
                                      loong_comm_t *comm, char *memory,
                                      bool sends)
 {
-    loong_run_t run;
+    loong_binding_t run;
     loong_transfer_t *transfer = NULL;
     const loong_transfer_params_t params = {chunk, comm, NULL, sends ? 0 : 1,
                                             MESSAGES};
@@ -185,7 +185,7 @@ static loong_status_t begin_transfer(const loong_chunk_t *chunk,
 static loong_status_t transfer_side(loong_context_t *ctx, loong_comm_t *comm,
                                     char *memory, bool sends)
 {
-    loong_chunk_t chunk;
+    loong_model_chunk_t chunk;
     memset(&chunk, 0, sizeof(chunk));
     loong_port_t *port = sends ? chunk.outputs : chunk.inputs;
     port->name = "x";

@@ -131,13 +131,13 @@ typedef struct runner {
 
 /* One graph in one of the two ways, and its memory. */
 typedef struct run {
-    loong_chunk_t *chunk;
-    loong_run_t run;
+    loong_model_chunk_t *chunk;
+    loong_binding_t run;
     int64_t bytes[LOONG_BASE_COUNT];
 } run_t;
 
 static loong_status_t build(const runner_t *r, const plan_t *p, bool overlap,
-                            loong_chunk_t **chunk_p)
+                            loong_model_chunk_t **chunk_p)
 {
     static const char *const again[] = {"block*"};
     loong_compile_params_t params = {
@@ -159,7 +159,7 @@ static loong_status_t build(const runner_t *r, const plan_t *p, bool overlap,
     loong_graph_boundary_output(g, "y", loong_scale(g, x, 1.0));
     loong_status_t status = loong_graph_status(g);
     if (status == LOONG_OK) {
-        status = loongi_chunk_compile(g, true, &params, chunk_p);
+        status = loongi_model_chunk_compile(g, true, &params, chunk_p);
     }
     loong_graph_destroy(&g);
     return status;
@@ -186,9 +186,9 @@ static void fill(run_t *a, loong_base_t base, loong_dtype_t dtype, int stream,
 
 static void fill_all(const runner_t *r, run_t *a)
 {
-    const loong_chunk_t *c = a->chunk;
+    const loong_model_chunk_t *c = a->chunk;
     for (int64_t i = 0; i < c->num_params; i++) {
-        const loong_param_place_t *p = &c->params[i];
+        const loong_chunk_param_t *p = &c->params[i];
         const loong_flat_t *flat = &c->flats[p->flat];
         fill(a, LOONG_BASE_PARAM, flat->dtype,
              (int)(100 * r->mesh.rank + i),
@@ -211,7 +211,7 @@ static loong_status_t run_once(runner_t *r, const plan_t *p, bool overlap,
     loong_frame_t frame = {.first = 1, .last = 1};
     memset(a, 0, sizeof(*a));
     LOONG_TRY(build(r, p, overlap, &a->chunk));
-    LOONG_TRY(loongi_chunk_prepare(a->chunk));
+    LOONG_TRY(loongi_model_chunk_prepare(a->chunk));
     const int64_t bytes[LOONG_BASE_COUNT] = {
         [LOONG_BASE_PARAM] = a->chunk->param_bytes,
         [LOONG_BASE_GRAD] = a->chunk->grad_bytes,
@@ -239,7 +239,7 @@ static loong_status_t run_once(runner_t *r, const plan_t *p, bool overlap,
 
 static void end_run(loong_context_t *ctx, run_t *a)
 {
-    loongi_chunk_destroy(&a->chunk);
+    loongi_model_chunk_destroy(&a->chunk);
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         loongi_free(ctx, a->run.base[b]);
     }
@@ -269,8 +269,8 @@ static loong_status_t check_same(const runner_t *r, const run_t *a,
 {
     static const char *const outputs[] = {"y", "x.grad"};
     for (int i = 0; i < LOONG_COUNT_OF(outputs); i++) {
-        const loong_port_t *p = loongi_chunk_output(a->chunk, outputs[i]);
-        const loong_port_t *q = loongi_chunk_output(b->chunk, outputs[i]);
+        const loong_port_t *p = loongi_model_chunk_output(a->chunk, outputs[i]);
+        const loong_port_t *q = loongi_model_chunk_output(b->chunk, outputs[i]);
         LOONG_CHECK(r->ctx,
                     memcmp(data_of(a, p), data_of(b, q),
                            (size_t)loongi_shape_elements(&p->shape) *
@@ -278,7 +278,7 @@ static loong_status_t check_same(const runner_t *r, const run_t *a,
                     LOONG_ERR_INTERNAL, "%s differs", outputs[i]);
     }
     for (int64_t i = 0; i < a->chunk->num_params; i++) {
-        const loong_param_place_t *p = &a->chunk->params[i];
+        const loong_chunk_param_t *p = &a->chunk->params[i];
         const loong_flat_t *flat = &a->chunk->flats[p->flat];
         size_t size = loong_dtype_size(a->chunk->precision.wide);
         size_t at = (size_t)flat->grad_offset + (size_t)p->flat_offset * size;
@@ -322,17 +322,18 @@ static double dot(const double *a, const double *b, int64_t n)
 
 static loong_status_t check_adjoint(runner_t *r, const run_t *a)
 {
-    const loong_chunk_t *c = a->chunk;
-    const loong_port_t *x = loongi_chunk_input(c, "x");
+    const loong_model_chunk_t *c = a->chunk;
+    const loong_port_t *x = loongi_model_chunk_input(c, "x");
     int64_t n = loongi_shape_elements(&x->shape);
-    double both[2] = {
-        dot(data_of(a, loongi_chunk_output(c, "y")),
-            data_of(a, loongi_chunk_input(c, "y.grad")), n),
-        dot(data_of(a, x), data_of(a, loongi_chunk_output(c, "x.grad")), n)};
+    double both[2] = {dot(data_of(a, loongi_model_chunk_output(c, "y")),
+                          data_of(a, loongi_model_chunk_input(c, "y.grad")), n),
+                      dot(data_of(a, x),
+                          data_of(a, loongi_model_chunk_output(c, "x.grad")),
+                          n)};
     double scale = 0.0;
     for (int64_t i = 0; i < n; i++) {
-        scale += fabs(((const double *)data_of(
-                          a, loongi_chunk_output(c, "y")))[i]);
+        scale += fabs(
+            ((const double *)data_of(a, loongi_model_chunk_output(c, "y")))[i]);
     }
     double sums[3] = {both[0], both[1], scale};
     LOONG_TRY(loong_comm_all_reduce(r->groups.comm[LOONG_GROUP_WORLD], sums, 3,

@@ -107,8 +107,8 @@ typedef struct runner {
     loong_context_t *ctx;
     loong_mesh_t mesh;
     loong_groups_t groups;
-    loong_chunk_t *chunk;
-    loong_run_t run;
+    loong_model_chunk_t *chunk;
+    loong_binding_t run;
 } runner_t;
 
 static loong_status_t compile(runner_t *r, const job_t *job)
@@ -126,14 +126,14 @@ static loong_status_t compile(runner_t *r, const job_t *job)
     loong_val_t y = job->region->build(g, loong_scale(g, x, 1.0), job->group);
     loong_graph_boundary_output(g, "y", loong_scale(g, y, 1.0));
     LOONG_TRY(loong_graph_status(g));
-    LOONG_TRY(loongi_chunk_compile(g, true, &params, &r->chunk));
+    LOONG_TRY(loongi_model_chunk_compile(g, true, &params, &r->chunk));
     loong_graph_destroy(&g);
-    return loongi_chunk_prepare(r->chunk);
+    return loongi_model_chunk_prepare(r->chunk);
 }
 
 static loong_status_t bind(runner_t *r)
 {
-    const loong_chunk_t *c = r->chunk;
+    const loong_model_chunk_t *c = r->chunk;
     int64_t bytes[LOONG_BASE_COUNT] = {
         [LOONG_BASE_SLOT] = c->slot_bytes,
         [LOONG_BASE_SCRATCH] = c->scratch_bytes,
@@ -187,13 +187,13 @@ static double counted(const runner_t *r, const job_t *job, bool replicated,
 
 static loong_status_t check(runner_t *r, const job_t *job)
 {
-    const loong_chunk_t *c = r->chunk;
+    const loong_model_chunk_t *c = r->chunk;
     const region_t *region = job->region;
     loong_frame_t frame = {.first = 1, .last = 1};
-    const loong_port_t *x = loongi_chunk_input(c, "x");
-    const loong_port_t *w = loongi_chunk_input(c, "y.grad");
-    const loong_port_t *y = loongi_chunk_output(c, "y");
-    const loong_port_t *dx = loongi_chunk_output(c, "x.grad");
+    const loong_port_t *x = loongi_model_chunk_input(c, "x");
+    const loong_port_t *w = loongi_model_chunk_input(c, "y.grad");
+    const loong_port_t *y = loongi_model_chunk_output(c, "y");
+    const loong_port_t *dx = loongi_model_chunk_output(c, "x.grad");
     int64_t n = fill(r, job, x, region->in_replicated, 1);
     int64_t m = fill(r, job, w, region->out_replicated, 2);
     double both[2];
@@ -231,7 +231,7 @@ static loong_status_t run_job(loong_context_t *ctx, loong_comm_t *comm,
     LOONG_TRY(compile(&r, job));
     LOONG_TRY(bind(&r));
     LOONG_TRY(check(&r, job));
-    loongi_chunk_destroy(&r.chunk);
+    loongi_model_chunk_destroy(&r.chunk);
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         loongi_free(ctx, r.run.base[b]);
     }

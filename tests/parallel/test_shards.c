@@ -200,12 +200,12 @@ static void replay_own(replay_t *r, const loong_step_t *whole,
     }
 }
 
-static void replay_program(replay_t *r, loong_stage_chunk_t chunk, int kind)
+static void replay_program(replay_t *r, loong_variant_t variant, int kind)
 {
     const loong_program_t *whole =
-        &r->whole->stages[0]->chunk[chunk]->programs[kind];
+        &r->whole->stages[0]->chunk[variant]->programs[kind];
     const loong_program_t *p =
-        &r->shared->stages[0]->chunk[chunk]->programs[kind];
+        &r->shared->stages[0]->chunk[variant]->programs[kind];
     int64_t at = 0;
     for (int64_t i = 0; i < p->num_steps; i++) {
         if (!is_own(&p->steps[i])) {
@@ -223,11 +223,12 @@ static void replay_program(replay_t *r, loong_stage_chunk_t chunk, int kind)
 /* Every gradient of this rank's parts has come once, and no other. */
 static void check_arrived(const replay_t *r)
 {
-    const loong_chunk_t *c = r->whole->stages[0]->chunk[LOONG_STAGE_TRAIN];
+    const loong_model_chunk_t *c =
+        r->whole->stages[0]->chunk[LOONG_VARIANT_TRAIN];
     const loong_shards_t *s = r->shared->stages[0]->shards;
     int64_t wide = (int64_t)loong_dtype_size(s->wide);
     for (int64_t i = 0; i < c->num_params; i++) {
-        const loong_param_place_t *p = &c->params[i];
+        const loong_chunk_param_t *p = &c->params[i];
         const loong_bucket_t *b =
             loongi_shards_bucket(s, p->flat, p->flat_offset);
         for (int64_t e = 0; e < p->elements; e++) {
@@ -247,12 +248,12 @@ static void replay_rank(loong_context_t *ctx, const loong_component_params_t *p,
     size_t bytes = (size_t)s->bytes[LOONG_BASE_COMM];
     replay_t r = {whole, s, calloc(bytes, sizeof(*r.notes)),
                   calloc((size_t)whole->bytes[LOONG_BASE_GRAD], 1)};
-    for (int c = 0; c < LOONG_STAGE_CHUNKS; c++) {
+    for (int c = 0; c < LOONG_VARIANT_COUNT; c++) {
         for (size_t i = 0; i < bytes; i++) {
             r.notes[i] = -1;
         }
         for (int k = 0; k < LOONG_PROGRAM_COUNT; k++) {
-            replay_program(&r, (loong_stage_chunk_t)c, k);
+            replay_program(&r, (loong_variant_t)c, k);
         }
     }
     check_arrived(&r);

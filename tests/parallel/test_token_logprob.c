@@ -33,8 +33,8 @@ typedef struct runner {
     loong_context_t *ctx;
     loong_mesh_t mesh;
     loong_groups_t groups;
-    loong_chunk_t *chunk;
-    loong_run_t run;
+    loong_model_chunk_t *chunk;
+    loong_binding_t run;
     const job_t *job;
     int64_t rows; /* of this rank */
 } runner_t;
@@ -63,14 +63,14 @@ static loong_status_t compile(runner_t *r)
     loong_val_t y = loong_token_logprob(g, x, w, labels, &vocab);
     loong_graph_boundary_output(g, "y", loong_scale(g, y, 1.0));
     LOONG_TRY(loong_graph_status(g));
-    LOONG_TRY(loongi_chunk_compile(g, true, &params, &r->chunk));
+    LOONG_TRY(loongi_model_chunk_compile(g, true, &params, &r->chunk));
     loong_graph_destroy(&g);
-    return loongi_chunk_prepare(r->chunk);
+    return loongi_model_chunk_prepare(r->chunk);
 }
 
 static loong_status_t bind(runner_t *r)
 {
-    const loong_chunk_t *c = r->chunk;
+    const loong_model_chunk_t *c = r->chunk;
     int64_t bytes[LOONG_BASE_COUNT] = {
         [LOONG_BASE_SLOT] = c->slot_bytes,
         [LOONG_BASE_SCRATCH] = c->scratch_bytes,
@@ -93,7 +93,7 @@ static void *data_of(const runner_t *r, const loong_port_t *port)
 /* Numbers of a stream from its number `first` on. */
 static loong_status_t fill(const runner_t *r, const char *name, uint64_t first)
 {
-    const loong_port_t *port = loongi_chunk_input(r->chunk, name);
+    const loong_port_t *port = loongi_model_chunk_input(r->chunk, name);
     char *data = data_of(r, port);
     for (int64_t i = 0; i < loongi_shape_elements(&port->shape); i++) {
         double v = loongi_rng_normal((uint64_t)name[0], 1, first + (uint64_t)i);
@@ -108,9 +108,10 @@ static loong_status_t compare(const runner_t *r, const char *name,
                               double *wanted, int64_t n, bool keep)
 {
     double data[ROWS * HIDDEN];
-    LOONG_TRY(loongi_convert(r->ctx, r->job->dtype,
-                             data_of(r, loongi_chunk_output(r->chunk, name)),
-                             LOONG_F64, data, n));
+    LOONG_TRY(
+        loongi_convert(r->ctx, r->job->dtype,
+                       data_of(r, loongi_model_chunk_output(r->chunk, name)),
+                       LOONG_F64, data, n));
     if (keep) {
         memcpy(wanted, data, sizeof(*data) * (size_t)n);
     }
@@ -128,7 +129,7 @@ static loong_status_t check(runner_t *r)
     loong_frame_t frame = {.first = 1, .last = 1};
     bool keep = job->mesh.world == 1;
     int64_t first = r->rows * r->mesh.rank * HIDDEN;
-    int32_t *labels = data_of(r, loongi_chunk_input(r->chunk, "labels"));
+    int32_t *labels = data_of(r, loongi_model_chunk_input(r->chunk, "labels"));
     for (int t = 0; t < TOKENS; t++) {
         labels[t] = t == 2 ? LOONG_IGNORE_LABEL : t * 5 % VOCAB;
     }
@@ -159,7 +160,7 @@ static loong_status_t run_job(loong_context_t *ctx, loong_comm_t *comm,
     LOONG_TRY(compile(&r));
     LOONG_TRY(bind(&r));
     LOONG_TRY(check(&r));
-    loongi_chunk_destroy(&r.chunk);
+    loongi_model_chunk_destroy(&r.chunk);
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         loongi_free(ctx, r.run.base[b]);
     }

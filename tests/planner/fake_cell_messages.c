@@ -129,7 +129,7 @@ static fake_segment_t segment_of(replay_t *r, int message, int k, bool send)
     return s;
 }
 
-bool fake_post(replay_t *r, int message, const loong_run_t *run, bool send)
+bool fake_post(replay_t *r, int message, const loong_binding_t *run, bool send)
 {
     const loong_message_t *m = &fake_cell_of(r)->params.messages[message];
     const loong_port_t *port = fake_message_port(r->fake, message, send);
@@ -170,8 +170,8 @@ int fake_want_passed(replay_t *r, int rank, const loong_entry_t *e,
     int replica = fake_replica(r->fake, e->component, rank);
     passed_t *m =
         &r->passed[backward][e->component][replica][stage][micro_batch];
-    const loong_chunk_t *a = r->fake->chunks[e->component][from];
-    const loong_chunk_t *b = r->fake->chunks[e->component][stage];
+    const loong_model_chunk_t *a = r->fake->chunks[e->component][from];
+    const loong_model_chunk_t *b = r->fake->chunks[e->component][stage];
     if (m->from == NULL || m->to == NULL) {
         return WAITS;
     }
@@ -181,11 +181,11 @@ int fake_want_passed(replay_t *r, int rank, const loong_entry_t *e,
             out->gradient != (backward == 1)) {
             continue;
         }
-        const loong_port_t *in = loongi_chunk_input(b, out->name);
-        loong_run_t x = loongi_rank_bind(r->ranks[m->from_rank], 0,
-                                         &r->run[m->from_rank], m->from);
-        loong_run_t y = loongi_rank_bind(r->ranks[m->to_rank], 0,
-                                         &r->run[m->to_rank], m->to);
+        const loong_port_t *in = loongi_model_chunk_input(b, out->name);
+        loong_binding_t x = loongi_memory_plan_bind(
+            r->ranks[m->from_rank], 0, &r->run[m->from_rank], m->from);
+        loong_binding_t y = loongi_memory_plan_bind(r->ranks[m->to_rank], 0,
+                                                    &r->run[m->to_rank], m->to);
         posted_t send = {0, fake_port_data(&x, out), fake_port_bytes(out),
                          false};
         if (!fake_world_read(&r->world, send.data, send.bytes, out->name) ||

@@ -28,7 +28,7 @@ static bool is_own(loong_base_t base)
            base == LOONG_BASE_EDGE || base == LOONG_BASE_EDGE_GRAD;
 }
 
-static void make_store(const loong_chunk_t *c, store_t *store)
+static void make_store(const loong_model_chunk_t *c, store_t *store)
 {
     const int64_t bytes[LOONG_BASE_COUNT] = {
         [LOONG_BASE_PARAM] = c->param_bytes,
@@ -59,10 +59,10 @@ static void free_store(store_t *store)
     }
 }
 
-static loong_run_t bind(reference_t *f, int component, int replica, int stage,
-                        int micro_batch)
+static loong_binding_t bind(reference_t *f, int component, int replica,
+                            int stage, int micro_batch)
 {
-    loong_run_t run = {.ctx = f->fake->ctx, .stream = &f->world};
+    loong_binding_t run = {.ctx = f->fake->ctx, .stream = &f->world};
     memcpy(run.base,
            f->stores[component][replica][stage].base[LOONG_MAX(micro_batch, 0)],
            sizeof(run.base));
@@ -74,8 +74,8 @@ static void pass_on(reference_t *f, int component, int replica, int stage,
                     int to, int micro_batch)
 {
     const fake_components_t *fake = f->fake;
-    const loong_chunk_t *a = fake->chunks[component][stage];
-    loong_run_t from = bind(f, component, replica, stage, micro_batch);
+    const loong_model_chunk_t *a = fake->chunks[component][stage];
+    loong_binding_t from = bind(f, component, replica, stage, micro_batch);
     for (int i = 0; i < a->num_outputs; i++) {
         const loong_port_t *out = &a->outputs[i];
         if (out->edge || !(out->boundary || out->gradient) ||
@@ -83,8 +83,8 @@ static void pass_on(reference_t *f, int component, int replica, int stage,
             continue;
         }
         const loong_port_t *in =
-            loongi_chunk_input(fake->chunks[component][to], out->name);
-        loong_run_t run = bind(f, component, replica, to, micro_batch);
+            loongi_model_chunk_input(fake->chunks[component][to], out->name);
+        loong_binding_t run = bind(f, component, replica, to, micro_batch);
         memcpy(fake_port_data(&run, in), fake_port_data(&from, out),
                (size_t)fake_port_bytes(out));
     }
@@ -103,10 +103,10 @@ static void bring(reference_t *f, int component, int replica, int stage,
             fake_replica(fake, component, to->rank) != replica) {
             continue;
         }
-        loong_run_t a = bind(f, from->component,
-                             fake_replica(fake, from->component, from->rank),
-                             from->stage, from->micro_batch);
-        loong_run_t b = bind(f, component, replica, stage, micro_batch);
+        loong_binding_t a = bind(
+            f, from->component, fake_replica(fake, from->component, from->rank),
+            from->stage, from->micro_batch);
+        loong_binding_t b = bind(f, component, replica, stage, micro_batch);
         const loong_port_t *out = fake_message_port(fake, i, true);
         const loong_port_t *in = fake_message_port(fake, i, false);
         for (int k = 0; k < FAKE_SEGMENTS; k++) {
@@ -122,11 +122,11 @@ static void run_reference(reference_t *f, int component, int replica, int stage,
                           int micro_batch, loong_program_kind_t kind)
 {
     const fake_components_t *fake = f->fake;
-    const loong_chunk_t *c = fake->chunks[component][stage];
+    const loong_model_chunk_t *c = fake->chunks[component][stage];
     loong_frame_t frame = fake_component_frame(fake, component, replica, stage,
                                                f->step, micro_batch);
-    loong_run_t run = bind(f, component, replica, stage, micro_batch);
-    const loong_port_t *ids = loongi_chunk_input(c, "ids");
+    loong_binding_t run = bind(f, component, replica, stage, micro_batch);
+    const loong_port_t *ids = loongi_model_chunk_input(c, "ids");
     if (frame.hollow) {
         return;
     }
@@ -171,10 +171,10 @@ static void run_replica(reference_t *f, int component, int replica,
 static void finish_stage(reference_t *f, int component, int replica, int stage)
 {
     const fake_components_t *fake = f->fake;
-    const loong_chunk_t *c = fake->chunks[component][stage];
+    const loong_model_chunk_t *c = fake->chunks[component][stage];
     loong_frame_t frame =
         fake_component_frame(fake, component, replica, stage, f->step, -1);
-    loong_run_t run = bind(f, component, replica, stage, 0);
+    loong_binding_t run = bind(f, component, replica, stage, 0);
     for (int64_t i = 0; i < c->num_params; i++) {
         fake_param_t p = fake_param_of(c, &run, i);
         fake_table_put(f->grads, fake_grad_key(&frame, i),
@@ -189,9 +189,9 @@ static void finish_replica(reference_t *f, int component, int replica)
 {
     const loong_schedule_t *s = f->fake->cell->schedules[component];
     for (int i = 0; i < loongi_schedule_stages(s); i++) {
-        const loong_chunk_t *chunk = f->fake->chunks[component][i];
+        const loong_model_chunk_t *chunk = f->fake->chunks[component][i];
         for (int m = 0; m < FAKE_MICRO; m++) {
-            loong_run_t run = bind(f, component, replica, i, m);
+            loong_binding_t run = bind(f, component, replica, i, m);
             memset(run.base[LOONG_BASE_EDGE], 0, (size_t)chunk->edge_bytes[0]);
             memset(run.base[LOONG_BASE_EDGE_GRAD], 0,
                    (size_t)chunk->edge_bytes[1]);
@@ -231,7 +231,7 @@ static void each_store(reference_t *f, bool make)
         int replicas = fake->cell->params.components[c].replicas;
         for (int k = 0; k < replicas * stages; k++) {
             store_t *store = &f->stores[c][k / stages][k % stages];
-            const loong_chunk_t *chunk = fake->chunks[c][k % stages];
+            const loong_model_chunk_t *chunk = fake->chunks[c][k % stages];
             loong_frame_t frame =
                 fake_component_frame(fake, c, k / stages, k % stages, 0, -1);
             if (!make) {
@@ -239,7 +239,7 @@ static void each_store(reference_t *f, bool make)
                 continue;
             }
             make_store(chunk, store);
-            loong_run_t run = bind(f, c, k / stages, k % stages, 0);
+            loong_binding_t run = bind(f, c, k / stages, k % stages, 0);
             for (int64_t i = 0; i < chunk->num_params; i++) {
                 fake_param_t p = fake_param_of(chunk, &run, i);
                 fake_fill(p.param, (size_t)p.elements * 4,

@@ -45,7 +45,7 @@ static int take_slot(replay_t *r, int rank, const loong_entry_t *e)
     int index = index_of(r, e);
     int32_t *holder = &r->slot[rank][index][e->slot];
     int stage = fake_stage_of(r, rank, e);
-    const loong_chunk_t *c = r->chunks[rank][index];
+    const loong_model_chunk_t *c = r->chunks[rank][index];
     if (*holder == e->micro_batch) {
         return MOVES;
     }
@@ -76,7 +76,7 @@ static void take_area(replay_t *r, int rank, const loong_entry_t *e,
                       bool backward)
 {
     int index = index_of(r, e);
-    const loong_chunk_t *c = r->chunks[rank][index];
+    const loong_model_chunk_t *c = r->chunks[rank][index];
     loong_base_t base = backward ? LOONG_BASE_EDGE_GRAD : LOONG_BASE_EDGE;
     int64_t bytes = c->edge_bytes[backward];
     bool *cleared = &r->cleared[rank][index][backward][e->micro_batch];
@@ -124,7 +124,7 @@ static void give_areas_back(replay_t *r, int rank, int64_t at)
 static void clear_gradients(replay_t *r, int rank, const loong_entry_t *e)
 {
     int index = index_of(r, e);
-    const loong_chunk_t *c = r->chunks[rank][index];
+    const loong_model_chunk_t *c = r->chunks[rank][index];
     fake_region_t *grad = r->base[rank][LOONG_BASE_GRAD];
     int64_t begin = r->ranks[rank]->places[index].begin[LOONG_BASE_GRAD];
     memset(grad->data + begin, 0, (size_t)c->grad_bytes);
@@ -136,10 +136,11 @@ static void clear_gradients(replay_t *r, int rank, const loong_entry_t *e)
 static int run_program(replay_t *r, int rank, const loong_entry_t *e)
 {
     loong_frame_t frame = frame_of(r, rank, e);
-    loong_run_t run = loongi_rank_bind(r->ranks[rank], 0, &r->run[rank], e);
-    const loong_chunk_t *c = r->chunks[rank][index_of(r, e)];
+    loong_binding_t run =
+        loongi_memory_plan_bind(r->ranks[rank], 0, &r->run[rank], e);
+    const loong_model_chunk_t *c = r->chunks[rank][index_of(r, e)];
     bool forward = e->kind == LOONG_ENTRY_F || e->kind == LOONG_ENTRY_E;
-    const loong_port_t *ids = loongi_chunk_input(c, "ids");
+    const loong_port_t *ids = loongi_model_chunk_input(c, "ids");
     const loong_frame_t *frames[2] = {&frame, NULL};
     fake_region_t *scratch = r->base[rank][LOONG_BASE_SCRATCH];
     if (frame.hollow && fake_is(r, FAULT_HOLLOW_RUNS)) {
@@ -161,8 +162,8 @@ static int run_program(replay_t *r, int rank, const loong_entry_t *e)
         }
         fake_fill(data, (size_t)fake_port_bytes(ids), fake_ids_key(&frame));
     }
-    return loongi_rank_run(r->ranks[rank], 0, &r->run[rank], r->at[rank],
-                           frames) == LOONG_OK
+    return loongi_memory_plan_run(r->ranks[rank], 0, &r->run[rank], r->at[rank],
+                                  frames) == LOONG_OK
                ? MOVES
                : WRONG;
 }
@@ -171,7 +172,8 @@ static int run_message(replay_t *r, int rank, const loong_entry_t *e)
 {
     int message = e->message;
     bool send = loongi_entry_sends_edge(e);
-    loong_run_t run = loongi_rank_bind(r->ranks[rank], 0, &r->run[rank], e);
+    loong_binding_t run =
+        loongi_memory_plan_bind(r->ranks[rank], 0, &r->run[rank], e);
     if (!send) {
         take_area(r, rank, e, e->kind == LOONG_ENTRY_RECV_EDGE_BACKWARD);
     }
@@ -268,10 +270,10 @@ static bool finish_rank(replay_t *r, int rank)
              k < s->params.chunks && pipeline_rank >= 0 && !s->kind->evaluate;
              k++) {
             loong_entry_t e = {.component = c, .chunk = k, .micro_batch = -1};
-            const loong_chunk_t *chunk = r->chunks[rank][index_of(r, &e)];
+            const loong_model_chunk_t *chunk = r->chunks[rank][index_of(r, &e)];
             loong_frame_t frame = frame_of(r, rank, &e);
-            loong_run_t run = loongi_rank_chunk(r->ranks[rank], &r->run[rank],
-                                                index_of(r, &e));
+            loong_binding_t run = loongi_memory_plan_chunk(
+                r->ranks[rank], &r->run[rank], index_of(r, &e));
             for (int64_t i = 0; i < chunk->num_params; i++) {
                 uint64_t want = 0;
                 fake_param_t p = fake_param_of(chunk, &run, i);
@@ -327,9 +329,10 @@ static bool run_step(replay_t *r)
 static void fill_params(replay_t *r, int rank, int index,
                         const loong_entry_t *e)
 {
-    const loong_chunk_t *c = r->chunks[rank][index];
+    const loong_model_chunk_t *c = r->chunks[rank][index];
     loong_frame_t frame = frame_of(r, rank, e);
-    loong_run_t run = loongi_rank_chunk(r->ranks[rank], &r->run[rank], index);
+    loong_binding_t run =
+        loongi_memory_plan_chunk(r->ranks[rank], &r->run[rank], index);
     for (int64_t i = 0; i < c->num_params; i++) {
         fake_param_t p = fake_param_of(c, &run, i);
         fake_fill(p.param, (size_t)p.elements * 4, fake_param_key(&frame, i));
@@ -359,11 +362,12 @@ static void each_chunk(replay_t *r, int rank, bool fill)
 loong_status_t fake_replay_plan(replay_t *r, int rank)
 {
     const loong_cell_t *cell = fake_cell_of(r);
-    loong_rank_use_t use = {&cell->ranks[rank], r->chunks[rank]};
-    const loong_rank_params_t params = {cell->params.num_components,
-                                        cell->first_chunk, 1, &use};
+    loong_memory_plan_use_t use = {&cell->ranks[rank], r->chunks[rank]};
+    const loong_memory_plan_params_t params = {cell->params.num_components,
+                                               cell->first_chunk, 1, &use};
     each_chunk(r, rank, false);
-    LOONG_TRY(loongi_rank_create(r->fake->ctx, &params, &r->ranks[rank]));
+    LOONG_TRY(
+        loongi_memory_plan_create(r->fake->ctx, &params, &r->ranks[rank]));
     r->run[rank].ctx = r->fake->ctx;
     r->run[rank].stream = &r->world;
     for (int b = 1; b < LOONG_BASE_COUNT; b++) {

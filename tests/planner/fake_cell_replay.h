@@ -55,9 +55,9 @@ typedef struct replay {
     int planted;
     fake_world_t world;
     fake_table_t seen, grads; /* of the reference */
-    loong_rank_t *ranks[FAKE_RANKS];
-    loong_chunk_t *chunks[FAKE_RANKS][MOST_CHUNKS];
-    loong_run_t run[FAKE_RANKS];
+    loong_memory_plan_t *ranks[FAKE_RANKS];
+    loong_model_chunk_t *chunks[FAKE_RANKS][MOST_CHUNKS];
+    loong_binding_t run[FAKE_RANKS];
     fake_region_t *base[FAKE_RANKS][LOONG_BASE_COUNT];
     int64_t at[FAKE_RANKS];
     int32_t slot[FAKE_RANKS][MOST_CHUNKS][FAKE_MICRO]; /* holders */
@@ -89,7 +89,7 @@ int fake_replay_draw(replay_t *r, int bound);
 int fake_stage_of(const replay_t *r, int rank, const loong_entry_t *e);
 
 /* Begins an end of a message. */
-bool fake_post(replay_t *r, int message, const loong_run_t *run, bool send);
+bool fake_post(replay_t *r, int message, const loong_binding_t *run, bool send);
 /* Matches the oldest send and receive of each channel, all that there are. */
 bool fake_match(replay_t *r);
 /* Are the messages of an item there (receives), or gone? */

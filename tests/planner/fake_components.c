@@ -138,14 +138,14 @@ static loong_status_t compile(fake_components_t *f, int component, int stage)
                                 .split = s->kind->split,
                                 .ahead = true,
                                 .no_direct = draw(&b, 2) > 0};
-    loong_chunk_t **chunk = &f->chunks[component][stage];
+    loong_model_chunk_t **chunk = &f->chunks[component][stage];
     LOONG_TRY(loong_graph_create(f->ctx, precision, &b.g));
     loong_status_t status = build(&b, component, stage);
     if (status == LOONG_OK) {
-        status = loongi_chunk_compile(b.g, !s->kind->evaluate, &p, chunk);
+        status = loongi_model_chunk_compile(b.g, !s->kind->evaluate, &p, chunk);
     }
     loong_graph_destroy(&b.g);
-    return status == LOONG_OK ? loongi_chunk_prepare(*chunk) : status;
+    return status == LOONG_OK ? loongi_model_chunk_prepare(*chunk) : status;
 }
 
 /* ---- messages ------------------------------------------------------------ */
@@ -205,10 +205,10 @@ int fake_replica(const fake_components_t *fake, int component, int rank)
     return i / c->params.ranks;
 }
 
-fake_param_t fake_param_of(const loong_chunk_t *chunk, const loong_run_t *run,
-                           int64_t index)
+fake_param_t fake_param_of(const loong_model_chunk_t *chunk,
+                           const loong_binding_t *run, int64_t index)
 {
-    const loong_param_place_t *p = &chunk->params[index];
+    const loong_chunk_param_t *p = &chunk->params[index];
     const loong_flat_t *flat = &chunk->flats[p->flat];
     int64_t at = p->flat_offset * 4;
     return (fake_param_t){run->base[LOONG_BASE_PARAM] + flat->param_offset + at,
@@ -265,11 +265,12 @@ const loong_port_t *fake_message_port(const fake_components_t *fake,
     const loong_message_t *m = &fake->cell->params.messages[message];
     const loong_message_end_t *end =
         from ? &fake->from[message] : &fake->to[message];
-    const loong_chunk_t *c = fake->chunks[end->component][end->stage];
+    const loong_model_chunk_t *c = fake->chunks[end->component][end->stage];
     char name[16];
     snprintf(name, sizeof(name), "e%d%s", (int)m->edge,
              m->backward ? ".grad" : "");
-    return from ? loongi_chunk_output(c, name) : loongi_chunk_input(c, name);
+    return from ? loongi_model_chunk_output(c, name)
+                : loongi_model_chunk_input(c, name);
 }
 
 /* ---- the whole ----------------------------------------------------------- */
@@ -321,7 +322,7 @@ void fake_components_destroy(fake_components_t *fake)
 {
     for (int c = 0; c < FAKE_COMPONENTS; c++) {
         for (int s = 0; s < FAKE_STAGES; s++) {
-            loongi_chunk_destroy(&fake->chunks[c][s]);
+            loongi_model_chunk_destroy(&fake->chunks[c][s]);
         }
     }
     loongi_cell_destroy(&fake->cell);

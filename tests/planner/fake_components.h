@@ -10,7 +10,7 @@
 #include "executor.h"
 #include "fake.h"
 #include "fake_cell.h"
-#include "rank.h"
+#include "memory_plan.h"
 
 enum {
     FAKE_STAGES = 12, /* of a component, at most */
@@ -28,7 +28,7 @@ typedef struct fake_components {
     uint64_t seed;
     fake_cell_t drawn;
     loong_cell_t *cell;
-    loong_chunk_t *chunks[FAKE_COMPONENTS][FAKE_STAGES];
+    loong_model_chunk_t *chunks[FAKE_COMPONENTS][FAKE_STAGES];
     /* Nothing is there: of components of one stage that others read. */
     bool hollow[FAKE_COMPONENTS][FAKE_RANKS][FAKE_MICRO];
     fake_segment_t segments[FAKE_MESSAGES][FAKE_SEGMENTS]; /* of this step */
@@ -56,7 +56,7 @@ const loong_port_t *fake_message_port(const fake_components_t *fake,
 
 enum { FAKE_STEPS = 2 };
 
-static inline char *fake_port_data(const loong_run_t *run,
+static inline char *fake_port_data(const loong_binding_t *run,
                                    const loong_port_t *port)
 {
     return run->base[port->operand.base] + port->operand.offset;
@@ -80,8 +80,8 @@ typedef struct fake_param {
     int64_t elements;
 } fake_param_t;
 
-fake_param_t fake_param_of(const loong_chunk_t *chunk, const loong_run_t *run,
-                           int64_t index);
+fake_param_t fake_param_of(const loong_model_chunk_t *chunk,
+                           const loong_binding_t *run, int64_t index);
 /* Of the parameter at the start, of its gradient, of the data of a
  * micro-batch. */
 uint64_t fake_param_key(const loong_frame_t *frame, int64_t param);

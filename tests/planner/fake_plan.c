@@ -7,7 +7,7 @@
 #include "fake_replay.h"
 #include "passes.h"
 
-loong_chunk_t *fake_chunk_of(replay_t *r, int stage)
+loong_model_chunk_t *fake_chunk_of(replay_t *r, int stage)
 {
     int ranks = r->schedule->params.ranks;
     return r->chunks[loongi_schedule_rank(r->schedule, stage)][stage / ranks];
@@ -45,12 +45,13 @@ static loong_status_t compile_stage(replay_t *r, int rank, int chunk)
         r->ctx, r->model, loongi_schedule_stage(r->schedule, rank, chunk),
         &graph);
     if (status == LOONG_OK) {
-        status = loongi_chunk_compile(graph, true, &p,
-                                      &r->chunks[rank][chunk]);
+        status = loongi_model_chunk_compile(graph, true, &p,
+                                            &r->chunks[rank][chunk]);
     }
     loong_graph_destroy(&graph);
-    return status == LOONG_OK ? loongi_chunk_prepare(r->chunks[rank][chunk])
-                              : status;
+    return status == LOONG_OK
+               ? loongi_model_chunk_prepare(r->chunks[rank][chunk])
+               : status;
 }
 
 static void count_step(fake_counters_t *n, const loong_step_t *step,
@@ -72,7 +73,7 @@ static void count_step(fake_counters_t *n, const loong_step_t *step,
     }
 }
 
-static void count_chunk(fake_counters_t *n, const loong_chunk_t *c)
+static void count_chunk(fake_counters_t *n, const loong_model_chunk_t *c)
 {
     for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
         for (int64_t i = 0; i < c->programs[p].num_steps; i++) {
@@ -83,11 +84,11 @@ static void count_chunk(fake_counters_t *n, const loong_chunk_t *c)
 
 static void fill_params(replay_t *r, int stage)
 {
-    const loong_chunk_t *c = fake_chunk_of(r, stage);
+    const loong_model_chunk_t *c = fake_chunk_of(r, stage);
     int64_t begin = 0;
     fake_region_t *region = fake_region_of(r, stage, LOONG_BASE_PARAM, &begin);
     for (int64_t p = 0; p < c->num_params; p++) {
-        const loong_param_place_t *place = &c->params[p];
+        const loong_chunk_param_t *place = &c->params[p];
         const loong_flat_t *flat = &c->flats[place->flat];
         int64_t size = (int64_t)loong_dtype_size(flat->dtype);
         bool tied = strcmp(place->name, FAKE_TIED) == 0;
@@ -114,9 +115,10 @@ loong_status_t fake_plan_create(replay_t *r)
             count_chunk(r->counters, r->chunks[rank][c]);
         }
         const int32_t first_chunk[] = {0, o->params.chunks};
-        loong_rank_use_t use = {&r->schedule->ranks[rank], r->chunks[rank]};
-        const loong_rank_params_t params = {1, first_chunk, 1, &use};
-        LOONG_TRY(loongi_rank_create(r->ctx, &params, &r->ranks[rank]));
+        loong_memory_plan_use_t use = {&r->schedule->ranks[rank],
+                                       r->chunks[rank]};
+        const loong_memory_plan_params_t params = {1, first_chunk, 1, &use};
+        LOONG_TRY(loongi_memory_plan_create(r->ctx, &params, &r->ranks[rank]));
         r->run[rank].ctx = r->ctx;
         r->run[rank].stream = &r->world;
         for (int b = 1; b < LOONG_BASE_COUNT; b++) {
@@ -140,9 +142,9 @@ loong_status_t fake_plan_create(replay_t *r)
 void fake_plan_destroy(replay_t *r)
 {
     for (int rank = 0; rank < MAX_RANKS; rank++) {
-        loongi_rank_destroy(&r->ranks[rank]);
+        loongi_memory_plan_destroy(&r->ranks[rank]);
         for (int c = 0; c < MAX_CHUNKS; c++) {
-            loongi_chunk_destroy(&r->chunks[rank][c]);
+            loongi_model_chunk_destroy(&r->chunks[rank][c]);
         }
     }
     loongi_schedule_destroy(&r->schedule);

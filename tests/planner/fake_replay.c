@@ -31,7 +31,7 @@ static const loong_entry_t *entry_of(const replay_t *r, int rank, int64_t at)
 
 /* ---- ports -------------------------------------------------------------- */
 
-static char *port_data(const loong_run_t *run, const loong_port_t *port)
+static char *port_data(const loong_binding_t *run, const loong_port_t *port)
 {
     return run->base[port->operand.base] + port->operand.offset;
 }
@@ -43,7 +43,7 @@ static int64_t port_bytes(const loong_port_t *port)
 }
 
 /* What a port holds, against what the reference had there. */
-static bool check_port(replay_t *r, const loong_run_t *run, int stage,
+static bool check_port(replay_t *r, const loong_binding_t *run, int stage,
                        int micro_batch, const loong_port_t *port)
 {
     const loong_shape_t *s = &port->shape;
@@ -90,8 +90,8 @@ static bool deliver(replay_t *r, int backward, int stage, int micro_batch)
 {
     message_t *m = &r->messages[backward][stage][micro_batch];
     int from_stage = stage + (backward ? 1 : -1);
-    const loong_chunk_t *from = fake_chunk_of(r, from_stage);
-    const loong_chunk_t *to = fake_chunk_of(r, stage);
+    const loong_model_chunk_t *from = fake_chunk_of(r, from_stage);
+    const loong_model_chunk_t *to = fake_chunk_of(r, stage);
     if (m->delivered) {
         return true;
     }
@@ -103,7 +103,7 @@ static bool deliver(replay_t *r, int backward, int stage, int micro_batch)
         if (grad != (backward == 1) || strcmp(in->name, "ids") == 0) {
             continue;
         }
-        const loong_port_t *out = loongi_chunk_output(from, in->name);
+        const loong_port_t *out = loongi_model_chunk_output(from, in->name);
         if (out == NULL) {
             return fail(r, "nobody sends", stage, micro_batch, in->name);
         }
@@ -149,9 +149,10 @@ static bool check_kept(replay_t *r, int rank, int chunk, int slot,
     loong_entry_t e = loongi_entry(LOONG_ENTRY_F, chunk, micro_batch);
     e.slot = slot;
     e.away = 0;
-    loong_run_t run = loongi_rank_bind(r->ranks[rank], 0, &r->run[rank], &e);
+    loong_binding_t run =
+        loongi_memory_plan_bind(r->ranks[rank], 0, &r->run[rank], &e);
     int stage = loongi_schedule_stage(r->schedule, rank, chunk);
-    const loong_chunk_t *c = r->chunks[rank][chunk];
+    const loong_model_chunk_t *c = r->chunks[rank][chunk];
     for (int i = 0; i < c->num_outputs; i++) {
         if (!check_port(r, &run, stage, micro_batch, &c->outputs[i])) {
             return false;
@@ -179,7 +180,7 @@ static int take_over(replay_t *r, int rank, const loong_entry_t *e)
 {
     int stage = loongi_schedule_stage(r->schedule, rank, e->chunk);
     int32_t *holder = &r->holder[stage][e->slot];
-    const loong_chunk_t *c = r->chunks[rank][e->chunk];
+    const loong_model_chunk_t *c = r->chunks[rank][e->chunk];
     if (*holder == e->micro_batch) {
         return 1;
     }
@@ -204,12 +205,12 @@ static int take_over(replay_t *r, int rank, const loong_entry_t *e)
 
 static bool copy_away(replay_t *r, int rank, const loong_entry_t *e, bool out)
 {
-    const loong_chunk_t *c = r->chunks[rank][e->chunk];
+    const loong_model_chunk_t *c = r->chunks[rank][e->chunk];
     fake_region_t *away = r->base[rank][LOONG_BASE_AWAY];
     fake_region_t *host = r->host[rank];
     int64_t a = r->ranks[rank]->places[e->chunk].begin[LOONG_BASE_AWAY] +
                 e->away * c->away_bytes;
-    int64_t h = loongi_rank_host(r->ranks[rank], 0, e);
+    int64_t h = loongi_memory_plan_host(r->ranks[rank], 0, e);
     fake_region_t *to = out ? host : away;
     fake_region_t *from = out ? away : host;
     int64_t to_at = out ? h : a;
@@ -223,10 +224,10 @@ static bool copy_away(replay_t *r, int rank, const loong_entry_t *e, bool out)
 }
 
 static bool fill_ids(replay_t *r, int stage, int micro_batch,
-                     const loong_run_t *run)
+                     const loong_binding_t *run)
 {
     const loong_port_t *ids =
-        loongi_chunk_input(fake_chunk_of(r, stage), "ids");
+        loongi_model_chunk_input(fake_chunk_of(r, stage), "ids");
     if (ids == NULL) {
         return true;
     }
@@ -256,9 +257,10 @@ static int ready(replay_t *r, int rank, const loong_entry_t *e)
 
 static bool prepare(replay_t *r, int rank, const loong_entry_t *e)
 {
-    const loong_chunk_t *c = r->chunks[rank][e->chunk];
+    const loong_model_chunk_t *c = r->chunks[rank][e->chunk];
     int stage = loongi_schedule_stage(r->schedule, rank, e->chunk);
-    loong_run_t run = loongi_rank_bind(r->ranks[rank], 0, &r->run[rank], e);
+    loong_binding_t run =
+        loongi_memory_plan_bind(r->ranks[rank], 0, &r->run[rank], e);
     if (e->kind != LOONG_ENTRY_F) {
         return true;
     }
@@ -299,8 +301,8 @@ static int run_program(replay_t *r, int rank, int64_t at)
     }
     r->counters->pairs += pair != NULL;
     const loong_frame_t *frames[2] = {&frame, &pair_frame};
-    return loongi_rank_run(r->ranks[rank], 0, &r->run[rank], at, frames) ==
-                   LOONG_OK
+    return loongi_memory_plan_run(r->ranks[rank], 0, &r->run[rank], at,
+                                  frames) == LOONG_OK
                ? 1
                : -1;
 }
@@ -309,7 +311,8 @@ static int run_transfer(replay_t *r, int rank, const loong_entry_t *e)
 {
     int stage = loongi_schedule_stage(r->schedule, rank, e->chunk);
     int state = take_over(r, rank, e);
-    loong_run_t run = loongi_rank_bind(r->ranks[rank], 0, &r->run[rank], e);
+    loong_binding_t run =
+        loongi_memory_plan_bind(r->ranks[rank], 0, &r->run[rank], e);
     bool receive = e->kind == LOONG_ENTRY_RECV_FORWARD ||
                    e->kind == LOONG_ENTRY_RECV_BACKWARD;
     int backward = e->kind == LOONG_ENTRY_SEND_BACKWARD ||
@@ -413,8 +416,8 @@ typedef struct gradient {
 
 static bool get_gradient(replay_t *r, int stage, int64_t p, gradient_t *g)
 {
-    const loong_chunk_t *c = fake_chunk_of(r, stage);
-    const loong_param_place_t *place = &c->params[p];
+    const loong_model_chunk_t *c = fake_chunk_of(r, stage);
+    const loong_chunk_param_t *place = &c->params[p];
     const loong_flat_t *flat = &c->flats[place->flat];
     int64_t begin = 0;
     if (!place->begins_pack || flat->frozen) {
@@ -441,7 +444,7 @@ static bool get_gradient(replay_t *r, int stage, int64_t p, gradient_t *g)
 
 static bool find_tied(replay_t *r, int stage, gradient_t *g)
 {
-    const loong_chunk_t *c = fake_chunk_of(r, stage);
+    const loong_model_chunk_t *c = fake_chunk_of(r, stage);
     for (int64_t p = 0; p < c->num_params; p++) {
         if (strcmp(c->params[p].name, FAKE_TIED) == 0) {
             return get_gradient(r, stage, p, g) && g->begun;
@@ -465,7 +468,7 @@ static void reduce_tied(replay_t *r)
 /* Every gradient that either side has must be the same on the other. */
 static bool check_gradients(replay_t *r, int stage)
 {
-    const loong_chunk_t *c = fake_chunk_of(r, stage);
+    const loong_model_chunk_t *c = fake_chunk_of(r, stage);
     gradient_t g;
     for (int64_t p = 0; p < c->num_params; p++) {
         uint64_t want = 0;

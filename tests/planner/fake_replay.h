@@ -5,7 +5,7 @@
 #define LOONG_FAKE_REPLAY_H
 
 #include "fake.h"
-#include "rank.h"
+#include "memory_plan.h"
 
 enum { MAX_RANKS = 8, MAX_CHUNKS = 4, MAX_STAGES = 32, MAX_MICRO = 24 };
 
@@ -13,8 +13,8 @@ typedef struct message {
     bool sent;
     bool received;
     bool delivered;
-    loong_run_t from;
-    loong_run_t to;
+    loong_binding_t from;
+    loong_binding_t to;
 } message_t;
 
 typedef struct replay {
@@ -24,9 +24,9 @@ typedef struct replay {
     const fake_reference_t *reference;
     fake_counters_t *counters;
     loong_schedule_t *schedule;
-    loong_chunk_t *chunks[MAX_RANKS][MAX_CHUNKS];
-    loong_rank_t *ranks[MAX_RANKS];
-    loong_run_t run[MAX_RANKS];
+    loong_model_chunk_t *chunks[MAX_RANKS][MAX_CHUNKS];
+    loong_memory_plan_t *ranks[MAX_RANKS];
+    loong_binding_t run[MAX_RANKS];
     fake_region_t *base[MAX_RANKS][LOONG_BASE_COUNT];
     fake_region_t *host[MAX_RANKS];
     int64_t at[MAX_RANKS];
@@ -43,7 +43,7 @@ void fake_plan_destroy(replay_t *r);
 /* Planned = allocated = touched. */
 bool fake_plan_exact(replay_t *r);
 
-loong_chunk_t *fake_chunk_of(replay_t *r, int stage);
+loong_model_chunk_t *fake_chunk_of(replay_t *r, int stage);
 /* The buffer of a base of the rank that holds a stage, and where the part of
  * the stage begins. */
 fake_region_t *fake_region_of(replay_t *r, int stage, loong_base_t base,

@@ -250,18 +250,18 @@ WRAP_PASS(graph_remove_dead)
 
 /* ---- executor ----------------------------------------------------------- */
 
-loong_status_t __real_loongi_pair_run(const loong_run_t run[2],
+loong_status_t __real_loongi_pair_run(const loong_binding_t run[2],
                                       const loong_program_pair_t *pair,
                                       const loong_frame_t *const frame[2]);
-loong_status_t __wrap_loongi_pair_run(const loong_run_t run[2],
+loong_status_t __wrap_loongi_pair_run(const loong_binding_t run[2],
                                       const loong_program_pair_t *pair,
                                       const loong_frame_t *const frame[2]);
 
-loong_status_t __wrap_loongi_pair_run(const loong_run_t run[2],
+loong_status_t __wrap_loongi_pair_run(const loong_binding_t run[2],
                                       const loong_program_pair_t *pair,
                                       const loong_frame_t *const frame[2])
 {
-    loong_run_t both[2] = {run[0], run[1]};
+    loong_binding_t both[2] = {run[0], run[1]};
     const loong_frame_t *frames[2] = {frame[0], frame[1]};
     if (is(PLANT_PAIR_SCRATCH)) {
         plant_state.planted++;
@@ -275,14 +275,14 @@ loong_status_t __wrap_loongi_pair_run(const loong_run_t run[2],
     return __real_loongi_pair_run(both, pair, frames);
 }
 
-loong_status_t __real_loongi_program_run(const loong_run_t *run,
+loong_status_t __real_loongi_program_run(const loong_binding_t *run,
                                          const loong_program_t *program,
                                          const loong_frame_t *frame);
-loong_status_t __wrap_loongi_program_run(const loong_run_t *run,
+loong_status_t __wrap_loongi_program_run(const loong_binding_t *run,
                                          const loong_program_t *program,
                                          const loong_frame_t *frame);
 
-loong_status_t __wrap_loongi_program_run(const loong_run_t *run,
+loong_status_t __wrap_loongi_program_run(const loong_binding_t *run,
                                          const loong_program_t *program,
                                          const loong_frame_t *frame)
 {

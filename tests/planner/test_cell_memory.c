@@ -134,7 +134,7 @@ static bool run_case(loong_context_t *ctx, uint64_t seed, const char *join,
     n->components += fake.cell->params.num_components;
     bool planted = r->planted > 0;
     for (int rank = 0; rank < FAKE_RANKS; rank++) {
-        loongi_rank_destroy(&r->ranks[rank]);
+        loongi_memory_plan_destroy(&r->ranks[rank]);
     }
     fake_world_free(&r->world);
     fake_table_free(&r->seen);

@@ -163,12 +163,12 @@ static void test_boundaries(void **state)
     loong_precision_t precision = {LOONG_BF16, LOONG_F32};
     loong_shape_t shape = loong_shape_2d(3, 4);
     loong_compile_params_t params = {.device = FAKE_DEVICE, .threads = 1};
-    loong_chunk_t *chunk = NULL;
+    loong_model_chunk_t *chunk = NULL;
     loong_graph_t *g = NULL;
     assert_ok(ctx, fake_register(ctx));
     assert_ok(ctx, loong_graph_create(ctx, precision, &g));
     loong_graph_output(g, "y", loong_graph_input(g, "x", LOONG_BF16, shape));
-    assert_fails(ctx, loongi_chunk_compile(g, true, &params, &chunk),
+    assert_fails(ctx, loongi_model_chunk_compile(g, true, &params, &chunk),
                  LOONG_ERR_ARG, "no loss and no boundary output");
     loong_graph_destroy(&g);
 
@@ -176,7 +176,7 @@ static void test_boundaries(void **state)
     loong_val_t x = loong_graph_boundary_input(g, "x", LOONG_BF16, shape);
     loong_graph_boundary_input(g, "lost", LOONG_BF16, shape);
     loong_graph_boundary_output(g, "y", loong_add(g, x, x));
-    assert_fails(ctx, loongi_chunk_compile(g, true, &params, &chunk),
+    assert_fails(ctx, loongi_model_chunk_compile(g, true, &params, &chunk),
                  LOONG_ERR_ARG, "boundary input lost leads to no loss");
     loong_graph_destroy(&g);
 
@@ -184,12 +184,13 @@ static void test_boundaries(void **state)
     x = loong_graph_boundary_input(g, "x", LOONG_BF16, shape);
     loong_graph_boundary_input(g, "index", LOONG_I32, shape);
     loong_graph_boundary_output(g, "y", loong_add(g, x, x));
-    assert_ok(ctx, loongi_chunk_compile(g, true, &params, &chunk));
-    assert_non_null(loongi_chunk_input(chunk, "y.grad"));
-    assert_int_equal(loongi_chunk_input(chunk, "y.grad")->dtype, LOONG_BF16);
-    assert_non_null(loongi_chunk_output(chunk, "x.grad"));
-    assert_null(loongi_chunk_output(chunk, "index.grad"));
-    loongi_chunk_destroy(&chunk);
+    assert_ok(ctx, loongi_model_chunk_compile(g, true, &params, &chunk));
+    assert_non_null(loongi_model_chunk_input(chunk, "y.grad"));
+    assert_int_equal(loongi_model_chunk_input(chunk, "y.grad")->dtype,
+                     LOONG_BF16);
+    assert_non_null(loongi_model_chunk_output(chunk, "x.grad"));
+    assert_null(loongi_model_chunk_output(chunk, "index.grad"));
+    loongi_model_chunk_destroy(&chunk);
     loong_graph_destroy(&g);
     test_context_end(&ctx);
 }

@@ -155,8 +155,8 @@ loong_cuda_sim_test(NAME cuda_nccl LABELS sim
   SOURCES ${cudasim}/test_nccl.c ${cudasim}/comm_place.c)
 loong_cuda_sim_test(NAME cuda_train LABELS sim
   SOURCES ${cudasim}/test_train.c ${cudasim}/train_run.c)
-loong_cuda_sim_test(NAME cuda_beside LABELS sim
-  SOURCES ${cudasim}/test_beside.c ${cudasim}/train_run.c)
+loong_cuda_sim_test(NAME cuda_overhead LABELS sim
+  SOURCES ${cudasim}/test_device_overhead.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_dispatch LABELS sim
   SOURCES ${cudasim}/test_dispatch.c)
 loong_cuda_sim_test(NAME cuda_logprob LABELS sim
@@ -183,7 +183,7 @@ loong_cuda_sim_test(NAME cuda_experts LABELS sim TIMEOUT 300
   SOURCES ${cudasim}/test_experts.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_graphs LABELS sim
   SOURCES ${cudasim}/test_graphs.c ${cudasim}/train_run.c)
-foreach(wrapped replay_find replay_begin replay_end ahead_await)
+foreach(wrapped replay_find replay_begin replay_end async_await)
   target_link_options(test_cuda_graphs PRIVATE
     LINKER:--wrap=loongi_${wrapped})
 endforeach()

@@ -7,7 +7,7 @@
 #include "file.h"
 #include "layout_job.h"
 #include "loong/register.h"
-#include "peers.h"
+#include "stage_plans.h"
 #include "test.h"
 #include "timeline.h"
 #include "trainer_impl.h"
@@ -99,7 +99,7 @@ static loong_status_t compare_plan(loong_context_t *ctx, loong_comm_t *comm,
                                      .plan_only = true};
     LOONG_TRY(loong_trainer_create(ctx, &params, &t));
     int stage = t->plan.mesh.coord[LOONG_AXIS_PP];
-    const loong_component_t *most = all->alone->plan.peers[stage];
+    const loong_component_t *most = all->alone->plan.stage_plans[stage];
     bool planned = most->params.mesh.rank == t->plan.mesh.rank;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         int64_t mine = t->component->model->bytes[b];
@@ -126,7 +126,7 @@ static void one_process_plans_all_ranks(void **state)
         assert_int_equal(a.trainer->plan.mesh.world, layouts[i].ranks);
         assert_ok(a.ctx, loong_trainer_describe(a.trainer, &text));
         assert_non_null(strstr(text, "memory by stage"));
-        assert_ok(a.ctx, loongi_peers_plan(&a.trainer->plan));
+        assert_ok(a.ctx, loongi_stage_plans_create(&a.trainer->plan));
         together_t all = {&layouts[i], a.trainer};
         loong_threads_params_t params;
         memset(&params, 0, sizeof(params));
@@ -223,8 +223,8 @@ static loong_status_t check_traffic(loong_trainer_t *t, const char *table)
                     LOONG_ERR_MISMATCH, "no row%s in%s", rows[i], table);
     }
     for (int received = 0; received < 2; received++) {
-        loong_transfer_stats_t m = loongi_transfer_stats(
-            s->transfer[LOONG_STAGE_TRAIN], received);
+        loong_transfer_stats_t m =
+            loongi_transfer_stats(s->transfer[LOONG_VARIANT_TRAIN], received);
         LOONG_CHECK(t->ctx,
                     m.count == messages && m.bytes > 0.0 &&
                         m.seconds >= m.blocked && m.blocked > 0.0,
@@ -250,7 +250,7 @@ static loong_status_t train_and_plot(loong_trainer_t *trainer)
     LOONG_CHECK(t->ctx, first == (text[0] != '\0'), LOONG_ERR_MISMATCH,
                 "rank %d tells: %s", loong_comm_rank(t->comm), text);
     const loong_rank_schedule_t *list =
-        loongi_model_entries(t->component->model, LOONG_STAGE_TRAIN);
+        loongi_model_entries(t->component->model, LOONG_VARIANT_TRAIN);
     double end = 0.0;
     for (int64_t i = 0; i < list->num_entries; i++) {
         loong_entry_kind_t kind = list->entries[i].kind;

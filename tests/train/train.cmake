@@ -31,7 +31,7 @@ add_test(NAME cli_earlier_steps COMMAND
   ${PROJECT_SOURCE_DIR})
 set_tests_properties(cli_loongrun cli_earlier_steps PROPERTIES LABELS cli
   TIMEOUT 120)
-loong_test(NAME room SOURCES tests/unit/test_room.c LABELS unit)
+loong_test(NAME memory_available SOURCES tests/unit/test_memory_available.c LABELS unit)
 if(MPI_C_FOUND)
   add_test(NAME cli_key_effects COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/key_effects.sh ${PROJECT_BINARY_DIR}

@@ -5,12 +5,12 @@
 #include <dirent.h>
 
 #include "decoder_config.h"
-#include "earlier.h"
 #include "file.h"
 #include "hf_config.h"
 #include "loong/family.h"
 #include "loong/recipe.h"
 #include "loong/register.h"
+#include "resume_check.h"
 #include "test.h"
 #include "test_dir.h"
 

@@ -166,7 +166,7 @@ static void same_tensors(loong_context_t *ctx, const loong_hf_map_t *map,
     for (int64_t i = 0; i < loongi_safetensors_set_count(x); i++) {
         const loong_safetensor_t *t = loongi_safetensors_set_get(x, i);
         if (loongi_hf_map_predicts(map, t->name) ||
-            loongi_hf_map_beside(map, t->name)) {
+            loongi_hf_map_is_extra(map, t->name)) {
             left_out++;
             continue;
         }

@@ -3,9 +3,9 @@
  * Recipes: units, reading by a wrong path, keys nobody reads, and what a
  * resumed run may change. */
 #include "decoder_config.h"
-#include "earlier.h"
 #include "loong/recipe.h"
 #include "loong/register.h"
+#include "resume_check.h"
 #include "test.h"
 
 enum { LOG_SIZE = 4000 };
@@ -522,7 +522,7 @@ static void test_models(void **state)
         loong_pairs_t *model = state_model(ctx, after);
         const loong_model_keys_t keys = {1, {"foundation"}, {model}};
         for (int e = 0; e < 2; e++) {
-#define CHECK loongi_check_earlier(meta, after, &keys, "fp32", e > 0)
+#define CHECK loongi_resume_check(meta, after, &keys, "fp32", e > 0)
             if (models[i].told == NULL) {
                 assert_ok(ctx, CHECK);
             } else {

@@ -300,7 +300,7 @@ static void print_map(const draft_t *d, loong_text_t *text)
     for (int64_t i = 0; i < d->patterns.count; i++) {
         const loong_draft_pattern_t *p = &d->patterns.items[i];
         /* an import leaves out tensors of other parts by itself */
-        if (!is_chosen(d, i) && !loongi_hf_map_beside(d->map, p->text)) {
+        if (!is_chosen(d, i) && !loongi_hf_map_is_extra(d->map, p->text)) {
             loongi_text_printf(text, "%s#  - ",
                                begun ? ""
                                      : "# Of no use that is known, and so an "

@@ -74,16 +74,16 @@ int loongi_draft_find_role(const loong_draft_matcher_t *m, const char *like,
 /* What a tensor of `rows` would look like. 0: not so, 1: so, 2: so, and the
  * other way round as well. */
 static int fits(const loong_draft_pattern_t *p, const loong_draft_role_t *role,
-                int64_t rows, int64_t experts, bool turned)
+                int64_t rows, int64_t experts, bool transposed)
 {
     int64_t shape[3];
     int ndim = 0;
     if (experts > 0) {
         shape[ndim++] = experts;
     }
-    shape[ndim++] = turned ? role->columns : rows;
+    shape[ndim++] = transposed ? role->columns : rows;
     if (role->columns > 0) {
-        shape[ndim++] = turned ? rows : role->columns;
+        shape[ndim++] = transposed ? rows : role->columns;
     }
     if (p->ndim != ndim || !p->same_shape ||
         memcmp(p->shape, shape, (size_t)ndim * sizeof(*shape)) != 0) {
@@ -128,7 +128,7 @@ static bool is_no_bias(const loong_draft_pattern_t *p, const char *role)
 }
 
 static loong_status_t add_option(loong_draft_matcher_t *m, int64_t pattern,
-                                 const int *roles, int count, bool turned)
+                                 const int *roles, int count, bool transposed)
 {
     const loong_draft_pattern_t *p = &m->patterns->items[pattern];
     const char *first = m->roles[roles[0]].name;
@@ -142,7 +142,7 @@ static loong_status_t add_option(loong_draft_matcher_t *m, int64_t pattern,
     memset(o, 0, sizeof(*o));
     o->choice.pattern = pattern;
     o->choice.count = count;
-    o->choice.transposed = turned;
+    o->choice.transposed = transposed;
     o->choice.by_key_head = count == 3 && lies_by_head(&m->roles[roles[0]], p);
     for (int i = 0; i < count; i++) {
         o->roles[i] = roles[i];
@@ -181,17 +181,17 @@ static loong_status_t try_roles(loong_draft_matcher_t *m, int64_t pattern,
         return LOONG_OK;
     }
     int plain = fits(p, role, rows, experts, false);
-    int turned = role->columns > 0 ? fits(p, role, rows, experts, true) : 0;
+    int transposed = role->columns > 0 ? fits(p, role, rows, experts, true) : 0;
     bool layered = strchr(role->name, '#') != NULL;
-    if (experts > 0 && plain + turned > 0) { /* stacks lie as they like */
+    if (experts > 0 && plain + transposed > 0) { /* stacks lie as they like */
         return add_option(m, pattern, roles, count, plain == 0);
     }
-    if (role->router && plain + turned > 0) {
-        return add_option(m, pattern, roles, count, turned > 0);
+    if (role->router && plain + transposed > 0) {
+        return add_option(m, pattern, roles, count, transposed > 0);
     }
-    if (layered && plain + turned > 0 && role->columns > 0) {
-        return (m->turned ? turned : plain) > 0
-                   ? add_option(m, pattern, roles, count, m->turned)
+    if (layered && plain + transposed > 0 && role->columns > 0) {
+        return (m->transposed ? transposed : plain) > 0
+                   ? add_option(m, pattern, roles, count, m->transposed)
                    : LOONG_OK;
     }
     if (plain > 0) {
@@ -284,7 +284,7 @@ static loong_status_t choose(loong_draft_matcher_t *m,
 
 static loong_status_t match_as(loong_context_t *ctx, const loong_hf_map_t *map,
                                const loong_draft_patterns_t *patterns,
-                               bool turned, loong_draft_match_t *match_p)
+                               bool transposed, loong_draft_match_t *match_p)
 {
     loong_draft_match_t match = {0};
     loong_draft_matcher_t *m = NULL;
@@ -295,7 +295,7 @@ static loong_status_t match_as(loong_context_t *ctx, const loong_hf_map_t *map,
         m->arena = match.arena;
         m->map = map;
         m->patterns = patterns;
-        m->turned = turned;
+        m->transposed = transposed;
         status = choose(m, &match);
         loongi_free(ctx, m->options);
     }
@@ -327,9 +327,9 @@ loong_status_t loongi_draft_choose(loong_context_t *ctx,
     while (strstr(row->name, ".o_proj.weight") == NULL) {
         row++;
     }
-    bool turned = (row->how & HF_TURNED) != 0;
-    LOONG_TRY(match_as(ctx, map, patterns, turned, &match));
-    loong_status_t status = match_as(ctx, map, patterns, !turned, &other);
+    bool transposed = (row->how & HF_TURNED) != 0;
+    LOONG_TRY(match_as(ctx, map, patterns, transposed, &match));
+    loong_status_t status = match_as(ctx, map, patterns, !transposed, &other);
     if (status != LOONG_OK) {
         loongi_draft_match_free(&match);
         return status;

@@ -39,7 +39,7 @@ typedef struct loong_draft_matcher {
     loong_arena_t *arena;
     const loong_hf_map_t *map;
     const loong_draft_patterns_t *patterns;
-    bool turned; /* matrices of layers are [in, out] */
+    bool transposed; /* matrices of layers are [in, out] */
     int role_count;
     loong_draft_role_t roles[LOONG_DRAFT_ROLES];
     int64_t count;

@@ -118,7 +118,7 @@ static loong_status_t list_extra(check_t *c)
         }
         if (is_predictor(hf, t->name)) {
             c->layers_left_out++;
-        } else if (loongi_hf_map_beside(hf->map, t->name)) {
+        } else if (loongi_hf_map_is_extra(hf->map, t->name)) {
             c->beside_name = c->beside++ == 0 ? t->name : c->beside_name;
         } else if (loongi_hf_quant_is_scale(hf->set, t->name)) {
             c->scales_left_out += loongi_hf_quant_of_activations(t->name);

@@ -7,7 +7,7 @@
 
 #include "decoder_config.h"
 #include "file.h"
-#include "hf_beside.h"
+#include "hf_extra.h"
 #include "hf_family.h"
 #include "json.h"
 
@@ -81,7 +81,7 @@ loong_status_t loongi_hf_code_read(loong_context_t *ctx, const char *dir,
                 strcmp(type->family, family) == 0;
     bool own = same && strcmp(type->model_type, family) == 0;
     if (same) {
-        status = loongi_hf_beside_read(ctx, config, pairs);
+        status = loongi_hf_extra_read(ctx, config, pairs);
     }
     if (status == LOONG_OK && own && map != NULL && all_there(dir, map)) {
         status = keep_map(ctx, map, pairs);

@@ -18,7 +18,7 @@ extern "C" {
 
 /* When the model of DIR/config.json is of this family, adds the field, if all
  * files that it names are in DIR and an export would be of that model type,
- * and those of hf_beside.h. Errors: those of reading config.json. */
+ * and those of hf_extra.h. Errors: those of reading config.json. */
 LOONG_NODISCARD loong_status_t loongi_hf_code_read(loong_context_t *ctx,
                                                    const char *dir,
                                                    const char *family,

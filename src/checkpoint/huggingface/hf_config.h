@@ -50,7 +50,7 @@ typedef struct loong_hf_config_params {
     const loong_pairs_t *model;
     loong_dtype_t dtype; /* of the weights beside it */
     /* As in hf_tokens.h, used when DIR has no generation_config.json yet,
-     * LOONG_HF_AUTO_MAP, and what hf_beside.h keeps. NULL: none. */
+     * LOONG_HF_AUTO_MAP, and what hf_extra.h keeps. NULL: none. */
     const loong_pairs_t *tokens;
 } loong_hf_config_params_t;
 

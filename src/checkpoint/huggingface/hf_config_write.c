@@ -7,10 +7,10 @@
 
 #include "decoder_config.h"
 #include "file.h"
-#include "hf_beside.h"
 #include "hf_code.h"
 #include "hf_config.h"
 #include "hf_config_write.h"
+#include "hf_extra.h"
 #include "hf_tokens.h"
 #include "hf_vision.h"
 #include "json.h"
@@ -475,7 +475,7 @@ static void compose(loong_hf_writer_t *w, const loong_json_t *generation,
     emit_kept(w, LOONG_HF_AUTO_MAP);
     if (loongi_hf_writes(w, "text_config")) {
         emit_text(w);
-        for (const char *const *n = loongi_hf_beside_names; *n != NULL; n++) {
+        for (const char *const *n = loongi_hf_extra_names; *n != NULL; n++) {
             emit_kept(w, *n);
         }
     } else {

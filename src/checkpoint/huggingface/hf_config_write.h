@@ -17,7 +17,7 @@ typedef struct loong_hf_writer {
     const loong_pairs_t *given; /* the keys that somebody wrote */
     loong_pairs_t *model;       /* all, with the engine's defaults */
     const loong_hf_type_t *type;
-    const loong_pairs_t *kept; /* LOONG_HF_AUTO_MAP, hf_beside.h; or NULL */
+    const loong_pairs_t *kept; /* LOONG_HF_AUTO_MAP, hf_extra.h; or NULL */
     const char *code;          /* the first of them; or NULL */
     loong_text_t text;
     loong_problems_t problems;

@@ -223,8 +223,8 @@ static loong_status_t turn_columns(const exporter_t *e, const made_t *t,
     return status;
 }
 
-static loong_status_t copy_turned(const exporter_t *e, const made_t *t,
-                                  int64_t row, int64_t rows, char *dst)
+static loong_status_t copy_transposed(const exporter_t *e, const made_t *t,
+                                      int64_t row, int64_t rows, char *dst)
 {
     const loong_hf_param_t *p = loongi_hf_map_get(e->map, t->first);
     size_t row_bytes = (size_t)t->height * loong_dtype_size(t->dtype);
@@ -242,17 +242,17 @@ static loong_status_t copy_turned(const exporter_t *e, const made_t *t,
 static bool lend(const exporter_t *e, const made_t *t, int64_t row,
                  int64_t rows, const void **data_p)
 {
-    loong_lent_t lent;
+    loong_borrowed_t borrowed;
     span_t span = find_span(e, t, row / t->height, row % t->height);
     if (e->params->lend == NULL || span.rows < rows ||
         !e->params->lend(e->params->user, span.param->name, span.row, rows,
-                         &lent)) {
+                         &borrowed)) {
         return false;
     }
-    if (!lent.hole && lent.dtype != t->dtype) {
+    if (!borrowed.hole && borrowed.dtype != t->dtype) {
         return false;
     }
-    *data_p = lent.hole ? NULL : lent.data;
+    *data_p = borrowed.hole ? NULL : borrowed.data;
     return true;
 }
 
@@ -287,7 +287,7 @@ static loong_status_t give_rows(void *user, int64_t index, int64_t row,
         return copy_elements(e, t, row * each, rows * each, buffer);
     }
     if (p->transposed) {
-        return copy_turned(e, t, row, rows, buffer);
+        return copy_transposed(e, t, row, rows, buffer);
     }
     return lend(e, t, row, rows, data_p) ? LOONG_OK
                                          : copy_rows(e, t, row, rows, buffer);

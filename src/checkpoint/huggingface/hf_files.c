@@ -176,7 +176,7 @@ loong_status_t loongi_hf_files_read_tokenizer(loong_hf_files_t *files,
     return read_neighbours(files, dir);
 }
 
-loong_status_t loongi_hf_files_read_kept(loong_hf_files_t *files,
+loong_status_t loongi_hf_files_read_step(loong_hf_files_t *files,
                                          const char *step_dir)
 {
     char dir[PATH_MAX];

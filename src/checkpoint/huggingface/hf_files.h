@@ -29,7 +29,7 @@ loongi_hf_files_read_code(loong_hf_files_t *files, const char *dir);
 
 /* Reads what the directory of a step keeps in hf/, if it does. */
 LOONG_NODISCARD loong_status_t
-loongi_hf_files_read_kept(loong_hf_files_t *files, const char *step_dir);
+loongi_hf_files_read_step(loong_hf_files_t *files, const char *step_dir);
 
 int64_t loongi_hf_files_count(const loong_hf_files_t *files);
 /* The name of one, and its bytes, which stay those of `files`. */

@@ -500,7 +500,7 @@ bool loongi_hf_map_predicts(const loong_hf_map_t *map, const char *name)
            strtoll(name + sizeof(layers) - 1, NULL, 10) >= map->layers;
 }
 
-bool loongi_hf_map_beside(const loong_hf_map_t *map, const char *name)
+bool loongi_hf_map_is_extra(const loong_hf_map_t *map, const char *name)
 {
     const char *const *prefix = map->family->beside;
     while (prefix != NULL && *prefix != NULL &&

@@ -227,8 +227,8 @@ static int64_t file_row(const loong_hf_param_t *param, int64_t piece,
 
 /* Rows of ours are columns in the file: takes the columns of each file row in
  * blocks, converts them, and spreads them over the destination. */
-static loong_status_t read_turned(const reading_t *r, int64_t piece,
-                                  int64_t row, int64_t rows, char *dst)
+static loong_status_t read_transposed(const reading_t *r, int64_t piece,
+                                      int64_t row, int64_t rows, char *dst)
 {
     const loong_hf_param_t *param = r->param;
     int64_t columns = param->shape[1];
@@ -293,7 +293,8 @@ loong_status_t loongi_hf_read(const loong_hf_t *hf, const char *name,
         int64_t n = LOONG_MIN(end, row_begin + rows) - row;
         char *to = (char *)dst + (size_t)(row - row_begin) * row_bytes;
         if (param->transposed) {
-            LOONG_TRY(read_turned(&reading, piece, row - piece * each, n, to));
+            LOONG_TRY(
+                read_transposed(&reading, piece, row - piece * each, n, to));
         } else {
             int64_t at = slab_begin(param, piece) +
                          file_row(param, piece, row - piece * each) *
@@ -307,7 +308,7 @@ loong_status_t loongi_hf_read(const loong_hf_t *hf, const char *name,
 }
 
 bool loongi_hf_lend(const loong_hf_t *hf, const char *name, int64_t row,
-                    int64_t rows, loong_lent_t *lent)
+                    int64_t rows, loong_borrowed_t *borrowed)
 {
     const loong_hf_param_t *param = loongi_hf_map_find(hf->map, name);
     int64_t each = param->shape[0] / param->pieces;
@@ -321,10 +322,10 @@ bool loongi_hf_lend(const loong_hf_t *hf, const char *name, int64_t row,
     }
     int64_t at = slab_begin(param, piece) +
                  file_row(param, piece, row - piece * each) * param->shape[1];
-    lent->dtype = tensor->dtype;
-    lent->bytes = (size_t)(rows * param->shape[1]) * size;
-    lent->data = (const char *)tensor->data + (size_t)at * size;
-    lent->hole = loongi_safetensors_set_is_hole(hf->set, tensor, lent->data,
-                                                lent->bytes);
+    borrowed->dtype = tensor->dtype;
+    borrowed->bytes = (size_t)(rows * param->shape[1]) * size;
+    borrowed->data = (const char *)tensor->data + (size_t)at * size;
+    borrowed->hole = loongi_safetensors_set_is_hole(
+        hf->set, tensor, borrowed->data, borrowed->bytes);
     return true;
 }

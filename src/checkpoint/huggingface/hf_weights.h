@@ -95,7 +95,7 @@ const char *loongi_hf_map_head(const loong_hf_map_t *map);
 bool loongi_hf_map_predicts(const loong_hf_map_t *map, const char *name);
 
 /* A tensor of another part of the model, as what sees images. */
-bool loongi_hf_map_beside(const loong_hf_map_t *map, const char *name);
+bool loongi_hf_map_is_extra(const loong_hf_map_t *map, const char *name);
 
 /* A tensor that a map from a file leaves out. */
 bool loongi_hf_map_ignores(const loong_hf_map_t *map, const char *name);
@@ -179,7 +179,7 @@ LOONG_NODISCARD loong_status_t loongi_hf_read(const loong_hf_t *hf,
 /* Rows without a copy; false when they do not lie together, or not as the
  * engine has them. name and rows must be in the map. */
 bool loongi_hf_lend(const loong_hf_t *hf, const char *name, int64_t row,
-                    int64_t rows, loong_lent_t *lent);
+                    int64_t rows, loong_borrowed_t *borrowed);
 
 /* ---- writing ---- */
 
@@ -198,7 +198,7 @@ typedef loong_status_t (*loong_hf_source_fn)(void *user,
                                              const loong_hf_block_t *block,
                                              loong_dtype_t dtype, void *dst);
 typedef bool (*loong_hf_lend_fn)(void *user, const char *name, int64_t row,
-                                 int64_t rows, loong_lent_t *lent);
+                                 int64_t rows, loong_borrowed_t *borrowed);
 
 /* The type of a parameter in the files. */
 typedef loong_dtype_t (*loong_hf_type_fn)(void *user, const char *name);

@@ -196,7 +196,8 @@ loongi_checkpoint_map(loong_checkpoint_t *checkpoint);
  * all. The checkpoint was mapped. */
 bool loongi_checkpoint_lend(loong_checkpoint_t *checkpoint,
                             const loong_checkpoint_tensor_t *tensor,
-                            int64_t row, int64_t rows, loong_lent_t *lent);
+                            int64_t row, int64_t rows,
+                            loong_borrowed_t *borrowed);
 
 /* Compares with what somebody wants to load (dtype is ignored): missing,
  * unexpected and mismatched tensors are listed together. A kind that nobody

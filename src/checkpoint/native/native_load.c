@@ -372,7 +372,8 @@ loong_status_t loongi_checkpoint_read(loong_checkpoint_t *checkpoint,
 
 bool loongi_checkpoint_lend(loong_checkpoint_t *checkpoint,
                             const loong_checkpoint_tensor_t *tensor,
-                            int64_t row, int64_t rows, loong_lent_t *lent)
+                            int64_t row, int64_t rows,
+                            loong_borrowed_t *borrowed)
 {
     const loong_layout_tensor_t *found =
         &checkpoint->layout
@@ -389,12 +390,12 @@ bool loongi_checkpoint_lend(loong_checkpoint_t *checkpoint,
             continue;
         }
         int64_t offset = p->offset + before * length * (int64_t)size;
-        lent->dtype = tensor->dtype;
-        lent->bytes = (size_t)(rows * length) * size;
-        lent->data = checkpoint->maps[p->file] + offset;
-        lent->hole = loongi_file_is_hole(checkpoint->files[p->file], offset,
-                                         (int64_t)lent->bytes);
-        checkpoint->bytes_read += (int64_t)lent->bytes;
+        borrowed->dtype = tensor->dtype;
+        borrowed->bytes = (size_t)(rows * length) * size;
+        borrowed->data = checkpoint->maps[p->file] + offset;
+        borrowed->hole = loongi_file_is_hole(checkpoint->files[p->file], offset,
+                                             (int64_t)borrowed->bytes);
+        checkpoint->bytes_read += (int64_t)borrowed->bytes;
         return true;
     }
     return false;
@@ -523,7 +524,7 @@ static loong_status_t add_unlisted(const loong_checkpoint_t *checkpoint,
 {
     loong_hf_files_t *files = NULL;
     LOONG_TRY(loongi_hf_files_create(checkpoint->ctx, &files));
-    loong_status_t status = loongi_hf_files_read_kept(files, checkpoint->dir);
+    loong_status_t status = loongi_hf_files_read_step(files, checkpoint->dir);
     for (int64_t i = 0; i < loongi_hf_files_count(files); i++) {
         const char *bytes = NULL;
         size_t length = 0;

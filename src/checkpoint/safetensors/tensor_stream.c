@@ -181,8 +181,8 @@ static loong_status_t move_block(stream_t *s, const block_t *b, void *buffer)
     const void *data = buffer;
     LOONG_TRY(p->source(p->user, b->item->index, b->item->first + b->row,
                         b->rows, buffer, &data));
-    bool lent = data != NULL && data != buffer;
-    if (lent) {
+    bool borrowed = data != NULL && data != buffer;
+    if (borrowed) {
         loongi_mapped_prefetch(data, (size_t)b->bytes);
     }
     if (s->sum != NULL) {
@@ -191,7 +191,7 @@ static loong_status_t move_block(stream_t *s, const block_t *b, void *buffer)
     if (data != NULL) {
         LOONG_TRY(write_block(s, b, data));
     }
-    if (lent) {
+    if (borrowed) {
         loongi_mapped_release(data, (size_t)b->bytes);
     }
     return LOONG_OK;

@@ -33,20 +33,21 @@ typedef struct loong_stream_item {
 } loong_stream_item_t;
 
 /* Gives rows of a tensor: in the buffer, or as memory that it lends, or NULL
- * for zeros, in *data_p. What is lent is pages of a file, which are given back
- * to the system when they have been written. Called from several threads. */
+ * for zeros, in *data_p. What is borrowed is pages of a file, which are given
+ * back to the system when they have been written. Called from several threads.
+ */
 typedef loong_status_t (*loong_stream_source_fn)(void *user, int64_t index,
                                                  int64_t row, int64_t rows,
                                                  void *buffer,
                                                  const void **data_p);
 
 /* Pages of a file that hold what was asked for as it is. */
-typedef struct loong_lent {
+typedef struct loong_borrowed {
     loong_dtype_t dtype;
     const void *data;
     size_t bytes;
     bool hole; /* of the file: all zeros */
-} loong_lent_t;
+} loong_borrowed_t;
 
 typedef struct loong_stream_params {
     const char *path; /* for messages */

@@ -86,10 +86,10 @@ static loong_status_t add_source(const loong_piece_writer_t *to,
 /* ---- pieces -------------------------------------------------------------- */
 
 /* Rows of a parameter inside elements [begin, end) of its flat buffer. */
-static bool rows_in(const loong_param_place_t *p, int64_t begin, int64_t end,
+static bool rows_in(const loong_chunk_param_t *p, int64_t begin, int64_t end,
                     int64_t *row_p, int64_t *n_p)
 {
-    loong_part_t part = loongi_part_of(p);
+    loong_param_slice_t part = loongi_param_slice_of(p);
     int64_t length = part.cols;
     int64_t first = LOONG_MAX(begin, p->flat_offset);
     int64_t last = LOONG_MIN(end, p->flat_offset + part.rows * length);
@@ -102,7 +102,7 @@ static bool rows_in(const loong_param_place_t *p, int64_t begin, int64_t end,
 }
 
 static loong_checkpoint_piece_t describe(const loong_stage_t *stage,
-                                         const loong_param_place_t *p,
+                                         const loong_chunk_param_t *p,
                                          const char *kind, int64_t row,
                                          int64_t rows)
 {
@@ -110,10 +110,10 @@ static loong_checkpoint_piece_t describe(const loong_stage_t *stage,
     memset(&piece, 0, sizeof(piece));
     piece.kind = kind;
     piece.dtype = stage->params->precision.wide;
-    loong_part_t part = loongi_part_of(p);
+    loong_param_slice_t part = loongi_param_slice_of(p);
     piece.ndim = p->params.shape.rank > 1 ? 2 : 1;
     piece.shape[0] = part.all_rows;
-    piece.begin[0] = loongi_part_row(&part, row, &rows);
+    piece.begin[0] = loongi_param_slice_row(&part, row, &rows);
     piece.count[0] = rows;
     if (piece.ndim > 1) {
         piece.shape[1] = part.all_cols;
@@ -127,7 +127,7 @@ static loong_checkpoint_piece_t describe(const loong_stage_t *stage,
  * the whole. */
 typedef struct rows {
     const loong_stage_t *stage;
-    const loong_param_place_t *param;
+    const loong_chunk_param_t *param;
     const loong_bucket_t *bucket; /* NULL: in none */
     int64_t row;
     int64_t rows;
@@ -136,14 +136,14 @@ typedef struct rows {
 static loong_status_t add_param(const loong_piece_writer_t *to, const rows_t *r)
 {
     const loong_stage_t *s = r->stage;
-    const loong_param_place_t *p = r->param;
+    const loong_chunk_param_t *p = r->param;
     const loong_bucket_t *b = r->bucket;
     const loong_flat_t *flat = &s->layout->flats[p->flat];
     char name[512];
     snprintf(name, sizeof(name), "%s.%s", r->stage->params->name, p->name);
     loong_checkpoint_piece_t piece = describe(s, p, "param", r->row, r->rows);
     piece.name = name;
-    int64_t cols = loongi_part_of(p).cols;
+    int64_t cols = loongi_param_slice_of(p).cols;
     int64_t element = p->flat_offset + r->row * cols;
     const char *at = s->run.base[LOONG_BASE_PARAM] +
                      loongi_shards_param(s->shards, p->flat, element);
@@ -190,9 +190,9 @@ static loong_status_t add_states(const loong_piece_writer_t *to,
                                  const rows_t *r,
                                  const loong_optimizer_class_t *class)
 {
-    const loong_param_place_t *p = r->param;
+    const loong_chunk_param_t *p = r->param;
     const loong_bucket_t *b = r->bucket;
-    int64_t cols = loongi_part_of(p).cols;
+    int64_t cols = loongi_param_slice_of(p).cols;
     int64_t element = p->flat_offset + r->row * cols - b->update_begin;
     char name[512];
     snprintf(name, sizeof(name), "%s.%s", r->stage->params->name, p->name);
@@ -214,12 +214,12 @@ static loong_status_t add_states(const loong_piece_writer_t *to,
 /* Parameter and states, piece by piece. */
 static loong_status_t add_rows(const loong_piece_writer_t *to, rows_t r)
 {
-    loong_part_t part = loongi_part_of(r.param);
+    loong_param_slice_t part = loongi_param_slice_of(r.param);
     const loong_optimizer_class_t *class =
         loongi_optimizer_of(&r.stage->params->optimizer, &r.param->params);
     for (int64_t end = r.row + r.rows; r.row < end; r.row += r.rows) {
         r.rows = end - r.row;
-        loongi_part_row(&part, r.row, &r.rows);
+        loongi_param_slice_row(&part, r.row, &r.rows);
         LOONG_TRY(add_param(to, &r));
         if (class != NULL) {
             LOONG_TRY(add_states(to, &r, class));
@@ -233,16 +233,16 @@ static loong_status_t add_rows(const loong_piece_writer_t *to, rows_t r)
 static loong_status_t add_stage(const loong_piece_writer_t *to,
                                 const loong_stage_t *stage)
 {
-    const loong_chunk_t *c = stage->layout;
+    const loong_model_chunk_t *c = stage->layout;
     const loong_shards_t *s = stage->shards;
     for (int64_t i = 0; i < c->num_params; i++) {
-        const loong_param_place_t *p = &c->params[i];
+        const loong_chunk_param_t *p = &c->params[i];
         if (p->params.place.copy) {
             continue;
         }
         const loong_bucket_t *b =
             loongi_shards_bucket(s, p->flat, p->flat_offset);
-        rows_t r = {stage, p, b, 0, loongi_part_of(p).rows};
+        rows_t r = {stage, p, b, 0, loongi_param_slice_of(p).rows};
         bool mine = b != NULL
                         ? rows_in(p, b->own_begin, b->own_end, &r.row, &r.rows)
                         : loong_mesh_group_rank(
@@ -277,17 +277,17 @@ typedef struct reader {
 
 /* Rows of what this rank holds of a parameter, dense; no more than these. */
 static loong_status_t read_block(const reader_t *r,
-                                 const loong_param_place_t *p, int64_t row,
+                                 const loong_chunk_param_t *p, int64_t row,
                                  int64_t rows, void *to)
 {
-    loong_part_t part = loongi_part_of(p);
+    loong_param_slice_t part = loongi_param_slice_of(p);
     size_t length = (size_t)part.cols * loong_dtype_size(r->dtype);
     char name[512];
     snprintf(name, sizeof(name), "%s.%s", r->stage->params->name, p->name);
     int64_t n = 0;
     for (int64_t at = 0; at < rows; at += n) {
         n = rows - at;
-        int64_t outside = loongi_part_row(&part, row + at, &n);
+        int64_t outside = loongi_param_slice_row(&part, row + at, &n);
         int64_t begin[LOONG_TENSOR_MAX_DIMS] = {outside, part.col};
         int64_t count[LOONG_TENSOR_MAX_DIMS] = {n, part.cols};
         LOONG_TRY(loongi_checkpoint_read(
@@ -297,20 +297,20 @@ static loong_status_t read_block(const reader_t *r,
     return LOONG_OK;
 }
 
-static bool has_average(const reader_t *r, const loong_param_place_t *p)
+static bool has_average(const reader_t *r, const loong_chunk_param_t *p)
 {
     char name[512];
     snprintf(name, sizeof(name), "%s.%s", r->stage->params->name, p->name);
     return loongi_checkpoint_find(r->ck, LOONG_EMA, name) != NULL;
 }
 
-static loong_status_t load_param(reader_t *r, const loong_param_place_t *p)
+static loong_status_t load_param(reader_t *r, const loong_chunk_param_t *p)
 {
-    int64_t cols = loongi_part_of(p).cols;
+    int64_t cols = loongi_param_slice_of(p).cols;
     int64_t step = LOONG_MAX(r->room / cols, 1);
     int64_t first = 0;
     int64_t rows = 0;
-    loongi_stage_kept_rows(r->stage, p, &first, &rows);
+    loongi_stage_shard_rows(r->stage, p, &first, &rows);
     r->kind = !r->stage->params->train &&
                       r->stage->params->optimizer.ema.evaluates &&
                       has_average(r, p)
@@ -327,13 +327,13 @@ static loong_status_t load_param(reader_t *r, const loong_param_place_t *p)
 }
 
 /* States of the rows this rank updates. */
-static loong_status_t load_states(reader_t *r, const loong_param_place_t *p)
+static loong_status_t load_states(reader_t *r, const loong_chunk_param_t *p)
 {
     const loong_optimizer_class_t *class =
         loongi_optimizer_of(&r->stage->params->optimizer, &p->params);
     const loong_bucket_t *b =
         loongi_shards_bucket(r->stage->shards, p->flat, p->flat_offset);
-    int64_t cols = loongi_part_of(p).cols;
+    int64_t cols = loongi_param_slice_of(p).cols;
     int64_t step = LOONG_MAX(r->room / cols, 1);
     int64_t row = 0;
     int64_t rows = 0;
@@ -356,8 +356,8 @@ static loong_status_t load_states(reader_t *r, const loong_param_place_t *p)
             loong_operand_t to = {LOONG_BASE_OPTIM,
                                   offset + (element + at * cols) * size};
             LOONG_TRY(read_block(r, p, row + at, n, r->block));
-            LOONG_TRY(loongi_run_write(&r->stage->run, to, r->block,
-                                       (size_t)(n * cols * size)));
+            LOONG_TRY(loongi_binding_write(&r->stage->run, to, r->block,
+                                           (size_t)(n * cols * size)));
         }
     }
     return LOONG_OK;
@@ -366,11 +366,11 @@ static loong_status_t load_states(reader_t *r, const loong_param_place_t *p)
 static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
                                  bool states)
 {
-    const loong_chunk_t *c = stage->layout;
+    const loong_model_chunk_t *c = stage->layout;
     loong_origin_t from = loongi_checkpoint_origin(ck);
     reader_t reader = {.ck = ck, .stage = stage, .room = 2 * 1024 * 1024};
     for (int64_t i = 0; i < c->num_params; i++) {
-        loong_part_t part = loongi_part_of(&c->params[i]);
+        loong_param_slice_t part = loongi_param_slice_of(&c->params[i]);
         reader.room = LOONG_MAX(reader.room, part.cols);
     }
     LOONG_TRY(loongi_calloc(stage->ctx, (size_t)reader.room, sizeof(double),

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whether what a run trains can be exported, known before it begins. */
+#include "artifacts.h"
 #include "file.h"
 #include "from_hf.h"
 #include "hf_code.h"
 #include "hf_config.h"
 #include "hf_weights.h"
-#include "kept.h"
 #include "native.h"
 
 /* A published model is no place for what is made of it. */
@@ -38,7 +38,7 @@ static loong_status_t check_as(loong_context_t *ctx,
         LOONG_TRY(loongi_checkpoint_check_outside(ctx, dir));
         LOONG_TRY(check_no_source(ctx, recipe, dir));
     }
-    LOONG_TRY(loongi_kept_code(ctx, recipe, code));
+    LOONG_TRY(loongi_artifacts_code(ctx, recipe, code));
     LOONG_TRY(loongi_hf_model_as(
         ctx, model_keys, loong_recipe_text(recipe, "export.as"),
         loongi_pairs_get(code, LOONG_HF_AUTO_MAP) != NULL, &model));

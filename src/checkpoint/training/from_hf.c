@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "earlier.h"
 #include "hf_config.h"
 #include "loong/trainer.h"
 #include "problems.h"
 #include "recipe_impl.h"
+#include "resume_check.h"
 #include "view.h"
 
 #define FOUNDATION "model.foundation"

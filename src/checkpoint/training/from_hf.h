@@ -5,9 +5,9 @@
 #ifndef LOONG_FROM_HF_H
 #define LOONG_FROM_HF_H
 
-#include "earlier.h"
 #include "loong/recipe.h"
 #include "pairs.h"
+#include "resume_check.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -32,9 +32,9 @@ bool loongi_param_is_new(const loong_component_params_t *params,
 }
 
 bool loongi_place_is_new(const loong_stage_t *stage, const loong_origin_t *from,
-                         const loong_param_place_t *place)
+                         const loong_chunk_param_t *place)
 {
-    loong_part_t part = loongi_part_of(place);
+    loong_param_slice_t part = loongi_param_slice_of(place);
     int64_t shape[2] = {part.all_rows, part.all_cols};
     int64_t there[2];
     return loongi_param_is_new(stage->params, from, place->name,

@@ -27,7 +27,7 @@ bool loongi_param_is_new(const loong_component_params_t *params,
 
 /* The same of what a stage has of a parameter. */
 bool loongi_place_is_new(const loong_stage_t *stage, const loong_origin_t *from,
-                         const loong_param_place_t *place);
+                         const loong_chunk_param_t *place);
 
 /* Every rule has such a parameter. Errors: LOONG_ERR_CONFIG. */
 LOONG_NODISCARD loong_status_t loongi_new_params_check(

@@ -55,7 +55,7 @@ typedef struct buffers {
 
 /* Rows of the tensor, the part's columns, dense. */
 static loong_status_t read_block(const loong_hf_t *hf, const char *name,
-                                 const loong_part_t *part, int64_t row,
+                                 const loong_param_slice_t *part, int64_t row,
                                  int64_t rows, const buffers_t *b)
 {
     bool whole = part->cols == part->all_cols;
@@ -70,18 +70,18 @@ static loong_status_t read_block(const loong_hf_t *hf, const char *name,
 }
 
 static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
-                                 const loong_param_place_t *p,
+                                 const loong_chunk_param_t *p,
                                  const buffers_t *b)
 {
-    loong_part_t part = loongi_part_of(p);
+    loong_param_slice_t part = loongi_param_slice_of(p);
     int64_t step = LOONG_MAX(b->room / part.all_cols, 1);
     int64_t first = 0;
     int64_t rows = 0;
-    loongi_stage_kept_rows(s, p, &first, &rows);
+    loongi_stage_shard_rows(s, p, &first, &rows);
     int64_t n = 0;
     for (int64_t row = first; row < first + rows; row += n) {
         n = LOONG_MIN(step, first + rows - row);
-        int64_t outside = loongi_part_row(&part, row, &n);
+        int64_t outside = loongi_param_slice_row(&part, row, &n);
         LOONG_TRY(read_block(hf, p->name, &part, outside, n, b));
         LOONG_TRY(loongi_stage_set_param(s, p, row * part.cols, n * part.cols,
                                          b->block));
@@ -100,8 +100,8 @@ static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf,
 {
     buffers_t b = {NULL, NULL, 2 * 1024 * 1024};
     for (int64_t i = 0; i < stage->layout->num_params; i++) {
-        loong_part_t part =
-            loongi_part_of(&stage->layout->params[i]);
+        loong_param_slice_t part =
+            loongi_param_slice_of(&stage->layout->params[i]);
         b.room = LOONG_MAX(b.room, part.all_cols);
     }
     LOONG_TRY(loongi_calloc(stage->ctx, 2 * (size_t)b.room, sizeof(*b.block),
@@ -110,7 +110,7 @@ static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf,
     loong_status_t status = loongi_stage_upload(stage);
     for (int64_t i = 0; i < stage->layout->num_params && status == LOONG_OK;
          i++) {
-        const loong_param_place_t *p = &stage->layout->params[i];
+        const loong_chunk_param_t *p = &stage->layout->params[i];
         if (!loongi_place_is_new(stage, from, p)) {
             status = load_param(stage, hf, p, &b);
         }

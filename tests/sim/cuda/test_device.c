@@ -88,7 +88,7 @@ static void test_pool(void **state)
     bool own = false;
     void *a = NULL;
     assert_ok(ctx, loong_device_create(ctx, "cuda", 0, &device));
-    assert_ok(ctx, loong_device_room(device, &own, &room[0]));
+    assert_ok(ctx, loong_device_available(device, &own, &room[0]));
     assert_ok(ctx, loong_device_alloc(device, SIZE, "a", &a));
     loong_device_free(device, a, SIZE);
     assert_ok(ctx, loong_device_synchronize(device, "it"));
@@ -96,7 +96,7 @@ static void test_pool(void **state)
     assert_int_equal(u.pool, SIZE);
     assert_int_equal(u.pool_most, SIZE);
     assert_int_equal(u.total - u.available, SIZE);
-    assert_ok(ctx, loong_device_room(device, &own, &room[1]));
+    assert_ok(ctx, loong_device_available(device, &own, &room[1]));
     assert_true(own && room[0] == room[1]);
     assert_ok(ctx, loongi_device_trim(device));
     assert_ok(ctx, loong_device_usage(device, &u));
@@ -185,10 +185,10 @@ static void test_messages(void **state)
                  LOONG_ERR_MEMORY,
                  "cuda:0: 2097152 bytes for slots: cudaErrorMemoryAllocation; "
                  "1048576 of 1048576 bytes are free");
-    loong_device_flaw(device)->value = 61;
-    loong_device_flaw(device)->place = 2;
-    loong_device_flaw(device)->end = 61;
-    loong_device_flaw(device)->kind = LOONG_FLAW_ID;
+    loong_device_get_error(device)->value = 61;
+    loong_device_get_error(device)->place = 2;
+    loong_device_get_error(device)->end = 61;
+    loong_device_get_error(device)->kind = LOONG_DEVICE_ERROR_ID;
     assert_fails(ctx, loong_device_synchronize(device, "it"), LOONG_ERR_ARG,
                  "cuda:0: id 61 at token 2, allowed 0 to 60");
     assert_ok(ctx, loong_device_synchronize(device, "it")); /* told once */

@@ -92,7 +92,7 @@ static loong_status_t launch(place_t *p, const loong_kernel_query_t *q,
     if (there) {
         call.device = p->device;
         call.stream = loong_device_stream(p->device);
-        call.flaw = loong_device_flaw(p->device);
+        call.error = loong_device_get_error(p->device);
         LOONG_TRY(loong_device_alloc(p->device, room, "room",
                                      &call.workspace));
         LOONG_TRY(loong_device_fill(p->device, call.workspace, 0xff, room));

@@ -57,18 +57,18 @@ loong_status_t __wrap_loongi_replay_end(loong_replay_t *replay,
                                     go_on_p);
 }
 
-loong_status_t __real_loongi_ahead_await(loong_ahead_t *ahead, int track,
+loong_status_t __real_loongi_async_await(loong_async_t *async, int track,
                                          int64_t number);
-loong_status_t __wrap_loongi_ahead_await(loong_ahead_t *ahead, int track,
+loong_status_t __wrap_loongi_async_await(loong_async_t *async, int track,
                                          int64_t number);
-loong_status_t __wrap_loongi_ahead_await(loong_ahead_t *ahead, int track,
+loong_status_t __wrap_loongi_async_await(loong_async_t *async, int track,
                                          int64_t number)
 {
     if (drop_waits && capturing) {
         dropped++;
         return LOONG_OK;
     }
-    return __real_loongi_ahead_await(ahead, track, number);
+    return __real_loongi_async_await(async, track, number);
 }
 
 /* Steps of this op need the host. */

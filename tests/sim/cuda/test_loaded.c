@@ -109,7 +109,7 @@ static loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
     p->call.stream = loong_device_stream(p->device);
     p->call.device = p->device;
     p->call.device_frame = p->frame;
-    p->call.flaw = loong_device_flaw(p->device);
+    p->call.error = loong_device_get_error(p->device);
     return p->kernel->prepare(ctx, q, &p->call.state);
 }
 

@@ -65,7 +65,7 @@ static loong_status_t launch(place_t *p, const char *op, int num_in,
     assert_true(k->support(&q, reason));
     size_t room = k->workspace(&q);
     call.stream = loong_device_stream(p->device);
-    call.flaw = loong_device_flaw(p->device);
+    call.error = loong_device_get_error(p->device);
     LOONG_TRY(loong_device_alloc(p->device, room, "room", &call.workspace));
     LOONG_TRY(
         loong_device_alloc(p->device, sizeof(frame), "frame", &device_frame));

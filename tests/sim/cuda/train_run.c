@@ -98,7 +98,7 @@ static loong_status_t sum_params(loong_context_t *ctx, loong_trainer_t *t,
     void *memory = NULL;
     LOONG_TRY(loongi_alloc(ctx, bytes, "parameters", &memory));
     loong_status_t status =
-        loongi_run_read(&c->run, from, memory, bytes, "parameters");
+        loongi_binding_read(&c->run, from, memory, bytes, "parameters");
     *sum_p = loongi_crc(LOONG_CRC32C, memory, bytes);
     loongi_free(ctx, memory);
     return status;
@@ -106,12 +106,12 @@ static loong_status_t sum_params(loong_context_t *ctx, loong_trainer_t *t,
 
 static loong_status_t note_memory(const loong_trainer_t *t, job_t *job)
 {
-    if (loong_device_beside(t->plan.device) != NULL) {
+    if (loong_device_get_overhead(t->plan.device) != NULL) {
         LOONG_TRY(loong_device_usage(t->plan.device, &job->usage));
     }
     job->planned = t->plan.memory.rank;
     job->rate = t->report.gemm_gflops;
-    return loongi_beside_plan(&t->plan, &job->beside);
+    return loongi_overhead_plan(&t->plan, &job->overhead);
 }
 
 static void look_at(job_t *job, loong_trainer_t *trainer, int rank)
@@ -206,7 +206,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
     loong_trainer_destroy(&other);
     loong_recipe_destroy(&other_recipe);
     loong_trainer_destroy(&trainer);
-    assert_null(comm->mood); /* which asks who is gone */
+    assert_null(comm->wait_policy); /* which asks who is gone */
     loong_recipe_destroy(&recipe);
     return status;
 }

@@ -7,7 +7,7 @@
 #include "test.h"
 
 #include "cudasim.h"
-#include "beside.h"
+#include "device_overhead.h"
 #include "trainer_impl.h"
 
 enum { VOCAB = 61, STEPS = 4 };
@@ -50,7 +50,7 @@ typedef struct job {
     /* Of rank 0's device at the end, beside what was planned. */
     loong_device_usage_t usage;
     double rate; /* of products, as it was measured */
-    loong_beside_t beside;
+    loong_overhead_plan_t overhead;
     int64_t planned;
     loong_trainer_t *trainer; /* of rank 0 */
 } job_t;

@@ -9,8 +9,8 @@
  * The two programs of a pair get scratch and COMM one behind the other; all
  * else uses the same. Not collective.
  */
-#ifndef LOONG_RANK_H
-#define LOONG_RANK_H
+#ifndef LOONG_MEMORY_PLAN_H
+#define LOONG_MEMORY_PLAN_H
 
 #include "executor.h"
 #include "schedule.h"
@@ -23,83 +23,85 @@ enum { LOONG_MAX_USES = 4 };
 
 /* A list of the rank and the compiled chunks that it runs, of all components,
  * in the order of list->chunks; NULL: it does not run the chunk. Borrowed. */
-typedef struct loong_rank_use {
+typedef struct loong_memory_plan_use {
     const loong_rank_schedule_t *list;
-    loong_chunk_t *const *chunks;
-} loong_rank_use_t;
+    loong_model_chunk_t *const *chunks;
+} loong_memory_plan_use_t;
 
-typedef struct loong_rank_params {
+typedef struct loong_memory_plan_params {
     int num_components;
     /* Per component the number of its first chunk; behind the last one the
      * number of all. */
     const int32_t *first_chunk;
     int num_uses;
-    const loong_rank_use_t *uses; /* only the list of use 0 may have pairs */
-} loong_rank_params_t;
+    const loong_memory_plan_use_t
+        *uses; /* only the list of use 0 may have pairs */
+} loong_memory_plan_params_t;
 
 /* Where the bases of a chunk begin; slots and areas lie one behind the other.*/
-typedef struct loong_chunk_place {
+typedef struct loong_chunk_bases {
     int64_t begin[LOONG_BASE_COUNT];
     int64_t host;
-} loong_chunk_place_t;
+} loong_chunk_bases_t;
 
 /* Several uses have the same memory one after the other: training and
  * evaluation. Their chunks have the same parameters. */
-typedef struct loong_rank {
+typedef struct loong_memory_plan {
     loong_context_t *ctx;
     int chunks; /* of all components */
     int32_t *first_chunk;
     int num_uses;
-    loong_rank_use_t use[LOONG_MAX_USES];
-    loong_chunk_place_t *places;     /* of each chunk */
+    loong_memory_plan_use_t use[LOONG_MAX_USES];
+    loong_chunk_bases_t *places;     /* of each chunk */
     int64_t bytes[LOONG_BASE_COUNT]; /* to allocate, exactly */
     int64_t host_bytes;              /* where OFFLOAD copies to */
     uint8_t *orders; /* of the pairs of use 0; per (F chunk, B chunk) */
     int64_t *order_at;
-} loong_rank_t;
+} loong_memory_plan_t;
 
-LOONG_NODISCARD loong_status_t
-loongi_rank_create(loong_context_t *ctx, const loong_rank_params_t *params,
-                   loong_rank_t **rank_p);
-void loongi_rank_destroy(loong_rank_t **rank_p);
+LOONG_NODISCARD loong_status_t loongi_memory_plan_create(
+    loong_context_t *ctx, const loong_memory_plan_params_t *params,
+    loong_memory_plan_t **plan_p);
+void loongi_memory_plan_destroy(loong_memory_plan_t **plan_p);
 
 /* The number of an entry's chunk among those of all components. */
-static inline int loongi_rank_index(const loong_rank_t *rank,
-                                    const loong_entry_t *entry)
+static inline int loongi_memory_plan_index(const loong_memory_plan_t *plan,
+                                           const loong_entry_t *entry)
 {
-    return rank->first_chunk[entry->component] + entry->chunk;
+    return plan->first_chunk[entry->component] + entry->chunk;
 }
 
 /* The bases of a chunk, from those of the rank; slot 0. */
-loong_run_t loongi_rank_chunk(const loong_rank_t *rank, const loong_run_t *run,
-                              int chunk);
+loong_binding_t loongi_memory_plan_chunk(const loong_memory_plan_t *plan,
+                                         const loong_binding_t *run, int chunk);
 /* The bases of an entry: its chunk and slot. */
-loong_run_t loongi_rank_bind(const loong_rank_t *rank, int use,
-                             const loong_run_t *run,
-                             const loong_entry_t *entry);
+loong_binding_t loongi_memory_plan_bind(const loong_memory_plan_t *plan,
+                                        int use, const loong_binding_t *run,
+                                        const loong_entry_t *entry);
 
 /* Where OFFLOAD and RELOAD of an entry keep the away area. */
-static inline int64_t loongi_rank_host(const loong_rank_t *rank, int use,
-                                       const loong_entry_t *entry)
+static inline int64_t loongi_memory_plan_host(const loong_memory_plan_t *plan,
+                                              int use,
+                                              const loong_entry_t *entry)
 {
-    int index = loongi_rank_index(rank, entry);
-    return rank->places[index].host +
-           entry->host * rank->use[use].chunks[index]->away_bytes;
+    int index = loongi_memory_plan_index(plan, entry);
+    return plan->places[index].host +
+           entry->host * plan->use[use].chunks[index]->away_bytes;
 }
 
 /* Loads every program of every use at the bases of its entries, with the run
  * of its component; `again`: when these have changed (loongi_program_load). */
 LOONG_NODISCARD loong_status_t
-loongi_rank_load(const loong_rank_t *rank, const loong_run_t *const *runs,
-                 bool again);
+loongi_memory_plan_load(const loong_memory_plan_t *plan,
+                        const loong_binding_t *const *runs, bool again);
 
 /* Runs entry `index` of the rank's list, whose kind is a program. The first of
  * a pair runs both, each with the frame of its micro-batch; the second does
  * nothing. frame: of the entry and of the other one of its pair (may be NULL
  * without). Frames are checked against planned counts. */
-LOONG_NODISCARD loong_status_t
-loongi_rank_run(const loong_rank_t *rank, int use, const loong_run_t *run,
-                int64_t index, const loong_frame_t *const frame[2]);
+LOONG_NODISCARD loong_status_t loongi_memory_plan_run(
+    const loong_memory_plan_t *plan, int use, const loong_binding_t *run,
+    int64_t index, const loong_frame_t *const frame[2]);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
  *
  * Plans what a device holds beside the arenas: graphs and communicators of the
  * entries that the rank will run. Read src/run/replay.h before. */
-#include "beside.h"
+#include "device_overhead.h"
 
 #include <string.h>
 
@@ -88,7 +88,7 @@ static loong_status_t add_entry(const loong_component_t *c,
         return add(r, &c->tie, 0, false, false);
     }
     return (int)e->kind < (int)LOONG_PROGRAM_COUNT
-               ? add(r, &s->chunk[LOONG_STAGE_TRAIN]->programs[e->kind],
+               ? add(r, &s->chunk[LOONG_VARIANT_TRAIN]->programs[e->kind],
                      e->slot, e->micro_batch == 0, e->micro_batch == last)
                : LOONG_OK;
 }
@@ -104,12 +104,12 @@ static loong_status_t add_evaluations(const loong_plan_t *plan, records_t *r)
     if (interval == 0 || interval >= plan->set->train_iters) {
         return LOONG_OK;
     }
-    for (int k = LOONG_STAGE_EVAL; k < LOONG_STAGE_CHUNKS; k++) {
-        if (c->model->use[k] < 0 || (k == LOONG_STAGE_EVAL && !validates)) {
+    for (int k = LOONG_VARIANT_EVAL; k < LOONG_VARIANT_COUNT; k++) {
+        if (c->model->use[k] < 0 || (k == LOONG_VARIANT_EVAL && !validates)) {
             continue;
         }
         const loong_rank_schedule_t *list =
-            loongi_model_entries(c->model, (loong_stage_chunk_t)k);
+            loongi_model_entries(c->model, (loong_variant_t)k);
         for (int64_t i = 0; i < list->num_entries; i++) {
             const loong_entry_t *e = &list->entries[i];
             if (e->kind == LOONG_ENTRY_E) {
@@ -140,20 +140,21 @@ static int links_of(const loong_component_t *c)
     return links;
 }
 
-loong_status_t loongi_beside_plan(const loong_plan_t *plan,
-                                  loong_beside_t *beside_p)
+loong_status_t loongi_overhead_plan(const loong_plan_t *plan,
+                                    loong_overhead_plan_t *overhead_p)
 {
     const loong_component_t *c = plan->component;
-    static const loong_device_beside_t nothing = {0, 0, 0};
-    const loong_device_beside_t *known = loong_device_beside(plan->device);
-    loong_device_beside_t each = known != NULL ? *known : nothing;
+    static const loong_device_overhead_t nothing = {0, 0, 0};
+    const loong_device_overhead_t *known =
+        loong_device_get_overhead(plan->device);
+    loong_device_overhead_t each = known != NULL ? *known : nothing;
     records_t r = {plan->ctx, NULL, 0, 0, 0.0, 0, &plan->mesh};
     loong_status_t status = LOONG_OK;
-    loong_beside_t b;
+    loong_overhead_plan_t b;
     memset(&b, 0, sizeof(b));
     if (c->schedule != NULL) {
         const loong_rank_schedule_t *list =
-            loongi_model_entries(c->model, LOONG_STAGE_TRAIN);
+            loongi_model_entries(c->model, LOONG_VARIANT_TRAIN);
         for (int64_t i = 0; i < list->num_entries && status == LOONG_OK; i++) {
             status = add_entry(c, &list->entries[i], &r);
         }
@@ -174,22 +175,22 @@ loong_status_t loongi_beside_plan(const loong_plan_t *plan,
     b.bytes[2] = (double)b.communicators * (double)each.communicator;
     loongi_free(plan->ctx, r.list);
     LOONG_TRY(status);
-    *beside_p = b;
+    *overhead_p = b;
     return LOONG_OK;
 }
 
 /* ---- what is told -------------------------------------------------------- */
 
-loong_status_t loongi_beside_describe(const loong_plan_t *plan,
-                                      loong_text_t *text)
+loong_status_t loongi_overhead_describe(const loong_plan_t *plan,
+                                        loong_text_t *text)
 {
     char a[LOONG_HUMAN_SIZE];
-    loong_beside_t b;
+    loong_overhead_plan_t b;
     double sum = (double)plan->memory.rank;
     if (loong_device_is_host(plan->device)) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_beside_plan(plan, &b));
+    LOONG_TRY(loongi_overhead_plan(plan, &b));
     for (int i = 0; i < 3; i++) {
         sum += b.bytes[i];
     }
@@ -214,16 +215,17 @@ loong_status_t loongi_beside_describe(const loong_plan_t *plan,
     return LOONG_OK;
 }
 
-loong_status_t loongi_beside_tell(const loong_plan_t *plan, size_t pool_most)
+loong_status_t loongi_overhead_report(const loong_plan_t *plan,
+                                      size_t pool_most)
 {
     char a[4][LOONG_HUMAN_SIZE];
     loong_device_usage_t u;
-    loong_beside_t b;
-    if (loong_device_beside(plan->device) == NULL) {
+    loong_overhead_plan_t b;
+    if (loong_device_get_overhead(plan->device) == NULL) {
         return LOONG_OK;
     }
     LOONG_TRY(loong_device_usage(plan->device, &u));
-    LOONG_TRY(loongi_beside_plan(plan, &b));
+    LOONG_TRY(loongi_overhead_plan(plan, &b));
     double beside = (double)u.total - (double)u.available - (double)u.pool;
     loongi_log(
         plan->ctx, LOONG_LOG_INFO,

@@ -27,7 +27,7 @@ static void put(loong_context_t *ctx, const char *path, const char *text)
 static loong_context_t *begin(void)
 {
     loong_context_t *ctx = test_context();
-    snprintf(root, sizeof(root), "/tmp/loong-room-XXXXXX");
+    snprintf(root, sizeof(root), "/tmp/loong-available-XXXXXX");
     assert_non_null(mkdtemp(root));
     put(ctx, "/proc/meminfo",
         "MemTotal:       2097152 kB\nMemFree:          10240 kB\n"
@@ -36,11 +36,11 @@ static loong_context_t *begin(void)
     return ctx;
 }
 
-static loong_memory_room_t measure(loong_context_t *ctx)
+static loong_memory_available_t measure(loong_context_t *ctx)
 {
-    loong_memory_room_t room;
-    assert_ok(ctx, loongi_memory_room(ctx, root, &room));
-    return room;
+    loong_memory_available_t available;
+    assert_ok(ctx, loongi_memory_available(ctx, root, &available));
+    return available;
 }
 
 static void end(loong_context_t *ctx)
@@ -53,14 +53,14 @@ static void no_groups(void **state)
 {
     (void)state;
     loong_context_t *ctx = begin();
-    loong_memory_room_t room = measure(ctx);
-    assert_int_equal(room.bytes, 1024 * (int64_t)MIB);
-    assert_string_equal(room.what, "MemAvailable");
+    loong_memory_available_t available = measure(ctx);
+    assert_int_equal(available.bytes, 1024 * (int64_t)MIB);
+    assert_string_equal(available.what, "MemAvailable");
     put(ctx, "/proc/sys/kernel/random/boot_id", "another\n");
-    assert_true(measure(ctx).id != room.id);
+    assert_true(measure(ctx).id != available.id);
     put(ctx, "/proc/meminfo", "MemTotal: 5 kB\n");
-    assert_fails(ctx, loongi_memory_room(ctx, root, &room), LOONG_ERR_IO,
-                 "no line MemAvailable");
+    assert_fails(ctx, loongi_memory_available(ctx, root, &available),
+                 LOONG_ERR_IO, "no line MemAvailable");
     end(ctx);
 }
 
@@ -78,13 +78,14 @@ static void version_2(void **state)
         "anon 7\nfile 99\ninactive_file 52428800\nactive_file 10485760\n");
     put(ctx, "/sys/fs/cgroup/jobs/one/memory.max", "max\n");
     put(ctx, "/sys/fs/cgroup/jobs/one/memory.current", "5\n");
-    loong_memory_room_t room = measure(ctx);
-    assert_int_equal(room.bytes, (500 - 300 + 50 + 10) * (int64_t)MIB);
-    assert_non_null(strstr(room.what, "/sys/fs/cgroup/jobs/memory.max"));
+    loong_memory_available_t available = measure(ctx);
+    assert_int_equal(available.bytes, (500 - 300 + 50 + 10) * (int64_t)MIB);
+    assert_non_null(strstr(available.what, "/sys/fs/cgroup/jobs/memory.max"));
     put(ctx, "/sys/fs/cgroup/jobs/one/memory.max", "1048581\n");
-    loong_memory_room_t tighter = measure(ctx);
+    loong_memory_available_t tighter = measure(ctx);
     assert_int_equal(tighter.bytes, MIB);
-    assert_true(tighter.id != room.id); /* siblings have room of their own */
+    assert_true(tighter.id !=
+                available.id); /* siblings have available of their own */
     put(ctx, "/sys/fs/cgroup/jobs/one/memory.current", "9000000\n");
     assert_int_equal(measure(ctx).bytes, 0);
     end(ctx);
@@ -104,9 +105,9 @@ static void version_1(void **state)
     put(ctx, "/sys/fs/cgroup/memory/box/memory.usage_in_bytes", "52428800\n");
     put(ctx, "/sys/fs/cgroup/memory/box/memory.stat",
         "inactive_file 1\ntotal_inactive_file 20971520\n");
-    loong_memory_room_t room = measure(ctx);
-    assert_int_equal(room.bytes, (100 - 50 + 20) * (int64_t)MIB);
-    assert_non_null(strstr(room.what, "/box/memory.limit_in_bytes"));
+    loong_memory_available_t available = measure(ctx);
+    assert_int_equal(available.bytes, (100 - 50 + 20) * (int64_t)MIB);
+    assert_non_null(strstr(available.what, "/box/memory.limit_in_bytes"));
     end(ctx);
 }
 
@@ -115,11 +116,11 @@ static void this_machine(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    loong_memory_room_t room;
-    assert_ok(ctx, loongi_memory_room(ctx, "", &room));
-    assert_true(room.bytes > 0);
-    assert_true((double)room.bytes < (double)sysconf(_SC_PHYS_PAGES) *
-                                         (double)sysconf(_SC_PAGESIZE));
+    loong_memory_available_t available;
+    assert_ok(ctx, loongi_memory_available(ctx, "", &available));
+    assert_true(available.bytes > 0);
+    assert_true((double)available.bytes < (double)sysconf(_SC_PHYS_PAGES) *
+                                              (double)sysconf(_SC_PAGESIZE));
     test_context_end(&ctx);
 }
 
@@ -131,5 +132,5 @@ int main(void)
         cmocka_unit_test(version_1),
         cmocka_unit_test(this_machine),
     };
-    return cmocka_run_group_tests_name("room", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("available", tests, NULL, NULL);
 }

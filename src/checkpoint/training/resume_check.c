@@ -2,7 +2,7 @@
  *
  * Compares a checkpoint's run with that of now, for trainer_save.c, before any
  * tensor is read. Read src/recipe/compare.c first. */
-#include "earlier.h"
+#include "resume_check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,7 @@ loong_status_t loongi_model_fill(loong_context_t *ctx, loong_pairs_t *model)
 
 enum { BEFORE, AFTER };
 
-typedef struct earlier {
+typedef struct comparison {
     loong_context_t *ctx;
     loong_recipe_t *recipe;
     const loong_recipe_t *now;
@@ -58,9 +58,9 @@ typedef struct earlier {
     loong_pairs_t *stated[2]; /* by each run */
     loong_pairs_t *whole[2];  /* and what it leaves to defaults */
     loong_pairs_t *meant[2];  /* what is compared, by path */
-} earlier_t;
+} comparison_t;
 
-static loong_status_t fill(const earlier_t *e, int side)
+static loong_status_t fill(const comparison_t *e, int side)
 {
     loong_status_t status = loongi_model_fill(e->ctx, e->whole[side]);
     if (status == LOONG_ERR_CONFIG) { /* it was allowed then */
@@ -73,7 +73,7 @@ static loong_status_t fill(const earlier_t *e, int side)
 /* A key counts that one of the recipes sets or that both models state: what
  * only one of them states has no effect in the other. What may change is
  * listed as the recipes have it. */
-static bool does_count(const earlier_t *e, const char *key, const char *path)
+static bool does_count(const comparison_t *e, const char *key, const char *path)
 {
     const loong_recipe_key_t *rule = loongi_recipe_find(e->now, path);
     if (rule == NULL || rule->resume == LOONG_RESUME_FREE) {
@@ -85,7 +85,7 @@ static bool does_count(const earlier_t *e, const char *key, const char *path)
             loongi_pairs_get(e->stated[AFTER], key) != NULL);
 }
 
-static loong_status_t add_model(const earlier_t *e)
+static loong_status_t add_model(const comparison_t *e)
 {
     for (int64_t i = 0; i < e->whole[BEFORE]->count; i++) {
         const loong_pair_t *before = &e->whole[BEFORE]->items[i];
@@ -100,21 +100,20 @@ static loong_status_t add_model(const earlier_t *e)
     return LOONG_OK;
 }
 
-static loong_status_t read_model(earlier_t *e, const loong_pairs_t *meta,
+static loong_status_t read_model(comparison_t *e, const loong_pairs_t *meta,
                                  const loong_pairs_t *model)
 {
     LOONG_TRY(loongi_pairs_create(e->ctx, &e->stated[BEFORE]));
     LOONG_TRY(loongi_view_model_keys(meta, e->role, e->stated[BEFORE]));
     LOONG_TRY(loongi_pairs_copy(e->ctx, model, &e->stated[AFTER]));
     for (int side = BEFORE; side <= AFTER; side++) {
-        LOONG_TRY(loongi_pairs_copy(e->ctx, e->stated[side],
-                                    &e->whole[side]));
+        LOONG_TRY(loongi_pairs_copy(e->ctx, e->stated[side], &e->whole[side]));
         LOONG_TRY(fill(e, side));
     }
     return add_model(e);
 }
 
-static loong_status_t read_models(earlier_t *e, const loong_pairs_t *meta,
+static loong_status_t read_models(comparison_t *e, const loong_pairs_t *meta,
                                   const loong_model_keys_t *model)
 {
     loong_status_t status = LOONG_OK;
@@ -132,8 +131,8 @@ static loong_status_t read_models(earlier_t *e, const loong_pairs_t *meta,
     return status;
 }
 
-static loong_status_t add_dtype(const earlier_t *e, const loong_pairs_t *meta,
-                                const char *dtype)
+static loong_status_t add_dtype(const comparison_t *e,
+                                const loong_pairs_t *meta, const char *dtype)
 {
     const char *before = loongi_pairs_get(meta, LOONG_PARAMS_DTYPE);
     if (before == NULL) {
@@ -142,7 +141,8 @@ static loong_status_t add_dtype(const earlier_t *e, const loong_pairs_t *meta,
     if (strcmp(before, "auto") == 0) {
         loongi_log(e->ctx, LOONG_LOG_INFO,
                    "the checkpoint does not say what " LOONG_PARAMS_DTYPE
-                   " auto was, now it is %s", dtype);
+                   " auto was, now it is %s",
+                   dtype);
         return LOONG_OK;
     }
     LOONG_TRY(loongi_pairs_set(e->meant[BEFORE], LOONG_PARAMS_DTYPE, before));
@@ -192,7 +192,7 @@ static loong_status_t judge_model(void *user,
     return LOONG_OK;
 }
 
-static loong_status_t compare_models(const earlier_t *e,
+static loong_status_t compare_models(const comparison_t *e,
                                      const loong_recipe_meant_t *meant)
 {
     evaluation_t v = {e->now, loongi_problems_begin(e->ctx)};
@@ -203,12 +203,12 @@ static loong_status_t compare_models(const earlier_t *e,
     return status != LOONG_OK ? status : found;
 }
 
-loong_status_t loongi_check_earlier(const loong_pairs_t *meta,
-                                    const loong_recipe_t *now,
-                                    const loong_model_keys_t *model,
-                                    const char *dtype, bool evaluate_only)
+loong_status_t loongi_resume_check(const loong_pairs_t *meta,
+                                   const loong_recipe_t *now,
+                                   const loong_model_keys_t *model,
+                                   const char *dtype, bool evaluate_only)
 {
-    earlier_t e = {.ctx = now->ctx, .now = now};
+    comparison_t e = {.ctx = now->ctx, .now = now};
     loong_recipe_params_t params = {NULL, 0, NULL, now->params.num_keys,
                                     now->params.keys};
     LOONG_TRY(loong_recipe_parse(e.ctx, "the checkpoint's recipe",

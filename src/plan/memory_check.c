@@ -3,37 +3,38 @@
  * Does the plan fit into the memory of the machine, or of the device? Asked
  * before anything is allocated: pages are taken when they are touched, so that
  * a run that cannot fit would be killed in its first step. */
-#include "room.h"
+#include "memory_check.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "peers.h"
 #include "predict.h"
+#include "stage_plans.h"
 
 /* Where the bases are. */
-static loong_status_t find_room(loong_plan_t *plan)
+static loong_status_t find_available(loong_plan_t *plan)
 {
-    loong_memory_room_t *room = &plan->memory.room;
+    loong_memory_available_t *available = &plan->memory.available;
     size_t bytes = 0;
     loong_rates_t rates = loongi_predict_rates(plan); /* its keys are read */
-    LOONG_TRY(loongi_memory_room(plan->ctx, "", room));
+    LOONG_TRY(loongi_memory_available(plan->ctx, "", available));
     if (loong_device_is_planned(plan->device)) {
-        room->bytes = (int64_t)rates.memory;
-        room->id ^=
+        available->bytes = (int64_t)rates.memory;
+        available->id ^=
             (uint64_t)loong_comm_rank(plan->comm) + 1; /* one for each */
-        snprintf(room->what, sizeof(room->what), "all memory of %s:%s",
-                 loong_device_name(plan->device), rates.name);
+        snprintf(available->what, sizeof(available->what),
+                 "all memory of %s:%s", loong_device_name(plan->device),
+                 rates.name);
         return LOONG_OK;
     }
     bool own = false;
-    LOONG_TRY(loong_device_room(plan->device, &own, &bytes));
+    LOONG_TRY(loong_device_available(plan->device, &own, &bytes));
     if (!own) {
         return LOONG_OK;
     }
-    room->bytes = (int64_t)bytes;
-    room->id ^= loong_device_identity(plan->device);
-    snprintf(room->what, sizeof(room->what), "free on %s:%d",
+    available->bytes = (int64_t)bytes;
+    available->id ^= loong_device_identity(plan->device);
+    snprintf(available->what, sizeof(available->what), "free on %s:%d",
              loong_device_name(plan->device), loong_device_index(plan->device));
     return LOONG_OK;
 }
@@ -43,12 +44,13 @@ typedef struct told {
     int64_t room;
     int64_t bytes;
     char kind[16]; /* of its device */
-} told_t;
+} reported_t;
 
-enum { WORDS = sizeof(told_t) / sizeof(int64_t) };
+enum { WORDS = sizeof(reported_t) / sizeof(int64_t) };
 
 /* That is asked for by name, never by chance. */
-static loong_status_t check_kinds(const loong_plan_t *plan, const told_t *all)
+static loong_status_t check_kinds(const loong_plan_t *plan,
+                                  const reported_t *all)
 {
     bool listed = loong_recipe_count(plan->recipe, "devices") > 0;
     for (int r = 1; r < loong_comm_size(plan->comm) && !listed; r++) {
@@ -62,13 +64,13 @@ static loong_status_t check_kinds(const loong_plan_t *plan, const told_t *all)
     return LOONG_OK;
 }
 
-loong_status_t loongi_room_measure(loong_plan_t *plan)
+loong_status_t loongi_memory_measure(loong_plan_t *plan)
 {
     int size = loong_comm_size(plan->comm);
     int rank = loong_comm_rank(plan->comm);
-    told_t *all = NULL;
+    reported_t *all = NULL;
     int64_t *counts = NULL;
-    loong_status_t measured = find_room(plan);
+    loong_status_t measured = find_available(plan);
     plan->memory.rank = 0;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         plan->memory.rank += plan->component->model->bytes[b];
@@ -81,7 +83,7 @@ loong_status_t loongi_room_measure(loong_plan_t *plan)
         for (int r = 0; r < size; r++) {
             counts[r] = WORDS;
         }
-        all[rank].room = (int64_t)plan->memory.room.id;
+        all[rank].room = (int64_t)plan->memory.available.id;
         all[rank].bytes = plan->memory.rank;
         snprintf(all[rank].kind, sizeof(all[rank].kind), "%s",
                  loong_device_name(plan->device));
@@ -94,7 +96,7 @@ loong_status_t loongi_room_measure(loong_plan_t *plan)
     plan->memory.machine = 0;
     plan->memory.ranks = 0;
     for (int r = 0; r < size && status == LOONG_OK; r++) {
-        if (all[r].room == (int64_t)plan->memory.room.id) {
+        if (all[r].room == (int64_t)plan->memory.available.id) {
             plan->memory.machine += all[r].bytes;
             plan->memory.ranks++;
         }
@@ -105,12 +107,12 @@ loong_status_t loongi_room_measure(loong_plan_t *plan)
     return status;
 }
 
-bool loongi_room_suffices(const loong_plan_t *plan)
+bool loongi_memory_suffices(const loong_plan_t *plan)
 {
-    return plan->memory.machine <= plan->memory.room.bytes;
+    return plan->memory.machine <= plan->memory.available.bytes;
 }
 
-void loongi_room_tell(const loong_plan_t *plan, loong_text_t *text)
+void loongi_memory_explain(const loong_plan_t *plan, loong_text_t *text)
 {
     char need[LOONG_HUMAN_SIZE];
     char all[LOONG_HUMAN_SIZE];
@@ -123,12 +125,13 @@ void loongi_room_tell(const loong_plan_t *plan, loong_text_t *text)
             loongi_human_bytes((double)plan->memory.machine, all),
             plan->memory.ranks);
     }
-    loongi_text_printf(text, ", this machine has %s (%s)",
-                       loongi_human_bytes((double)plan->memory.room.bytes, has),
-                       plan->memory.room.what);
+    loongi_text_printf(
+        text, ", this machine has %s (%s)",
+        loongi_human_bytes((double)plan->memory.available.bytes, has),
+        plan->memory.available.what);
 }
 
-loong_status_t loongi_room_check(loong_plan_t *plan)
+loong_status_t loongi_memory_check(loong_plan_t *plan)
 {
     loong_text_t text = loongi_text_begin(plan->ctx);
     loong_status_t status = LOONG_OK;
@@ -139,7 +142,7 @@ loong_status_t loongi_room_check(loong_plan_t *plan)
         return LOONG_OK; /* of other machines */
     }
     if (plan->plan_only && plan->mesh.world > 1) {
-        LOONG_TRY(loongi_peers_plan(plan));
+        LOONG_TRY(loongi_stage_plans_create(plan));
     }
     LOONG_CHECK(plan->ctx,
                 loong_device_identity(plan->device) == 0 ||
@@ -149,8 +152,8 @@ loong_status_t loongi_room_check(loong_plan_t *plan)
                 "of its own; start no more ranks here than they see devices",
                 plan->memory.ranks, loong_device_name(plan->device),
                 loong_device_index(plan->device));
-    if (!loongi_room_suffices(plan)) {
-        loongi_room_tell(plan, &text);
+    if (!loongi_memory_suffices(plan)) {
+        loongi_memory_explain(plan, &text);
         status = LOONG_FAIL(plan->ctx, LOONG_ERR_MEMORY,
                             "too little memory: %s; --dry-run tells what "
                             "takes it",

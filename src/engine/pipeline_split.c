@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cut.h"
+#include "pipeline_split.h"
 
 #include <string.h>
 
@@ -9,27 +9,27 @@
 /* ---- equal parts -------------------------------------------------------- */
 
 static loong_status_t check_equal(loong_context_t *ctx,
-                                  const loong_cut_params_t *p)
+                                  const loong_split_params_t *p)
 {
     int each = p->ranks * p->layers_per_chunk;
     LOONG_CHECK(ctx, p->ranks == 1 || p->num_layers >= p->ranks,
                 LOONG_ERR_CONFIG,
                 "parallel.pipeline_model_parallel_size %d: the model has %d "
-                "layers to cut between", p->ranks, p->num_layers);
-    LOONG_CHECK(ctx, p->layers_per_chunk == 0 || p->ranks > 1,
-                LOONG_ERR_CONFIG,
+                "layers to cut between",
+                p->ranks, p->num_layers);
+    LOONG_CHECK(ctx, p->layers_per_chunk == 0 || p->ranks > 1, LOONG_ERR_CONFIG,
                 LAYERS_KEY " %d: only with "
-                "parallel.pipeline_model_parallel_size above 1",
+                           "parallel.pipeline_model_parallel_size above 1",
                 p->layers_per_chunk);
     LOONG_CHECK(ctx, each == 0 || p->num_layers % each == 0, LOONG_ERR_CONFIG,
                 LAYERS_KEY " %d: the %d layers of the model are no multiple "
-                "of it times %d ranks; " LAYOUT_KEY " cuts anywhere",
+                           "of it times %d ranks; " LAYOUT_KEY " cuts anywhere",
                 p->layers_per_chunk, p->num_layers, p->ranks);
     return LOONG_OK;
 }
 
-static void cut_equal(const loong_cut_params_t *p, int stages,
-                      loong_stage_cut_t *cuts)
+static void cut_equal(const loong_split_params_t *p, int stages,
+                      loong_stage_split_t *cuts)
 {
     int each = p->num_layers / stages;
     int more = p->num_layers % stages;
@@ -160,7 +160,7 @@ static loong_status_t check_stages(const parser_t *p, int64_t *stages_p)
 
 /* The embedding first, the head last, every layer once between them. */
 static loong_status_t check_items(const parser_t *p,
-                                  const loong_cut_params_t *params,
+                                  const loong_split_params_t *params,
                                   int64_t *stages_p)
 {
     int64_t layers = 0;
@@ -176,25 +176,27 @@ static loong_status_t check_items(const parser_t *p,
                     p->items[p->count - 1] == 'L',
                 LOONG_ERR_CONFIG,
                 LAYOUT_KEY " '%s': one E at the front and one L at the end "
-                "are wanted", p->text);
+                           "are wanted",
+                p->text);
     LOONG_CHECK(p->ctx, layers == params->num_layers, LOONG_ERR_CONFIG,
                 LAYOUT_KEY " '%s': %lld layers, the model has %d", p->text,
                 (long long)layers, params->num_layers);
     LOONG_CHECK(p->ctx, stages % params->ranks == 0, LOONG_ERR_CONFIG,
-                LAYOUT_KEY " '%s': %lld stages, a multiple of "
+                LAYOUT_KEY
+                " '%s': %lld stages, a multiple of "
                 "parallel.pipeline_model_parallel_size %d is allowed",
                 p->text, (long long)stages, params->ranks);
     *stages_p = stages;
     return LOONG_OK;
 }
 
-static void cut_items(const parser_t *p, loong_stage_cut_t *cuts)
+static void cut_items(const parser_t *p, loong_stage_split_t *cuts)
 {
     int stage = 0;
     int layer = 0;
     for (int64_t i = 0; i < p->count; i++) {
         char c = p->items[i];
-        loong_stage_cut_t *cut = &cuts[stage];
+        loong_stage_split_t *cut = &cuts[stage];
         cut->begins = cut->begins || c == 'E';
         cut->ends = cut->ends || c == 'L';
         cut->num_layers += c == 't';
@@ -206,15 +208,15 @@ static void cut_items(const parser_t *p, loong_stage_cut_t *cuts)
 }
 
 static loong_status_t cut_by_layout(loong_context_t *ctx,
-                                    const loong_cut_params_t *params,
+                                    const loong_split_params_t *params,
                                     loong_arena_t *arena,
-                                    loong_stage_cut_t **cuts_p, int *chunks_p)
+                                    loong_stage_split_t **cuts_p, int *chunks_p)
 {
     parser_t p = {ctx, params->layout, 0, 0, 0, NULL};
     int64_t stages = 0;
     LOONG_CHECK(ctx, params->layers_per_chunk == 0, LOONG_ERR_CONFIG,
                 LAYOUT_KEY " and " LAYERS_KEY " are both set: one of them is "
-                "allowed");
+                           "allowed");
     LOONG_TRY(loongi_calloc(ctx, MAX_ITEMS, 1, "pipeline layout", &p.items));
     loong_status_t status = parse(&p);
     if (status == LOONG_OK) {
@@ -222,8 +224,8 @@ static loong_status_t cut_by_layout(loong_context_t *ctx,
                              : wrong(&p, "nothing");
     }
     if (status == LOONG_OK) {
-        status = loongi_arena_alloc(
-            arena, (size_t)stages * sizeof(**cuts_p), cuts_p);
+        status = loongi_arena_alloc(arena, (size_t)stages * sizeof(**cuts_p),
+                                    cuts_p);
     }
     if (status == LOONG_OK) {
         memset(*cuts_p, 0, (size_t)stages * sizeof(**cuts_p));
@@ -234,12 +236,13 @@ static loong_status_t cut_by_layout(loong_context_t *ctx,
     return status;
 }
 
-loong_status_t loongi_pipeline_cut(loong_context_t *ctx,
-                                   const loong_cut_params_t *params,
-                                   loong_arena_t *arena,
-                                   loong_stage_cut_t **cuts_p, int *chunks_p)
+loong_status_t loongi_pipeline_split(loong_context_t *ctx,
+                                     const loong_split_params_t *params,
+                                     loong_arena_t *arena,
+                                     loong_stage_split_t **cuts_p,
+                                     int *chunks_p)
 {
-    const loong_cut_params_t *p = params;
+    const loong_split_params_t *p = params;
     if (p->layout != NULL) {
         return cut_by_layout(ctx, p, arena, cuts_p, chunks_p);
     }
@@ -248,8 +251,8 @@ loong_status_t loongi_pipeline_cut(loong_context_t *ctx,
                      ? p->num_layers / (p->ranks * p->layers_per_chunk)
                      : 1;
     int stages = p->ranks * chunks;
-    LOONG_TRY(loongi_arena_alloc(arena, (size_t)stages * sizeof(**cuts_p),
-                                 cuts_p));
+    LOONG_TRY(
+        loongi_arena_alloc(arena, (size_t)stages * sizeof(**cuts_p), cuts_p));
     cut_equal(p, stages, *cuts_p);
     *chunks_p = chunks;
     return LOONG_OK;

@@ -2,7 +2,7 @@
  *
  * Plans the other ranks of a pipeline, for predictions and the texts of a
  * plan. */
-#include "peers.h"
+#include "stage_plans.h"
 
 #include "devices.h"
 #include "upstream.h"
@@ -20,7 +20,7 @@ static loong_status_t plan_peer(loong_plan_t *plan, int rank)
     int largest =
         loong_mesh_member(&mesh, LOONG_GROUP_TP, mesh.size[LOONG_AXIS_TP] - 1);
     if (largest == plan->mesh.rank) {
-        plan->peers[rank] = plan->component;
+        plan->stage_plans[rank] = plan->component;
         return LOONG_OK;
     }
     for (int i = 0; i < m->num_components; i++) {
@@ -35,7 +35,7 @@ static loong_status_t plan_peer(loong_plan_t *plan, int rank)
     loong_status_t status =
         loongi_model_create(plan->ctx, m->num_components, params, &model);
     if (status == LOONG_OK) {
-        plan->peers[rank] = model->components[m->num_components - 1];
+        plan->stage_plans[rank] = model->components[m->num_components - 1];
     } else {
         loongi_error_note(plan->ctx, "while planning rank %d", largest);
     }
@@ -52,7 +52,7 @@ static void count_memory(loong_plan_t *plan)
     for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
         int64_t bytes = 0;
         for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-            bytes += plan->peers[r]->model->bytes[b];
+            bytes += plan->stage_plans[r]->model->bytes[b];
         }
         int64_t more = LOONG_MAX(bytes - plan->memory.rank, 0);
         plan->memory.rank += more;
@@ -60,14 +60,15 @@ static void count_memory(loong_plan_t *plan)
     }
 }
 
-loong_status_t loongi_peers_plan(loong_plan_t *plan)
+loong_status_t loongi_stage_plans_create(loong_plan_t *plan)
 {
     int ranks = plan->mesh.size[LOONG_AXIS_PP];
-    if (plan->peers != NULL) {
+    if (plan->stage_plans != NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)ranks, sizeof(*plan->peers),
-                            "ranks of the pipeline", &plan->peers));
+    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)ranks,
+                            sizeof(*plan->stage_plans), "ranks of the pipeline",
+                            &plan->stage_plans));
     for (int r = 0; r < ranks; r++) {
         LOONG_TRY(plan_peer(plan, r));
     }
@@ -75,17 +76,18 @@ loong_status_t loongi_peers_plan(loong_plan_t *plan)
     return LOONG_OK;
 }
 
-void loongi_peers_destroy(loong_plan_t *plan)
+void loongi_stage_plans_destroy(loong_plan_t *plan)
 {
-    for (int r = 0; plan->peers != NULL && r < plan->mesh.size[LOONG_AXIS_PP];
-         r++) {
-        if (plan->peers[r] != NULL && plan->peers[r] != plan->component) {
-            loong_model_t *model = plan->peers[r]->model;
+    for (int r = 0;
+         plan->stage_plans != NULL && r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
+        if (plan->stage_plans[r] != NULL &&
+            plan->stage_plans[r] != plan->component) {
+            loong_model_t *model = plan->stage_plans[r]->model;
             loongi_model_destroy(&model);
         }
     }
-    loongi_free(plan->ctx, plan->peers);
-    plan->peers = NULL;
+    loongi_free(plan->ctx, plan->stage_plans);
+    plan->stage_plans = NULL;
 }
 
 /* "0-3, 8-11" */
@@ -94,7 +96,7 @@ static void print_layers(const loong_component_t *c, char *text, size_t size)
     size_t length = 0;
     text[0] = '\0';
     for (int i = 0; i < c->num_stages && length < size; i++) {
-        const loong_stage_cut_t *cut = &c->stages[i]->cut;
+        const loong_stage_split_t *cut = &c->stages[i]->cut;
         const char *comma = length > 0 ? ", " : "";
         if (cut->num_layers > 0) {
             length += (size_t)snprintf(text + length, size - length, "%s%d-%d",
@@ -104,7 +106,7 @@ static void print_layers(const loong_component_t *c, char *text, size_t size)
     }
 }
 
-void loongi_peers_describe(const loong_plan_t *plan, loong_text_t *text)
+void loongi_stage_plans_describe(const loong_plan_t *plan, loong_text_t *text)
 {
     int ranks = plan->mesh.size[LOONG_AXIS_PP];
     int64_t used[LOONG_BASE_COUNT] = {0};
@@ -116,7 +118,7 @@ void loongi_peers_describe(const loong_plan_t *plan, loong_text_t *text)
                        "rank", "layers");
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         for (int r = 0; r < ranks; r++) {
-            used[b] += plan->peers[r]->model->bytes[b];
+            used[b] += plan->stage_plans[r]->model->bytes[b];
         }
         if (used[b] > 0) {
             loongi_text_printf(text, "  %11s",
@@ -125,7 +127,7 @@ void loongi_peers_describe(const loong_plan_t *plan, loong_text_t *text)
     }
     loongi_text_printf(text, "  %11s\n", "together");
     for (int r = 0; r < ranks; r++) {
-        const loong_component_t *c = plan->peers[r];
+        const loong_component_t *c = plan->stage_plans[r];
         int64_t sum = 0;
         print_layers(c, layers, sizeof(layers));
         loongi_text_printf(text, "  %5d  %-12s", c->params.mesh.rank, layers);

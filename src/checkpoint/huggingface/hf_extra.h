@@ -5,8 +5,8 @@
  * those of the training. The engine has no place for that, so the fields are
  * kept with a checkpoint as JSON text, under their names, and stand in
  * config.json of its exports again. */
-#ifndef LOONG_HF_BESIDE_H
-#define LOONG_HF_BESIDE_H
+#ifndef LOONG_HF_EXTRA_H
+#define LOONG_HF_EXTRA_H
 
 #include "json.h"
 #include "pairs.h"
@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 /* "vision_config", "image_token_id", ...; ends with NULL. */
-extern const char *const loongi_hf_beside_names[];
+extern const char *const loongi_hf_extra_names[];
 
 /* What some do with texts beyond the length that they were trained with, which
  * concerns no training: "use_dynamic_ntk", "use_logn_attn" of the first Qwen,
@@ -29,12 +29,13 @@ extern const char *const loongi_hf_spelling_names[];
 
 /* Adds the fields of a config.json that has some, in the words of
  * transformers. */
-LOONG_NODISCARD loong_status_t loongi_hf_beside_read(
-    loong_context_t *ctx, const loong_json_t *config, loong_pairs_t *pairs);
+LOONG_NODISCARD loong_status_t loongi_hf_extra_read(loong_context_t *ctx,
+                                                    const loong_json_t *config,
+                                                    loong_pairs_t *pairs);
 
 /* Takes over those that `pairs` lacks. */
-LOONG_NODISCARD loong_status_t loongi_hf_beside_take(
-    const loong_pairs_t *from, loong_pairs_t *pairs);
+LOONG_NODISCARD loong_status_t loongi_hf_extra_take(const loong_pairs_t *from,
+                                                    loong_pairs_t *pairs);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "hf_beside.h"
+#include "hf_extra.h"
 
 #include <inttypes.h>
 
-const char *const loongi_hf_beside_names[] = {
+const char *const loongi_hf_extra_names[] = {
     "vision_config",        "image_token_id",
     "image_start_token_id", "image_end_token_id",
     "video_token_id",       "video_start_token_id",
@@ -79,8 +79,7 @@ static loong_status_t read_flat(loong_context_t *ctx,
 
 /* Those of the list that are there. */
 static loong_status_t keep_all(loong_context_t *ctx, const char *const *names,
-                               const loong_json_t *config,
-                               loong_pairs_t *pairs)
+                               const loong_json_t *config, loong_pairs_t *pairs)
 {
     for (const char *const *n = names; *n != NULL; n++) {
         const loong_json_t *value = loongi_json_get(config, *n);
@@ -91,9 +90,9 @@ static loong_status_t keep_all(loong_context_t *ctx, const char *const *names,
     return LOONG_OK;
 }
 
-loong_status_t loongi_hf_beside_read(loong_context_t *ctx,
-                                     const loong_json_t *config,
-                                     loong_pairs_t *pairs)
+loong_status_t loongi_hf_extra_read(loong_context_t *ctx,
+                                    const loong_json_t *config,
+                                    loong_pairs_t *pairs)
 {
     LOONG_TRY(keep_all(ctx, loongi_hf_switch_names, config, pairs));
     LOONG_TRY(keep_all(ctx, loongi_hf_spelling_names, config, pairs));
@@ -102,7 +101,7 @@ loong_status_t loongi_hf_beside_read(loong_context_t *ctx,
     }
     return loongi_json_get(config, "text_config") == NULL
                ? read_flat(ctx, config, pairs)
-               : keep_all(ctx, loongi_hf_beside_names, config, pairs);
+               : keep_all(ctx, loongi_hf_extra_names, config, pairs);
 }
 
 static loong_status_t take_all(const char *const *names,
@@ -117,10 +116,10 @@ static loong_status_t take_all(const char *const *names,
     return LOONG_OK;
 }
 
-loong_status_t loongi_hf_beside_take(const loong_pairs_t *from,
-                                     loong_pairs_t *pairs)
+loong_status_t loongi_hf_extra_take(const loong_pairs_t *from,
+                                    loong_pairs_t *pairs)
 {
     LOONG_TRY(take_all(loongi_hf_switch_names, from, pairs));
     LOONG_TRY(take_all(loongi_hf_spelling_names, from, pairs));
-    return take_all(loongi_hf_beside_names, from, pairs);
+    return take_all(loongi_hf_extra_names, from, pairs);
 }

@@ -12,7 +12,7 @@
 #include "metrics.h"
 #include "rng.h"
 
-enum { TEXT = 16384, PATH = 2 * LOONG_ROOM_PATH };
+enum { TEXT = 16384, PATH = 2 * LOONG_MEMORY_PATH };
 static const int64_t NO_LIMIT = INT64_C(1) << 60; /* what the kernel means */
 
 /* A file of the kernel; false: not there. */
@@ -66,14 +66,17 @@ typedef struct version {
     const char *files[2]; /* cached ones, which the kernel can drop */
 } version_t;
 
-static const version_t v1 = {
-    "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-    {"total_inactive_file", "total_active_file"}};
-static const version_t v2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
+static const version_t v1 = {"/sys/fs/cgroup/memory",
+                             "memory.limit_in_bytes",
+                             "memory.usage_in_bytes",
+                             {"total_inactive_file", "total_active_file"}};
+static const version_t v2 = {"/sys/fs/cgroup",
+                             "memory.max",
+                             "memory.current",
                              {"inactive_file", "active_file"}};
 
 static void take_group(const char *dir, const version_t *v,
-                       loong_memory_room_t *room)
+                       loong_memory_available_t *available)
 {
     char path[PATH];
     char text[TEXT];
@@ -87,22 +90,23 @@ static void take_group(const char *dir, const version_t *v,
         used -= LOONG_MAX(number_of(text, v->files[i]), 0);
     }
     int64_t left = LOONG_MAX(limit - LOONG_MAX(used, 0), 0);
-    if (left < room->bytes) {
-        room->bytes = left;
-        snprintf(room->what, sizeof(room->what), "%s/%s", dir, v->limit);
+    if (left < available->bytes) {
+        available->bytes = left;
+        snprintf(available->what, sizeof(available->what), "%s/%s", dir,
+                 v->limit);
     }
 }
 
 /* A group and all that it is in. */
 static void take_groups(const char *root, const version_t *v, char *group,
-                        loong_memory_room_t *room)
+                        loong_memory_available_t *available)
 {
-    char dir[LOONG_ROOM_PATH];
+    char dir[LOONG_MEMORY_PATH];
     for (;;) {
         char *slash = strrchr(group, '/');
         snprintf(dir, sizeof(dir), "%s%s%s", root, v->mount,
                  strcmp(group, "/") == 0 ? "" : group);
-        take_group(dir, v, room);
+        take_group(dir, v, available);
         if (slash == NULL) {
             return;
         }
@@ -111,7 +115,8 @@ static void take_groups(const char *root, const version_t *v, char *group,
 }
 
 /* Lines are "4:cpu,memory:/group" (version 1) and "0::/group" (2). */
-static void take_line(const char *root, char *line, loong_memory_room_t *room)
+static void take_line(const char *root, char *line,
+                      loong_memory_available_t *available)
 {
     char *names = strchr(line, ':');
     char *group = names != NULL ? strchr(names + 1, ':') : NULL;
@@ -121,20 +126,20 @@ static void take_line(const char *root, char *line, loong_memory_room_t *room)
     *group++ = '\0';
     names++;
     if (names[0] == '\0') {
-        take_groups(root, &v2, group, room);
+        take_groups(root, &v2, group, available);
         return;
     }
     char *rest = NULL;
     for (char *name = strtok_r(names, ",", &rest); name != NULL;
          name = strtok_r(NULL, ",", &rest)) {
         if (strcmp(name, "memory") == 0) {
-            take_groups(root, &v1, group, room);
+            take_groups(root, &v1, group, available);
         }
     }
 }
 
-loong_status_t loongi_memory_room(loong_context_t *ctx, const char *root,
-                                  loong_memory_room_t *room)
+loong_status_t loongi_memory_available(loong_context_t *ctx, const char *root,
+                                       loong_memory_available_t *available)
 {
     char path[PATH];
     char text[TEXT];
@@ -145,17 +150,17 @@ loong_status_t loongi_memory_room(loong_context_t *ctx, const char *root,
         kib = number_of(text, "MemAvailable");
     }
     LOONG_CHECK(ctx, kib >= 0, LOONG_ERR_IO, "%s: no line MemAvailable", path);
-    room->bytes = kib * 1024;
-    snprintf(room->what, sizeof(room->what), "MemAvailable");
+    available->bytes = kib * 1024;
+    snprintf(available->what, sizeof(available->what), "MemAvailable");
     snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
     if (slurp(path, text)) {
         for (char *line = strtok_r(text, "\n", &rest); line != NULL;
              line = strtok_r(NULL, "\n", &rest)) {
-            take_line(root, line, room);
+            take_line(root, line, available);
         }
     }
     snprintf(path, sizeof(path), "%s/proc/sys/kernel/random/boot_id", root);
-    room->id = loongi_rng_name(slurp(path, text) ? text : "") * 31 +
-               loongi_rng_name(room->what);
+    available->id = loongi_rng_name(slurp(path, text) ? text : "") * 31 +
+                    loongi_rng_name(available->what);
     return LOONG_OK;
 }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Where a pipeline cuts a model: equal parts, layout strings, refusals. */
-#include "cut.h"
+#include "pipeline_split.h"
 #include "test.h"
 
 /* Cuts in the form of a layout string. */
-static void assert_cut(const loong_cut_params_t *params, int chunks,
+static void assert_cut(const loong_split_params_t *params, int chunks,
                        const char *want)
 {
     loong_context_t *ctx = test_context();
     loong_arena_t *arena = NULL;
-    loong_stage_cut_t *cuts = NULL;
+    loong_stage_split_t *cuts = NULL;
     char text[256] = "";
     int found = 0;
     int layers = 0;
     assert_ok(ctx, loongi_arena_create(ctx, "test", &arena));
-    assert_ok(ctx, loongi_pipeline_cut(ctx, params, arena, &cuts, &found));
+    assert_ok(ctx, loongi_pipeline_split(ctx, params, arena, &cuts, &found));
     assert_int_equal(found, chunks);
     for (int s = 0; s < chunks * params->ranks; s++) {
         strcat(text, s > 0 ? "|" : "");
@@ -35,32 +35,31 @@ static void assert_cut(const loong_cut_params_t *params, int chunks,
 static void equal_parts(void **state)
 {
     (void)state;
-    assert_cut(&(loong_cut_params_t){4, 1, 0, NULL}, 1, "EttttL");
-    assert_cut(&(loong_cut_params_t){5, 3, 0, NULL}, 1, "Ett|tt|tL");
-    assert_cut(&(loong_cut_params_t){8, 2, 2, NULL}, 2, "Ett|tt|tt|ttL");
-    assert_cut(&(loong_cut_params_t){8, 2, 4, NULL}, 1, "Etttt|ttttL");
+    assert_cut(&(loong_split_params_t){4, 1, 0, NULL}, 1, "EttttL");
+    assert_cut(&(loong_split_params_t){5, 3, 0, NULL}, 1, "Ett|tt|tL");
+    assert_cut(&(loong_split_params_t){8, 2, 2, NULL}, 2, "Ett|tt|tt|ttL");
+    assert_cut(&(loong_split_params_t){8, 2, 4, NULL}, 1, "Etttt|ttttL");
 }
 
 static void layout_strings(void **state)
 {
     (void)state;
-    assert_cut(&(loong_cut_params_t){3, 2, 0, "Ettt|L"}, 1, "Ettt|L");
-    assert_cut(&(loong_cut_params_t){3, 2, 0, "E,t|t|t|L"}, 2, "Et|t|t|L");
-    assert_cut(&(loong_cut_params_t){9, 2, 0, "Et*3|(tt|)*2 tt,L"}, 2,
+    assert_cut(&(loong_split_params_t){3, 2, 0, "Ettt|L"}, 1, "Ettt|L");
+    assert_cut(&(loong_split_params_t){3, 2, 0, "E,t|t|t|L"}, 2, "Et|t|t|L");
+    assert_cut(&(loong_split_params_t){9, 2, 0, "Et*3|(tt|)*2 tt,L"}, 2,
                "Ettt|tt|tt|ttL");
-    assert_cut(&(loong_cut_params_t){12, 5, 0, "E|((t*2)*2|)*3L"}, 1,
+    assert_cut(&(loong_split_params_t){12, 5, 0, "E|((t*2)*2|)*3L"}, 1,
                "E|tttt|tttt|tttt|L");
 }
 
-static void assert_refused(const loong_cut_params_t *params, const char *text)
+static void assert_refused(const loong_split_params_t *params, const char *text)
 {
     loong_context_t *ctx = test_context();
     loong_arena_t *arena = NULL;
-    loong_stage_cut_t *cuts = NULL;
+    loong_stage_split_t *cuts = NULL;
     int chunks = 0;
     assert_ok(ctx, loongi_arena_create(ctx, "test", &arena));
-    assert_fails(ctx,
-                 loongi_pipeline_cut(ctx, params, arena, &cuts, &chunks),
+    assert_fails(ctx, loongi_pipeline_split(ctx, params, arena, &cuts, &chunks),
                  LOONG_ERR_CONFIG, text);
     loongi_arena_destroy(&arena);
     test_context_end(&ctx);
@@ -98,8 +97,8 @@ static void refusals(void **state)
         {2, 2, 0, "(((((((((((((((((E", "inside each other"},
     };
     for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
-        loong_cut_params_t p = {cases[i].layers, cases[i].ranks,
-                                cases[i].each, cases[i].layout};
+        loong_split_params_t p = {cases[i].layers, cases[i].ranks,
+                                  cases[i].each, cases[i].layout};
         assert_refused(&p, cases[i].text);
     }
 }

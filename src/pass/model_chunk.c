@@ -39,7 +39,7 @@ loong_status_t loongi_program_prepare(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-loong_status_t loongi_chunk_prepare(loong_chunk_t *chunk)
+loong_status_t loongi_model_chunk_prepare(loong_model_chunk_t *chunk)
 {
     for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
         LOONG_TRY(loongi_program_prepare(chunk->ctx, &chunk->programs[p]));
@@ -59,9 +59,9 @@ void loongi_program_clear(loong_context_t *ctx, loong_program_t *program)
     memset(program, 0, sizeof(*program));
 }
 
-void loongi_chunk_destroy(loong_chunk_t **chunk_p)
+void loongi_model_chunk_destroy(loong_model_chunk_t **chunk_p)
 {
-    loong_chunk_t *c = *chunk_p;
+    loong_model_chunk_t *c = *chunk_p;
     if (c == NULL) {
         return;
     }
@@ -112,20 +112,20 @@ static const loong_port_t *find_port(int count, const loong_port_t *ports,
     return NULL;
 }
 
-const loong_port_t *loongi_chunk_input(const loong_chunk_t *chunk,
-                                       const char *name)
+const loong_port_t *loongi_model_chunk_input(const loong_model_chunk_t *chunk,
+                                             const char *name)
 {
     return find_port(chunk->num_inputs, chunk->inputs, name);
 }
 
-const loong_port_t *loongi_chunk_output(const loong_chunk_t *chunk,
-                                        const char *name)
+const loong_port_t *loongi_model_chunk_output(const loong_model_chunk_t *chunk,
+                                              const char *name)
 {
     return find_port(chunk->num_outputs, chunk->outputs, name);
 }
 
-const loong_param_place_t *loongi_chunk_param(const loong_chunk_t *chunk,
-                                              const char *name)
+const loong_chunk_param_t *
+loongi_model_chunk_param(const loong_model_chunk_t *chunk, const char *name)
 {
     for (int64_t i = 0; i < chunk->num_params; i++) {
         if (strcmp(chunk->params[i].name, name) == 0) {
@@ -135,8 +135,7 @@ const loong_param_place_t *loongi_chunk_param(const loong_chunk_t *chunk,
     return NULL;
 }
 
-static void explain_operand(const loong_step_t *step, int i,
-                            loong_text_t *text)
+static void explain_operand(const loong_step_t *step, int i, loong_text_t *text)
 {
     const loong_karg_t *arg = &step->query.arg[i];
     if (arg->rank == 0) {
@@ -153,8 +152,7 @@ static void explain_operand(const loong_step_t *step, int i,
                        (long long)step->operand[i].offset);
 }
 
-void loongi_program_explain(const loong_program_t *program,
-                            loong_text_t *text)
+void loongi_program_explain(const loong_program_t *program, loong_text_t *text)
 {
     if (program->num_steps == 0) {
         return;
@@ -170,7 +168,7 @@ void loongi_program_explain(const loong_program_t *program,
                            "%5lld %-18s %-22s %-28s%s%s %.3f GFLOP %.3f MB",
                            (long long)i, step->query.op, step->kernel->name,
                            step->scope, step->recomputed ? " (again)" : "",
-                           step->when == LOONG_WHEN_AGAIN ? " (other rounds)"
+                           step->when == LOONG_WHEN_AGAIN    ? " (other rounds)"
                            : step->when == LOONG_WHEN_LOGGED ? " (when logged)"
                            : (step->add | step->add_later) != 0 ? " (adds)"
                                                                 : "",
@@ -186,7 +184,8 @@ void loongi_program_explain(const loong_program_t *program,
     }
 }
 
-void loongi_chunk_explain(const loong_chunk_t *chunk, loong_text_t *text)
+void loongi_model_chunk_explain(const loong_model_chunk_t *chunk,
+                                loong_text_t *text)
 {
     for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
         loongi_program_explain(&chunk->programs[p], text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "rank.h"
+#include "memory_plan.h"
 
 #include <string.h>
 
@@ -8,7 +8,8 @@
 /* ---- memory ------------------------------------------------------------- */
 
 /* Bytes of one chunk in every base but those that all share, in one use. */
-static void chunk_bytes(const loong_chunk_t *c, const loong_chunk_slots_t *n,
+static void chunk_bytes(const loong_model_chunk_t *c,
+                        const loong_chunk_slots_t *n,
                         int64_t bytes[LOONG_BASE_COUNT])
 {
     const int64_t own[LOONG_BASE_COUNT] = {
@@ -26,12 +27,12 @@ static void chunk_bytes(const loong_chunk_t *c, const loong_chunk_slots_t *n,
     }
 }
 
-static void place_chunk(loong_rank_t *r, int chunk)
+static void place_chunk(loong_memory_plan_t *r, int chunk)
 {
     int64_t bytes[LOONG_BASE_COUNT] = {0};
     int64_t host = 0;
     for (int u = 0; u < r->num_uses; u++) {
-        const loong_chunk_t *c = r->use[u].chunks[chunk];
+        const loong_model_chunk_t *c = r->use[u].chunks[chunk];
         const loong_chunk_slots_t *n = &r->use[u].list->chunks[chunk];
         if (c != NULL) {
             chunk_bytes(c, n, bytes);
@@ -46,21 +47,24 @@ static void place_chunk(loong_rank_t *r, int chunk)
     r->host_bytes += host;
 }
 
-static const loong_program_t *program_of(const loong_rank_t *r, int use,
+static const loong_program_t *program_of(const loong_memory_plan_t *r, int use,
                                          const loong_entry_t *e)
 {
-    return &r->use[use].chunks[loongi_rank_index(r, e)]->programs[e->kind];
+    return &r->use[use]
+                .chunks[loongi_memory_plan_index(r, e)]
+                ->programs[e->kind];
 }
 
 /* Of a chunk that the use runs. */
-static bool is_program(const loong_rank_t *r, int use, const loong_entry_t *e)
+static bool is_program(const loong_memory_plan_t *r, int use,
+                       const loong_entry_t *e)
 {
     return e->kind < (loong_entry_kind_t)LOONG_PROGRAM_COUNT && e->chunk >= 0 &&
-           r->use[use].chunks[loongi_rank_index(r, e)] != NULL;
+           r->use[use].chunks[loongi_memory_plan_index(r, e)] != NULL;
 }
 
 /* Scratch and COMM: the largest program or pair. */
-static void size_common(loong_rank_t *r, int use)
+static void size_common(loong_memory_plan_t *r, int use)
 {
     const loong_rank_schedule_t *list = r->use[use].list;
     int64_t *scratch = &r->bytes[LOONG_BASE_SCRATCH];
@@ -89,9 +93,9 @@ static bool has_pairs(const loong_rank_schedule_t *list)
     return k < list->num_entries;
 }
 
-static loong_status_t order_pairs(loong_rank_t *r)
+static loong_status_t order_pairs(loong_memory_plan_t *r)
 {
-    loong_chunk_t *const *all = r->use[0].chunks;
+    loong_model_chunk_t *const *all = r->use[0].chunks;
     int chunks = r->chunks;
     int64_t room = 0;
     LOONG_TRY(loongi_calloc(r->ctx, (size_t)(chunks * chunks),
@@ -104,16 +108,15 @@ static loong_status_t order_pairs(loong_rank_t *r)
     LOONG_TRY(loongi_calloc(r->ctx, (size_t)room, sizeof(*r->orders),
                             "orders of pairs", &r->orders));
     for (int i = 0; i < chunks * chunks; i++) {
-        loongi_pass_interleave(
-            &all[i / chunks]->programs[LOONG_PROGRAM_F],
-            &all[i % chunks]->programs[LOONG_PROGRAM_B],
-            r->orders + r->order_at[i]);
+        loongi_pass_interleave(&all[i / chunks]->programs[LOONG_PROGRAM_F],
+                               &all[i % chunks]->programs[LOONG_PROGRAM_B],
+                               r->orders + r->order_at[i]);
     }
     return LOONG_OK;
 }
 
 /* Of a pair the backward's memory lies behind the forward's. */
-static void put_behind(loong_run_t *bound, const loong_program_t *forward)
+static void put_behind(loong_binding_t *bound, const loong_program_t *forward)
 {
     bound->base[LOONG_BASE_SCRATCH] += forward->scratch_bytes;
     if (bound->base[LOONG_BASE_COMM] != NULL) {
@@ -122,24 +125,26 @@ static void put_behind(loong_run_t *bound, const loong_program_t *forward)
 }
 
 /* `f` is the forward, `b` the backward. */
-static loong_status_t run_pair(const loong_rank_t *r, const loong_run_t *run,
+static loong_status_t run_pair(const loong_memory_plan_t *r,
+                               const loong_binding_t *run,
                                const loong_entry_t *f, const loong_entry_t *b,
                                const loong_frame_t *const frame[2])
 {
-    loong_run_t bound[2] = {loongi_rank_bind(r, 0, run, f),
-                            loongi_rank_bind(r, 0, run, b)};
+    loong_binding_t bound[2] = {loongi_memory_plan_bind(r, 0, run, f),
+                                loongi_memory_plan_bind(r, 0, run, b)};
     loong_program_pair_t pair = {
         {program_of(r, 0, f), program_of(r, 0, b)}, 0, NULL};
     pair.num_order = pair.program[0]->num_steps + pair.program[1]->num_steps;
-    pair.order = r->orders + r->order_at[loongi_rank_index(r, f) * r->chunks +
-                                         loongi_rank_index(r, b)];
+    pair.order =
+        r->orders + r->order_at[loongi_memory_plan_index(r, f) * r->chunks +
+                                loongi_memory_plan_index(r, b)];
     put_behind(&bound[1], pair.program[0]);
     return loongi_pair_run(bound, &pair, frame);
 }
 
 /* ---- the whole ---------------------------------------------------------- */
 
-static loong_status_t plan(loong_rank_t *r)
+static loong_status_t plan(loong_memory_plan_t *r)
 {
     LOONG_TRY(loongi_calloc(r->ctx, (size_t)r->chunks, sizeof(*r->places),
                             "places of chunks", &r->places));
@@ -152,11 +157,12 @@ static loong_status_t plan(loong_rank_t *r)
     return has_pairs(r->use[0].list) ? order_pairs(r) : LOONG_OK;
 }
 
-loong_status_t loongi_rank_create(loong_context_t *ctx,
-                                  const loong_rank_params_t *params,
-                                  loong_rank_t **rank_p)
+loong_status_t
+loongi_memory_plan_create(loong_context_t *ctx,
+                          const loong_memory_plan_params_t *params,
+                          loong_memory_plan_t **plan_p)
 {
-    loong_rank_t *r = NULL;
+    loong_memory_plan_t *r = NULL;
     size_t firsts = (size_t)params->num_components + 1;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*r) + firsts * sizeof(*r->first_chunk),
                            "rank", &r));
@@ -171,16 +177,16 @@ loong_status_t loongi_rank_create(loong_context_t *ctx,
     }
     loong_status_t status = plan(r);
     if (status != LOONG_OK) {
-        loongi_rank_destroy(&r);
+        loongi_memory_plan_destroy(&r);
         return status;
     }
-    *rank_p = r;
+    *plan_p = r;
     return LOONG_OK;
 }
 
-void loongi_rank_destroy(loong_rank_t **rank_p)
+void loongi_memory_plan_destroy(loong_memory_plan_t **plan_p)
 {
-    loong_rank_t *r = *rank_p;
+    loong_memory_plan_t *r = *plan_p;
     if (r == NULL) {
         return;
     }
@@ -188,28 +194,28 @@ void loongi_rank_destroy(loong_rank_t **rank_p)
     loongi_free(r->ctx, r->orders);
     loongi_free(r->ctx, r->order_at);
     loongi_free(r->ctx, r);
-    *rank_p = NULL;
+    *plan_p = NULL;
 }
 
-loong_run_t loongi_rank_chunk(const loong_rank_t *rank, const loong_run_t *run,
-                              int chunk)
+loong_binding_t loongi_memory_plan_chunk(const loong_memory_plan_t *plan,
+                                         const loong_binding_t *run, int chunk)
 {
-    loong_run_t bound = *run;
+    loong_binding_t bound = *run;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         if (bound.base[b] != NULL) {
-            bound.base[b] += rank->places[chunk].begin[b];
+            bound.base[b] += plan->places[chunk].begin[b];
         }
     }
     return bound;
 }
 
-loong_run_t loongi_rank_bind(const loong_rank_t *rank, int use,
-                             const loong_run_t *run,
-                             const loong_entry_t *entry)
+loong_binding_t loongi_memory_plan_bind(const loong_memory_plan_t *plan,
+                                        int use, const loong_binding_t *run,
+                                        const loong_entry_t *entry)
 {
-    int index = loongi_rank_index(rank, entry);
-    loong_run_t bound = loongi_rank_chunk(rank, run, index);
-    const loong_chunk_t *c = rank->use[use].chunks[index];
+    int index = loongi_memory_plan_index(plan, entry);
+    loong_binding_t bound = loongi_memory_plan_chunk(plan, run, index);
+    const loong_model_chunk_t *c = plan->use[use].chunks[index];
     const int64_t within[LOONG_BASE_COUNT] = {
         [LOONG_BASE_SLOT] = LOONG_MAX(entry->slot, 0) * c->slot_bytes,
         [LOONG_BASE_INPUT] = LOONG_MAX(entry->slot, 0) * c->input_bytes,
@@ -237,37 +243,38 @@ static bool came_before(const loong_entry_t *list, int64_t index)
     return i < index;
 }
 
-loong_status_t loongi_rank_load(const loong_rank_t *rank,
-                                const loong_run_t *const *runs, bool again)
+loong_status_t loongi_memory_plan_load(const loong_memory_plan_t *plan,
+                                       const loong_binding_t *const *runs,
+                                       bool again)
 {
-    for (int u = 0; u < rank->num_uses; u++) {
-        const loong_rank_schedule_t *s = rank->use[u].list;
+    for (int u = 0; u < plan->num_uses; u++) {
+        const loong_rank_schedule_t *s = plan->use[u].list;
         for (int64_t k = 0; k < s->num_entries; k++) {
             const loong_entry_t *e = &s->entries[k];
-            if (!is_program(rank, u, e)) {
+            if (!is_program(plan, u, e)) {
                 continue;
             }
-            loong_run_t bound =
-                loongi_rank_bind(rank, u, runs[e->component], e);
+            loong_binding_t bound =
+                loongi_memory_plan_bind(plan, u, runs[e->component], e);
             if (e->pair >= 0 && e->kind == LOONG_ENTRY_B) {
-                put_behind(&bound, program_of(rank, u, &s->entries[e->pair]));
+                put_behind(&bound, program_of(plan, u, &s->entries[e->pair]));
             }
-            LOONG_TRY(loongi_program_load(&bound, program_of(rank, u, e),
+            LOONG_TRY(loongi_program_load(&bound, program_of(plan, u, e),
                                           again || came_before(s->entries, k)));
         }
     }
     return LOONG_OK;
 }
 
-loong_status_t loongi_rank_run(const loong_rank_t *rank, int use,
-                               const loong_run_t *run, int64_t index,
-                               const loong_frame_t *const frame[2])
+loong_status_t loongi_memory_plan_run(const loong_memory_plan_t *plan, int use,
+                                      const loong_binding_t *run, int64_t index,
+                                      const loong_frame_t *const frame[2])
 {
-    const loong_entry_t *list = rank->use[use].list->entries;
+    const loong_entry_t *list = plan->use[use].list->entries;
     const loong_entry_t *e = &list[index];
     if (e->pair < 0) {
-        loong_run_t bound = loongi_rank_bind(rank, use, run, e);
-        return loongi_program_run(&bound, program_of(rank, use, e), frame[0]);
+        loong_binding_t bound = loongi_memory_plan_bind(plan, use, run, e);
+        return loongi_program_run(&bound, program_of(plan, use, e), frame[0]);
     }
     if (e->pair < index) {
         return LOONG_OK;
@@ -275,6 +282,6 @@ loong_status_t loongi_rank_run(const loong_rank_t *rank, int use,
     const loong_entry_t *other = &list[e->pair];
     bool forward = e->kind == LOONG_ENTRY_F;
     const loong_frame_t *frames[2] = {frame[!forward], frame[forward]};
-    return forward ? run_pair(rank, run, e, other, frames)
-                   : run_pair(rank, run, other, e, frames);
+    return forward ? run_pair(plan, run, e, other, frames)
+                   : run_pair(plan, run, other, e, frames);
 }

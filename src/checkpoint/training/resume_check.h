@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A checkpoint's run beside the run that goes on from it. */
-#ifndef LOONG_EARLIER_H
-#define LOONG_EARLIER_H
+#ifndef LOONG_RESUME_CHECK_H
+#define LOONG_RESUME_CHECK_H
 
 #include <stdbool.h>
 
@@ -31,7 +31,7 @@ typedef struct loong_model_keys {
  * change, a family's default that is another one by now is. An evaluation asks
  * for the same model, not how it learns, and nothing else. Errors:
  * LOONG_ERR_MISMATCH, of an evaluation LOONG_ERR_CONFIG, with every change. */
-LOONG_NODISCARD loong_status_t loongi_check_earlier(
+LOONG_NODISCARD loong_status_t loongi_resume_check(
     const loong_pairs_t *meta, const loong_recipe_t *now,
     const loong_model_keys_t *model, const char *dtype, bool evaluate_only);
 

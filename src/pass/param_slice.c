@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "part.h"
+#include "param_slice.h"
 
-loong_part_t loongi_part_of(const loong_param_place_t *place)
+loong_param_slice_t loongi_param_slice_of(const loong_chunk_param_t *place)
 {
     const loong_placement_t *at = &place->params.place;
     const loong_shape_t *all = &place->params.shape;
     int last = all->rank - 1;
     int64_t each = last > 1 ? all->dim[1] : 1; /* rows of an expert */
     bool inner = at->inner_parts > 0;
-    loong_part_t part = {
+    loong_param_slice_t part = {
         .row = at->cut && at->dim == 0 ? at->begin * each : 0,
         .col = at->cut && at->dim == last && last > 0 ? at->begin : 0,
         .cols = last > 0 ? place->shape.dim[last] : 1,
@@ -16,8 +16,7 @@ loong_part_t loongi_part_of(const loong_param_place_t *place)
         .all_cols = last > 0 ? all->dim[last] : 1,
     };
     each = last > 1 ? place->shape.dim[1] : 1;
-    part.rows = LOONG_MIN(place->shape.dim[0] * each,
-                          part.all_rows - part.row);
+    part.rows = LOONG_MIN(place->shape.dim[0] * each, part.all_rows - part.row);
     part.rows = LOONG_MAX(part.rows, 0);
     if (inner && at->inner_dim == last) {
         part.col = at->inner_begin;
@@ -29,7 +28,8 @@ loong_part_t loongi_part_of(const loong_param_place_t *place)
     return part;
 }
 
-int64_t loongi_part_row(const loong_part_t *part, int64_t row, int64_t *n_p)
+int64_t loongi_param_slice_row(const loong_param_slice_t *part, int64_t row,
+                               int64_t *n_p)
 {
     if (part->span == 0) {
         return part->row + row;

@@ -33,7 +33,7 @@ static void test_arenas(void **state)
         job.extra = layouts[i];
         job.ranks = i > 0 ? 2 : 1;
         train(&job);
-        const loong_beside_t *b = &job.beside;
+        const loong_overhead_plan_t *b = &job.overhead;
         print_message("%splanned %lld, allocated %zu, %d communicators\n",
                       layouts[i], (long long)job.planned, job.usage.pool_most,
                       b->communicators);
@@ -102,13 +102,14 @@ static void test_graphs(void **state)
         int64_t graphs = job.replayed[STEPS].graphs;
         print_message("%s%lld graphs, planned %lld, %.0f bytes, planned %.0f\n",
                       layouts[i], (long long)graphs,
-                      (long long)job.beside.graphs, beside(&job),
-                      job.beside.bytes[1]);
-        assert_int_equal(job.beside.graphs, graphs);
+                      (long long)job.overhead.graphs, beside(&job),
+                      job.overhead.bytes[1]);
+        assert_int_equal(job.overhead.graphs, graphs);
         assert_true(beside(&job) == (double)job.replayed[STEPS].bytes);
-        assert_true(job.beside.bytes[1] == (double)(PIECE * job.beside.pieces));
-        assert_true(beside(&job) > 0.6 * job.beside.bytes[1]);
-        assert_true(beside(&job) < 1.6 * job.beside.bytes[1]);
+        assert_true(job.overhead.bytes[1] ==
+                    (double)(PIECE * job.overhead.pieces));
+        assert_true(beside(&job) > 0.6 * job.overhead.bytes[1]);
+        assert_true(beside(&job) < 1.6 * job.overhead.bytes[1]);
     }
 }
 

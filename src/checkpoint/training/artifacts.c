@@ -5,19 +5,19 @@
  * parts that the engine does not have. All is read at the
  * start, from the directories that the recipe names, else from the checkpoint
  * that the run goes on from; they may be gone when it saves. */
-#include "kept.h"
+#include "artifacts.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "earlier.h"
 #include "file.h"
 #include "from_hf.h"
-#include "hf_beside.h"
 #include "hf_code.h"
+#include "hf_extra.h"
 #include "hf_tokens.h"
 #include "native.h"
+#include "resume_check.h"
 
 /* ---- the checkpoint that the run goes on from ---------------------------- */
 
@@ -125,7 +125,7 @@ static loong_status_t code_of_earlier(const loong_recipe_t *recipe,
     if (!same_family(recipe, meta)) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_hf_beside_take(meta, pairs));
+    LOONG_TRY(loongi_hf_extra_take(meta, pairs));
     if (loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) != NULL) {
         return LOONG_OK;
     }
@@ -136,9 +136,9 @@ static loong_status_t code_of_earlier(const loong_recipe_t *recipe,
     return loongi_hf_files_read_code(files, kept_dir(ck, dir));
 }
 
-loong_status_t loongi_kept_code(loong_context_t *ctx,
-                                const loong_recipe_t *recipe,
-                                loong_pairs_t *pairs)
+loong_status_t loongi_artifacts_code(loong_context_t *ctx,
+                                     const loong_recipe_t *recipe,
+                                     loong_pairs_t *pairs)
 {
     LOONG_TRY(code_of_dir(ctx, recipe, pairs, NULL));
     loong_checkpoint_t *ck = open_earlier(ctx, recipe, false);
@@ -152,7 +152,8 @@ loong_status_t loongi_kept_code(loong_context_t *ctx,
 
 static loong_status_t keep_tokenizer_of(loong_context_t *ctx,
                                         const loong_recipe_t *recipe,
-                                        const char *key, loong_kept_t *kept)
+                                        const char *key,
+                                        loong_artifacts_t *kept)
 {
     loong_status_t status = loongi_hf_files_read_tokenizer(
         kept->files, loong_recipe_text(recipe, key));
@@ -166,7 +167,7 @@ static loong_status_t keep_tokenizer_of(loong_context_t *ctx,
 static loong_status_t keep_tokenizer(loong_context_t *ctx,
                                      const loong_recipe_t *recipe,
                                      const loong_checkpoint_t *earlier,
-                                     loong_kept_t *kept)
+                                     loong_artifacts_t *kept)
 {
     const char *named = loong_recipe_text(recipe, "data.tokenizer");
     const char *init = loong_recipe_init_key(recipe, NULL);
@@ -193,9 +194,9 @@ static loong_status_t keep_tokenizer(loong_context_t *ctx,
                : LOONG_OK;
 }
 
-loong_status_t loongi_kept_read(loong_context_t *ctx,
-                                const loong_recipe_t *recipe,
-                                loong_kept_t *kept)
+loong_status_t loongi_artifacts_read(loong_context_t *ctx,
+                                     const loong_recipe_t *recipe,
+                                     loong_artifacts_t *kept)
 {
     LOONG_TRY(loongi_pairs_create(ctx, &kept->tokens));
     LOONG_TRY(loongi_hf_files_create(ctx, &kept->files));
@@ -211,7 +212,7 @@ loong_status_t loongi_kept_read(loong_context_t *ctx,
     return status;
 }
 
-void loongi_kept_clear(loong_kept_t *kept)
+void loongi_artifacts_clear(loong_artifacts_t *kept)
 {
     loongi_pairs_destroy(&kept->tokens);
     loongi_hf_files_destroy(&kept->files);

@@ -11,14 +11,14 @@
 /* Elements that a thread draws together, and all at a time. */
 enum { INIT_BLOCK = 4096, INIT_ROOM = 2 * 1024 * 1024 };
 
-void loongi_stage_kept_rows(const loong_stage_t *stage,
-                            const loong_param_place_t *place, int64_t *row_p,
-                            int64_t *rows_p)
+void loongi_stage_shard_rows(const loong_stage_t *stage,
+                             const loong_chunk_param_t *place, int64_t *row_p,
+                             int64_t *rows_p)
 {
-    loong_part_t part = loongi_part_of(place);
+    loong_param_slice_t part = loongi_param_slice_of(place);
     int64_t begin = 0;
     int64_t end = 0;
-    loongi_shards_kept(stage->shards, place, &begin, &end);
+    loongi_shards_range(stage->shards, place, &begin, &end);
     *row_p = begin / part.cols;
     *rows_p = LOONG_MAX(LOONG_MIN(end / part.cols, part.rows) - *row_p, 0);
 }
@@ -26,14 +26,15 @@ void loongi_stage_kept_rows(const loong_stage_t *stage,
 /* ---- start -------------------------------------------------------------- */
 
 /* Elements [at, at + count) of what the rank has of a parameter. */
-static void draw_block(const loong_param_place_t *p, uint64_t seed, int64_t at,
+static void draw_block(const loong_chunk_param_t *p, uint64_t seed, int64_t at,
                        int64_t count, double *values)
 {
-    loong_part_t part = loongi_part_of(p);
+    loong_param_slice_t part = loongi_param_slice_of(p);
     loong_draw_t draw = {seed, loongi_rng_name(p->name), 0, 0};
     for (int64_t i = 0; i < count; i += draw.count) {
         int64_t rows = part.cols == part.all_cols ? part.rows : 1;
-        int64_t row = loongi_part_row(&part, (at + i) / part.cols, &rows);
+        int64_t row =
+            loongi_param_slice_row(&part, (at + i) / part.cols, &rows);
         int64_t col = part.col + (at + i) % part.cols;
         int64_t rest = rows * part.cols - (at + i) % part.cols;
         draw.index = (uint64_t)(row * part.all_cols + col);
@@ -43,12 +44,12 @@ static void draw_block(const loong_param_place_t *p, uint64_t seed, int64_t at,
 }
 
 static loong_status_t initialize_param(loong_stage_t *s,
-                                       const loong_param_place_t *p,
+                                       const loong_chunk_param_t *p,
                                        uint64_t seed, double *values)
 {
     int64_t begin = 0;
     int64_t end = 0;
-    loongi_shards_kept(s->shards, p, &begin, &end);
+    loongi_shards_range(s->shards, p, &begin, &end);
     for (int64_t first = begin; first < end; first += INIT_ROOM) {
         int64_t last = LOONG_MIN(first + INIT_ROOM, end);
 #pragma omp parallel for schedule(static)
@@ -69,8 +70,8 @@ loong_status_t loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
     loong_status_t status = loongi_stage_upload(stage);
     for (int64_t i = 0; i < stage->layout->num_params && status == LOONG_OK;
          i++) {
-        status = initialize_param(stage, &stage->layout->params[i], seed,
-                                  values);
+        status =
+            initialize_param(stage, &stage->layout->params[i], seed, values);
     }
     status = loongi_stage_uploaded(stage, status);
     loongi_free(stage->ctx, values);

@@ -3,8 +3,8 @@
  * Where a pipeline cuts a model: which layers each stage holds, and which hold
  * the embedding and the head. Pure, not collective.
  */
-#ifndef LOONG_CUT_H
-#define LOONG_CUT_H
+#ifndef LOONG_PIPELINE_SPLIT_H
+#define LOONG_PIPELINE_SPLIT_H
 
 #include "base.h"
 
@@ -12,14 +12,14 @@
 extern "C" {
 #endif
 
-typedef struct loong_stage_cut {
+typedef struct loong_stage_split {
     int first_layer;
     int num_layers;
     bool begins; /* with the embedding */
     bool ends;   /* with head and loss */
-} loong_stage_cut_t;
+} loong_stage_split_t;
 
-typedef struct loong_cut_params {
+typedef struct loong_split_params {
     int num_layers; /* of the model */
     int ranks;      /* of the pipeline */
     /* Megatron's num_layers_per_virtual_pipeline_stage; 0: one chunk a rank */
@@ -28,15 +28,14 @@ typedef struct loong_cut_params {
      * '|', E is the embedding, t a layer, L head and loss; x*3 and (xy)*3
      * repeat, commas mean nothing. */
     const char *layout;
-} loong_cut_params_t;
+} loong_split_params_t;
 
 /* Cuts of all stages, in the arena; *chunks_p of them for each rank. Without a
  * layout and chunks the first stages have one layer more when they do not
  * divide. Errors: LOONG_ERR_CONFIG. */
-LOONG_NODISCARD loong_status_t
-loongi_pipeline_cut(loong_context_t *ctx, const loong_cut_params_t *params,
-                    loong_arena_t *arena, loong_stage_cut_t **cuts_p,
-                    int *chunks_p);
+LOONG_NODISCARD loong_status_t loongi_pipeline_split(
+    loong_context_t *ctx, const loong_split_params_t *params,
+    loong_arena_t *arena, loong_stage_split_t **cuts_p, int *chunks_p);
 
 #ifdef __cplusplus
 }

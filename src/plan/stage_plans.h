@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the ranks of every stage hold. Building is pure, so any rank can plan
+ * the others. Of the ranks of a stage the one that holds most: sizes that do
+ * not divide give the last tensor parallel rank most. */
+#ifndef LOONG_STAGE_PLANS_H
+#define LOONG_STAGE_PLANS_H
+
+#include "plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Plans them, once: t->stage_plans, by the rank of the pipeline; t->component
+ * where that is the rank. In a plan of ranks that are not there t->memory
+ * becomes that of the largest. Not collective. */
+LOONG_NODISCARD loong_status_t loongi_stage_plans_create(loong_plan_t *plan);
+void loongi_stage_plans_destroy(loong_plan_t *plan);
+
+/* A table of their memory by class. */
+void loongi_stage_plans_describe(const loong_plan_t *plan, loong_text_t *text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

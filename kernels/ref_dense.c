@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Operands of a reference kernel as dense arrays of double, and their products.
+ * Called by references that multiply (linear, attention, the loss, experts).
+ * Read ref.h before. */
 #include "ref_dense.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrices from bf16 to fp32 and back, by threads. Called by the oneDNN kernels
+ * where a processor has no bf16 product. Read src/base/convert.h for single
+ * values. */
 #include "widen.h"
 
 #include <string.h>

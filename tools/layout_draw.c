@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Draws random layouts of a recipe, and counts what they covered. Called by
+ * loong-bench parity. Read layout_draw.h before: a new axis is a line here. */
 #include "layout_draw.h"
 
 #include <stdio.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trains a few steps of a recipe in one layout on threads, and compares two
+ * such jobs. Called by loong-bench parity and tests of layouts. Read
+ * loong/trainer.h before. */
 #include "layout_job.h"
 
 #include <math.h>

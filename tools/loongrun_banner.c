@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The line with version, commit and libraries. Called by loongrun and loongrun
+ * --doctor. Read loong/version.h before. */
 #include "loongrun_banner.h"
 
 #include "loong/version.h"

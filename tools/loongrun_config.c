@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Completes what --print-config shows by what a model's family means. Called by
+ * loongrun. Read loong/family.h before. */
 #include "loongrun_config.h"
 
 #include <ctype.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writes the log and, on a terminal, the bar below it, and never waits for
+ * whoever reads. Called by loongrun on each rank. Read loong/progress.h
+ * before. */
 #include "loongrun_screen.h"
 
 #include <errno.h>

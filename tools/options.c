@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads long options and suggests the name that was probably meant. Called by
+ * the commands of loong-bench and loong-data. Read loong/nearest.h before. */
 #include "options.h"
 
 #include <stdio.h>

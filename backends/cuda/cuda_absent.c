@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Stands in for the GPU backend and its kernels in a build without CUDA: a
+ * device table that counts none. The registry enters it in place of
+ * cuda_device.c, which says what a table is. */
 #include <stdio.h>
 
 #include "cuda_device.h"

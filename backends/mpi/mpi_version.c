@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Name and version of the MPI library, for --version and the banner. Called by
+ * src/version/version.c; apart from the rest, since it needs no job. */
 #include "mpi_version.h"
 
 #include <mpi.h>

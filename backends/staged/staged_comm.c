@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The communicator table of ranks whose memory is of several kinds, and its
+ * life cycle. Created through the stager (src/device/stager.h) by
+ * src/component/resources.c. Read staged_comm.h and staged_impl.h before. */
 #include "staged_impl.h"
 
 #include <stdio.h>

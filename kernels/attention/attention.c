@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks the integers of an attention call and finds the runs of queries and
+ * the keys that each sees. Called by the CPU kernels and the reference. Read
+ * attention.h before, and attention_ref.c for the formulas. */
 #include "attention.h"
 
 /* Also gives the number of segments. */

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two kernels beside cuDNN's: one checks segments and writes their lengths and
+ * begins as cuDNN reads them, one moves lse between its layout and ours. Called
+ * by attention_cudnn_cuda.c. Read attention_cudnn.h before. */
 #include "attention_cudnn.h"
 #include "attention_spans.cuh"
 

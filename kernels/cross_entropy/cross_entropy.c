@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the kernels of the fused loss share on a processor: roles of operands,
+ * the check of labels, sizes of chunks, the exchange between ranks that share
+ * the vocabulary. Called by the oneDNN kernels, the reference and CUDA's
+ * kernels. Read cross_entropy_ref.c for the formulas. */
 #include "cross_entropy.h"
 
 #include <math.h>

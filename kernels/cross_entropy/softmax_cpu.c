@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loss and gradient of one row of logits, compiled once per instruction set.
+ * Called by cross_entropy_onednn.c through softmax.c. Read softmax.h before,
+ * and cross_entropy_ref.c for the formulas. */
 #include <math.h>
 
 #include "loong/ops.h"

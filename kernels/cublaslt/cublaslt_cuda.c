@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Products by cuBLASLt: describes one, chooses its algorithm (choose_cuda.c),
+ * runs it. Called by the CUDA kernels of linear, head_linear and cross_entropy.
+ * Read cublaslt.h and cublaslt_impl.h before. */
 #include "cublaslt_impl.h"
 
 /* fp8 wants a scale of each operand, and comes with them. */

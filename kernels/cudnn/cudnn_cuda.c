@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loads cuDNN, opens a handle on a device or on a description of one, and says
+ * the version. Called by kernels/attention/attention_cudnn_cuda.c. Read
+ * cudnn_graph.h before. */
 #include <dlfcn.h>
 #include <string.h>
 

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tensors and operations of a cuDNN graph, by its backend API; errors are kept
+ * until the graph ends. Called by attention_cuda.c and cudnn_plan_cuda.c. Read
+ * cudnn_graph.h before. */
 #include "cudnn_graph.h"
 
 #include <stdio.h>

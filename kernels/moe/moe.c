@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks the integers that kernels of experts index with: choices, offsets,
+ * rows. Called by the CPU kernels and references of experts, of activations and
+ * of tensor_stats. Read loong/moe.h before. */
 #include "moe.h"
 
 static int64_t elements(const loong_karg_t *arg)

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The version of oneDNN. Called by src/version/version.c. */
 #include "onednn_version.h"
 
 #include <dnnl.h>

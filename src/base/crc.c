@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cyclic redundancy checks of 32 bits. Called for TensorBoard's records, token
+ * fields, extensions and the file of cuBLASLt's algorithms. */
 #include "crc.h"
 
 /* Half a byte at a time: the table is made in less than it takes to look for

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums that are the same bits in any order. Called by the kernels of the
+ * gradient norm and by the step's metrics and losses. Read exact_sum.h before:
+ * it states the range. */
 #include "exact_sum.h"
 
 #include <math.h>

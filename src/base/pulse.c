@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * /proc of another process. */
+ * Reads from /proc what the threads of another process do. Called by the parent
+ * that watches over a worker (src/launch/parent.c). */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Random numbers that are functions of seed, name and index: uniform and
+ * normal. Called for initial parameters, masked pictures, sampled text. Read
+ * rng.h before, which has Philox itself. */
 #include "rng.h"
 
 #include <math.h>

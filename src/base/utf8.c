@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether bytes are UTF-8, character by character and as a whole. Called by the
+ * indexer and the tokenizer. */
 #include <string.h>
 
 #include "utf8.h"

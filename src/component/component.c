@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Creates and compiles a rank's stages of one component, and sums what both
+ * ends of its pipeline share. Called by model.c. Read stage.h and
+ * src/engine/pipeline_split.h before. */
 #include "component.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opens and closes the communicators of a component, and says how its ranks
+ * wait. Called by model.c and resources.c. Read src/mesh/groups.h and
+ * src/engine/links.h before. */
 #include "component_comms.h"
 
 #include "comm_impl.h"

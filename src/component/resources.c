@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opens what a rank has of its device for all components: communicator of
+ * devices, streams, lane, replay. Created by trainer_create.c, asked by
+ * component_comms.c. Read src/run/lane.h and src/run/async_streams.h before. */
 #include "resources.h"
 
 #include "comm_impl.h"

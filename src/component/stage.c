@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Builds and compiles the chunks of one stage, runs one program alone, sets
+ * parameters. Called by component.c and by what loads checkpoints. Read
+ * src/pass/program.h and src/optim/shards.h before. */
 #include "stage.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Makes the message of an error that a kernel noted on its device. Called by a
+ * backend when it waits for the device (cuda_device.c). Read
+ * loong_device_error_t in loong/kernel.h before. */
 #include "device_error.h"
 
 #include <stdio.h>

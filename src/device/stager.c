@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Holds the backend that joins memory of several kinds in the context. Entered
+ * by the registry, found by resources.c and staging.c. Read
+ * backends/staged/staged_comm.h before. */
 #include "stager.h"
 
 #include "base.h"

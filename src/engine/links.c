@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Creates the communicators of two ranks that messages between stages on
+ * devices go over. Called by component_comms.c, used by transfer.c. Read
+ * links.h before: it says why there is no deadlock. */
 #include "links.h"
 
 #include <stdio.h>

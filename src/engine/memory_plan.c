@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adds up the bytes of every base of a rank, and binds and runs entries in
+ * them. Created by src/component/model.c, which runs each entry of a list here.
+ * Read schedule.h and src/run/executor.h before. */
 #include "memory_plan.h"
 
 #include <string.h>

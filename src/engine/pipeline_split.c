@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Splits the layers of a model into stages, equally or by a layout string of
+ * Megatron's. Called by component.c and by the rules of layouts
+ * (src/plan/parallel.c). */
 #include "pipeline_split.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sends and receives boundary tensors of a chunk, slot by slot. Called by
+ * src/component/model.c for each entry of a list that is a message. Read
+ * schedule.h and links.h before. */
 #include "transfer.h"
 
 #include <stdio.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sizes of shapes, parameters and values. Called by graph building, passes and
+ * whoever allocates. Read loong/graph.h before. */
 #include "graph_impl.h"
 
 int64_t loongi_shape_elements(const loong_shape_t *shape)

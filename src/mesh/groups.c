@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Splits the world into the communicators of a mesh's groups. Called by
+ * src/component/component_comms.c. Read loong/mesh.h before. */
 #include "groups.h"
 
 #include <string.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From sizes of axes to a rank's coordinates and groups; pure. Called by
+ * src/plan/parallel.c, asked everywhere. Read loong/mesh.h before. */
 #include "loong/mesh.h"
 
 #include <string.h>

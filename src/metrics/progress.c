@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Draws the bar of a long task on a terminal. Called by loongrun's screen,
+ * loong-data and loong-ckpt. Read loong/progress.h before. */
 #include "loong/progress.h"
 
 #include <stdio.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writes event files of TensorBoard. Called by src/report. Read metrics.h
+ * before, which says what is written. */
 #include "tensorboard.h"
 
 #include <errno.h>

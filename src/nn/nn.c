@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Regions, parameters, linear layers, norms and attention with their sharding,
+ * as graph nodes. Called by every family. Read loong/nn.h and loong/mesh.h
+ * before. */
 #include "loong/nn.h"
 
 #include <stdio.h>

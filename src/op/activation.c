@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ops swiglu and gelu: checks, shapes, gradients, costs. Called by graph
+ * building and differentiation through the op's table. Read op_impl.h before,
+ * and kernels/activation/activation_ref.c for the formulas. */
 #include "op_impl.h"
 
 static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The checks that rules of shapes share: rank, type, dimension. Called by the
+ * files of ops. Read op_impl.h before. */
 #include "op_impl.h"
 
 loong_status_t loongi_want_rank(const loong_op_call_t *call, int i,

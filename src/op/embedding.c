@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ops embedding, gather_rows and sum_by_id: checks, shapes, gradients,
+ * costs. Called through the op's table. Read op_impl.h before, and
+ * kernels/embedding/embedding_ref.c for the formulas. */
 #include "graph_impl.h"
 #include "op_impl.h"
 

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ops rope and rope_table: checks, shapes, gradients, scalings. Called
+ * through the op's table. Read op_impl.h before, and kernels/rope/rope_ref.c
+ * for the formulas. */
 #include "op_impl.h"
 
 /* What the scaling divides by or takes the logarithm of. */

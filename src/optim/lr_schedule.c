@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The learning rate of a step: warm-up, then constant, linear, cosine or WSD.
+ * Called by the training step. Read lr_schedule.h before. */
 #include "lr_schedule.h"
 
 #include <math.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plans states and masters of a stage, and builds the programs of the norm and
+ * of the update. Called by src/component/stage.c. Read shards.h and
+ * optimizer_class.h before. */
 #include "optimizer.h"
 
 #include <assert.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Divides buckets among data-parallel ranks (ZeRO), and moves parameters in and
+ * out of the shards. Called by src/component/stage.c. Read shards.h before;
+ * shards_place.c rewrites the programs. */
 #include "shards.h"
 
 #include <string.h>

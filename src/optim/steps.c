@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Makes program steps over ranges of flat buffers. Called by the optimizer,
+ * the shards and tied ends. Read loong_program_append in src/pass/program.h
+ * before. */
 #include "steps.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which rows and columns of a whole parameter the part of this rank is. Called
+ * where parameters are set, read, saved or updated. Read loong_placement_t in
+ * loong/graph.h before. */
 #include "param_slice.h"
 
 loong_param_slice_t loongi_param_slice_of(const loong_chunk_param_t *place)

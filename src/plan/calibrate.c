@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measures each distinct launch of a plan once, on smaller operands where need
+ * be, and adds up programs. Called by predict.c. Read timing.h before. */
 #include "calibrate.h"
 
 #include <stdlib.h>

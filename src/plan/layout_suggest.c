@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finds layouts near to one that breaks rules, and names them in its error.
+ * Called when a trainer is created, before anything else is planned. Read
+ * parallel.h before: it has the rules. */
 #include "layout_suggest.h"
 
 #include <math.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From the keys of parallel: to a mesh, and the rules that a layout must keep.
+ * Called by trainer_create.c, by components and by layout_suggest.c. Read
+ * loong/mesh.h before. */
 #include "parallel.h"
 
 #include <limits.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of rates of known devices, and the time of a program by it. Called
+ * by predict_rates.c and predict.c. Read loong_cost_t in loong/op.h before. */
 #include "rates.h"
 
 #include <string.h>

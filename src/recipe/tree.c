@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Nodes of a YAML document: make, find, change, free. Called by the parser, by
+ * recipe.c and by name maps of checkpoints. Read tree.h before. */
 #include "tree.h"
 
 #include <stdlib.h>

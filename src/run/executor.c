@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs programs step by step, or as recordings, on bound bases. Called by
+ * memory_plan.c for entries of a list. Read program.h and lane.h before. */
 #include "executor.h"
 
 #include <string.h>

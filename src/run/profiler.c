@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adds up times of steps by op, and writes them as a trace. Attached to
+ * bindings by src/report/profile.c. Read loong_step_hook in
+ * executor.h before. */
 #include "profiler.h"
 
 #include <stdlib.h>

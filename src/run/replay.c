@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Captures programs as graphs of the device and launches them. Called by
+ * executor.c; created by src/component/resources.c. Read replay.h before. */
 #include "replay.h"
 
 #include <string.h>

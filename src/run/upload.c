@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies initial parameters to a device through a ring of host memory. Created
+ * by src/component/stage.c, fed by src/optim/shards.c. Read upload.h before. */
 #include "upload.h"
 
 enum { RING = 64 << 20, ALIGN = 256 };

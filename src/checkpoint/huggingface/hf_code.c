@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads a directory's auto_map and Python files, and finds the type that an
+ * export can be of where transformers has no class. Called by imports, exports
+ * and the artifacts of a run. Read hf_config_read.h before. */
 #include "hf_code.h"
 
 #include <limits.h>

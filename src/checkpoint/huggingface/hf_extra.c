@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Keeps the fields of config.json that the engine computes nothing with, so
+ * that an export has them again. Called by hf_code.c and by what a run keeps
+ * (artifacts.c). Read hf_extra.h before. */
 #include "hf_extra.h"
 
 #include <inttypes.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads the files beside config.json and weights into memory, and gives them
+ * out again. Called by imports, exports and native checkpoints. Read hf_code.h
+ * before. */
 #include "hf_files.h"
 
 #include <dirent.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names what a config.json asks for that this engine does not compute, as the
+ * error of an import or a draft. Called by hf_config_read.c, hf_weights.c and
+ * draft.c. */
 #include "hf_foreign.h"
 
 #include <string.h>

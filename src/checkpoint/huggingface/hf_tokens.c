@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads ids of special tokens from a Hugging Face directory, and writes
+ * tokenizer_config.json of an export. Called by imports, artifacts.c and
+ * hf_export.c. Read hf_files.h before. */
 #include "hf_tokens.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Builds the graph of a decoder's stage from its configuration, and registers
+ * its families. Called through loong_family_t by src/component/stage.c. Read
+ * loong/family.h, loong/nn.h and decoder.h before. */
 #include "decoder.h"
 
 #include <math.h>

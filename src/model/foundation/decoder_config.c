@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads a decoder's configuration from model keys and states it as keys again.
+ * Called by decoder.c and by imports and exports. Read decoder.h before. */
 #include "decoder_config.h"
 
 #include <ctype.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads and prints moe_layer_freq: which layers have experts. Called by
+ * decoder_check.c, decoder_config.c and the Hugging Face configurations. Read
+ * layer_kinds.h before. */
 #include "layer_kinds.h"
 
 #include <errno.h>

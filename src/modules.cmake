@@ -31,9 +31,12 @@ loong_module(NAME run DIR src/run USES base comm graph pass)
 loong_module(NAME engine DIR src/engine USES base comm graph pass run)
 loong_module(NAME op DIR src/op USES base graph)
 loong_module(NAME nn DIR src/nn USES base graph)
-loong_module(NAME foundation DIR src/model/foundation USES base graph nn)
-loong_module(NAME vision DIR src/model/vision USES base graph nn)
-loong_module(NAME projector DIR src/model/projector USES base graph nn)
+loong_module(NAME foundation DIR src/model/foundation
+  USES base recipe graph nn)
+loong_module(NAME vision DIR src/model/vision
+  USES base recipe graph nn)
+loong_module(NAME projector DIR src/model/projector
+  USES base recipe graph nn)
 loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
 loong_module(NAME tokenizer DIR src/data/tokenizer USES base
   LIBS pcre2-8 utf8proc xxhash)
@@ -94,7 +97,7 @@ include(cmake/LoongIsa.cmake)
 loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c USES base)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
-  USES base comm device graph pass run op kernels optim device_cpu comm_staged
+  USES base recipe comm device graph pass run op kernels optim device_cpu comm_staged
   foundation vision projector data images image_text cuda_absent)
 loong_module(NAME version DIR src/version USES base kernels native comm_mpi
   DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

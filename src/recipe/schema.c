@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The schema: every key of a recipe, its type, default, range and meaning.
- * Names are Megatron's where Megatron has one. */
+ * The schema: the keys of a recipe beside those of models (fields.h), each with
+ * type, default, range and meaning. Names are Megatron's where Megatron has
+ * one. */
 #include <string.h>
 
 #include "schema.h"
-
-#define M "model.foundation."
 
 /* In the order of the document: the run, the model, what is done with it. */
 static const loong_recipe_key_t run_keys[] = {
@@ -353,6 +352,19 @@ static const loong_recipe_key_t keys[] = {
         "it happens in so many first attempts of loong-supervise; 0: in all"),
 };
 
+const loong_recipe_table_t loongi_recipe_run_keys = {
+    NULL, run_keys, LOONG_COUNT_OF(run_keys)};
+const loong_recipe_table_t loongi_recipe_keys = {NULL, keys,
+                                                 LOONG_COUNT_OF(keys)};
+
+static const loong_recipe_key_t *row_of(const loong_recipe_table_t *table,
+                                        int64_t i)
+{
+    return table->prefix != NULL
+               ? &((const loong_recipe_field_t *)table->rows)[i].key
+               : &((const loong_recipe_key_t *)table->rows)[i];
+}
+
 /* The key that holds where one of a component is not given; NULL: none. */
 static const char *common_key(const char *path)
 {
@@ -370,38 +382,32 @@ static const char *common_key(const char *path)
 
 const char *loong_recipe_default_text(const loong_recipe_key_t *key)
 {
-    static const char *const needed[] = {
-        M "family", M "num_layers", M "hidden_size", M "num_attention_heads",
-        M "vocab_size", M "max_position_embeddings", M "rope_scaling.factor",
-        M "init.from_hf"};
-    bool model = strncmp(key->path, M, strlen(M)) == 0;
-    const char *common = common_key(key->path);
-    for (int64_t i = 0; i < LOONG_COUNT_OF(needed); i++) {
-        model = model && strcmp(key->path, needed[i]) != 0;
+    const loong_recipe_field_t *field = (const void *)key;
+    const char *text = common_key(key->path);
+    for (int64_t i = 0; loongi_recipe_tables[i] != NULL; i++) {
+        const loong_recipe_table_t *table = loongi_recipe_tables[i];
+        for (int64_t k = 0; table->prefix != NULL && k < table->count; k++) {
+            text = row_of(table, k) == key && !field->needed ? "of the family"
+                                                             : text;
+        }
     }
-    return key->fallback != NULL ? key->fallback
-           : common != NULL      ? common
-           : model               ? "of the family"
-                                 : "none";
+    return key->fallback != NULL ? key->fallback : text != NULL ? text : "none";
 }
 
 int64_t loong_recipe_num_keys(void)
 {
-    return LOONG_COUNT_OF(run_keys) + loongi_model_schema.count +
-           LOONG_COUNT_OF(keys);
+    int64_t count = 0;
+    for (int64_t i = 0; loongi_recipe_tables[i] != NULL; i++) {
+        count += loongi_recipe_tables[i]->count;
+    }
+    return count;
 }
 
 const loong_recipe_key_t *loong_recipe_key(int64_t index)
 {
-    const loong_key_table_t tables[] = {
-        {run_keys, LOONG_COUNT_OF(run_keys)},
-        loongi_model_schema,
-        {keys, LOONG_COUNT_OF(keys)}};
-    for (int64_t t = 0; t < LOONG_COUNT_OF(tables); t++) {
-        if (index >= 0 && index < tables[t].count) {
-            return &tables[t].keys[index];
-        }
-        index -= tables[t].count;
+    const loong_recipe_table_t *const *table = loongi_recipe_tables;
+    while (index >= 0 && *table != NULL && index >= (*table)->count) {
+        index -= (*table++)->count;
     }
-    return NULL;
+    return index >= 0 && *table != NULL ? row_of(*table, index) : NULL;
 }

@@ -4,6 +4,7 @@
 #ifndef LOONG_SCHEMA_H
 #define LOONG_SCHEMA_H
 
+#include "fields.h"
 #include "recipe_impl.h"
 
 #define BIG 9e15
@@ -35,11 +36,5 @@
 #define TEXTS(path_, resume_, help_)                                          \
     {path_, LOONG_RECIPE_TEXTS, NULL, 0, 0, NULL, LOONG_RESUME_##resume_,     \
      help_}
-/* Keys below model: what components are, and what each has of its own. */
-typedef struct loong_key_table {
-    const loong_recipe_key_t *keys;
-    int64_t count;
-} loong_key_table_t;
-extern const loong_key_table_t loongi_model_schema;
 
 #endif

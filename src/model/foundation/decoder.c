@@ -430,11 +430,6 @@ void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
     }
 }
 
-static loong_status_t add_pair(void *user, const char *key, const char *value)
-{
-    return loongi_pairs_set(user, key, value);
-}
-
 static loong_status_t note_origins(loong_context_t *ctx,
                                    const loong_recipe_t *recipe,
                                    const char *component,
@@ -460,17 +455,13 @@ static loong_status_t configure(loong_context_t *ctx,
                                 const char *component, void *config)
 {
     loong_pairs_t *keys = NULL;
-    LOONG_TRY(loongi_pairs_create(ctx, &keys));
-    loong_status_t status =
-        loong_recipe_each_family_key(recipe, component, add_pair, keys);
-    if (status == LOONG_OK) {
-        status = loongi_decoder_configure(ctx, keys, config);
-        if (status == LOONG_ERR_CONFIG) {
-            loong_status_t noted = note_origins(ctx, recipe, component, keys);
-            loongi_error_note(ctx, "  %s is from %s", component,
-                              loong_recipe_where(recipe, component));
-            status = noted != LOONG_OK ? noted : status;
-        }
+    LOONG_TRY(loongi_recipe_fields_read(ctx, recipe, component, &keys));
+    loong_status_t status = loongi_decoder_configure(ctx, keys, config);
+    if (status == LOONG_ERR_CONFIG) {
+        loong_status_t noted = note_origins(ctx, recipe, component, keys);
+        loongi_error_note(ctx, "  %s is from %s", component,
+                          loong_recipe_where(recipe, component));
+        status = noted != LOONG_OK ? noted : status;
     }
     loongi_pairs_destroy(&keys);
     return status;

@@ -1,242 +1,208 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads a decoder's configuration from model keys and states it as keys again.
- * Called by decoder.c and by imports and exports. Read decoder.h before. */
+ * The keys of a decoder as a table of fields, what each family has when they
+ * are not given, and what a model has been configured to. Called through
+ * loong_family_t and by readers of config.json; read decoder.h before. */
 #include "decoder_config.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <limits.h>
-#include <math.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "decoder_check.h"
+#include "field_rows.h"
 
-typedef enum field_type {
-    INT,
-    LONG,
-    REAL,
-    WHOLE, /* a whole number, kept as a real one */
-    BOOL,
-    NOT,
-    CHOICE,
-    KINDS, /* read by the check, which knows the number of layers */
-    TEXT
-} field_type_t;
+#define BIG 9e15
+#define KIND "a decoder"
+#define LOONG_FIELD_PREFIX "model.foundation."
+#define LOONG_FIELD_STRUCT loong_decoder_config_t
 
-typedef struct choice {
-    const char *name;
-    int value;
-} choice_t;
+/* Of the words of choices. */
+static const int scalings[] = {LOONG_ROPE_DEFAULT, LOONG_ROPE_DEFAULT,
+                               LOONG_ROPE_LINEAR,  LOONG_ROPE_DYNAMIC,
+                               LOONG_ROPE_LLAMA3,  LOONG_ROPE_YARN};
+static const int norms[] = {LOONG_NORM_RMS, LOONG_NORM_LAYER};
+static const int absorbs[] = {LOONG_ABSORB_AUTO, LOONG_ABSORB_YES,
+                              LOONG_ABSORB_NO};
+static const int activations[] = {LOONG_MLP_SWIGLU, LOONG_MLP_GELU,
+                                  LOONG_MLP_GELU_TANH};
+static const int scores[] = {LOONG_SCORE_SOFTMAX, LOONG_SCORE_SIGMOID,
+                             LOONG_SCORE_SQRTSOFTPLUS};
+static const int weights[] = {LOONG_WEIGHTS_AUTO, LOONG_WEIGHTS_DIVIDED,
+                              LOONG_WEIGHTS_PLAIN};
+static const int balances[] = {LOONG_BALANCE_MICRO_BATCH,
+                               LOONG_BALANCE_SEQUENCE, LOONG_BALANCE_POOLED};
 
-static const choice_t positions[] = {
-    {"rope", 0}, {"learned_absolute", 1}, {NULL, 0}};
-static const choice_t norms[] = {
-    {"RMSNorm", LOONG_NORM_RMS}, {"LayerNorm", LOONG_NORM_LAYER}, {NULL, 0}};
-static const choice_t activations[] = {{"swiglu", LOONG_MLP_SWIGLU},
-                                       {"gelu", LOONG_MLP_GELU},
-                                       {"gelu_tanh", LOONG_MLP_GELU_TANH},
-                                       {NULL, 0}};
-static const choice_t scalings[] = {
-    {"none", LOONG_ROPE_DEFAULT},  {"default", LOONG_ROPE_DEFAULT},
-    {"linear", LOONG_ROPE_LINEAR}, {"dynamic", LOONG_ROPE_DYNAMIC},
-    {"llama3", LOONG_ROPE_LLAMA3}, {"yarn", LOONG_ROPE_YARN},
-    {NULL, 0}};
-
-static const choice_t scores[] = {{"softmax", LOONG_SCORE_SOFTMAX},
-                                  {"sigmoid", LOONG_SCORE_SIGMOID},
-                                  {"sqrtsoftplus", LOONG_SCORE_SQRTSOFTPLUS},
-                                  {NULL, 0}};
-static const choice_t weights[] = {{"auto", LOONG_WEIGHTS_AUTO},
-                                   {"true", LOONG_WEIGHTS_DIVIDED},
-                                   {"false", LOONG_WEIGHTS_PLAIN},
-                                   {NULL, 0}};
-static const choice_t balances[] = {
-    {"aux_loss", LOONG_BALANCE_MICRO_BATCH},
-    {"seq_aux_loss", LOONG_BALANCE_SEQUENCE},
-    {"pooled_aux_loss", LOONG_BALANCE_POOLED},
-    {NULL, 0}};
-
-static const choice_t absorbs[] = {{"auto", LOONG_ABSORB_AUTO},
-                                   {"true", LOONG_ABSORB_YES},
-                                   {"false", LOONG_ABSORB_NO},
-                                   {NULL, 0}};
-
-static const choice_t policies[] = {{"probs", 0}, {"position", 1}, {NULL, 0}};
-
-typedef struct field {
-    const char *key;
-    field_type_t type;
-    size_t offset;
-    const choice_t *choices;
-} field_t;
-
-#define AT(member_) offsetof(loong_decoder_config_t, member_)
-
-/* CHOICE fields are enums or bool of the size of their member. */
-static const field_t fields[] = {
-    {"family", TEXT, 0, NULL},
-    {"num_layers", INT, AT(num_layers), NULL},
-    {"hidden_size", LONG, AT(hidden_size), NULL},
-    {"ffn_hidden_size", LONG, AT(ffn_hidden_size), NULL},
-    {"num_attention_heads", INT, AT(num_attention_heads), NULL},
-    {"num_query_groups", INT, AT(num_query_groups), NULL},
-    {"kv_channels", INT, AT(kv_channels), NULL},
-    {"vocab_size", LONG, AT(vocab_size), NULL},
-    {"make_vocab_size_divisible_by", LONG, AT(padded_vocab_size), NULL},
-    {"max_position_embeddings", LONG, AT(max_position_embeddings), NULL},
-    {"position_embedding_type", CHOICE, AT(learned_positions), positions},
-    {"rotary_base", REAL, AT(rope.base), NULL},
-    {"rotary_percent", REAL, AT(rotary_percent), NULL},
-    {"rotary_interleaved", BOOL, AT(rope_interleaved), NULL},
-    {"mrope_section", TEXT, 0, NULL},
-    {"rope_scaling.type", CHOICE, AT(rope.scaling), scalings},
-    {"rope_scaling.factor", REAL, AT(rope.factor), NULL},
-    {"rope_scaling.low_freq_factor", REAL, AT(rope.low_freq_factor), NULL},
-    {"rope_scaling.high_freq_factor", REAL, AT(rope.high_freq_factor), NULL},
-    {"rope_scaling.original_max_position_embeddings", WHOLE,
-     AT(rope.original_max_position_embeddings), NULL},
-    {"rope_scaling.beta_fast", REAL, AT(rope.beta_fast), NULL},
-    {"rope_scaling.beta_slow", REAL, AT(rope.beta_slow), NULL},
-    {"rope_scaling.attention_factor", REAL, AT(rope.attention_factor), NULL},
-    {"rope_scaling.mscale", REAL, AT(rope.mscale), NULL},
-    {"rope_scaling.mscale_all_dim", REAL, AT(rope.mscale_all_dim), NULL},
-    {"rope_scaling.truncate", BOOL, AT(rope.truncate), NULL},
-    {"normalization", CHOICE, AT(normalization), norms},
-    {"layernorm_epsilon", REAL, AT(norm_eps), NULL},
-    {"qk_layernorm", BOOL, AT(qk_norm), NULL},
-    {"qk_layernorm_whole", BOOL, AT(qk_norm_whole), NULL},
-    {"kv_lora_rank", LONG, AT(kv_lora_rank), NULL},
-    {"q_lora_rank", LONG, AT(q_lora_rank), NULL},
-    {"qk_head_dim", INT, AT(qk_head_dim), NULL},
-    {"qk_pos_emb_head_dim", INT, AT(qk_pos_emb_head_dim), NULL},
-    {"v_head_dim", INT, AT(v_head_dim), NULL},
-    {"mla_absorb", CHOICE, AT(mla_absorb), absorbs},
-    {"add_bias_linear", BOOL, AT(mlp_bias), NULL},
-    {"add_qkv_bias", BOOL, AT(qkv_bias), NULL},
-    {"add_attn_proj_bias", BOOL, AT(attention_output_bias), NULL},
-    {"activation", CHOICE, AT(mlp), activations},
-    {"untie_embeddings_and_output_weights", NOT, AT(tied), NULL},
-    {"window_size", LONG, AT(window_size), NULL},
-    {"max_window_layers", INT, AT(max_window_layers), NULL},
-    {"softmax_scale", REAL, AT(softmax_scale), NULL},
-    {"attention_dropout", REAL, AT(attention_dropout), NULL},
-    {"hidden_dropout", REAL, AT(hidden_dropout), NULL},
-    {"embedding_dropout", REAL, AT(embedding_dropout), NULL},
-    {"init_method_std", REAL, AT(init_std), NULL},
-    {"embedding_init_method_std", REAL, AT(embedding_init_std), NULL},
-    {"use_scaled_init_method", BOOL, AT(scaled_output_init), NULL},
-    {"num_experts", INT, AT(num_experts), NULL},
-    {"moe_layer_freq", KINDS, 0, NULL},
-    {"moe_ffn_hidden_size", LONG, AT(moe_ffn_hidden_size), NULL},
-    {"moe_vision_ffn_hidden_size", LONG, AT(vision_ffn), NULL},
-    {"moe_router_topk", INT, AT(router.topk), NULL},
-    {"moe_router_score_function", CHOICE, AT(router.score), scores},
-    {"moe_router_pre_softmax", BOOL, AT(router.pre_softmax), NULL},
-    {"moe_router_norm_topk_prob", CHOICE, AT(router.weights), weights},
-    {"moe_router_num_groups", INT, AT(router.num_groups), NULL},
-    {"moe_router_group_topk", INT, AT(router.group_topk), NULL},
-    {"moe_router_group_scores", INT, AT(router.group_scores), NULL},
-    {"moe_router_topk_scaling_factor", REAL, AT(router.scaling_factor), NULL},
-    {"moe_expert_capacity_factor", REAL, AT(capacity_factor), NULL},
-    {"moe_token_drop_policy", CHOICE, AT(drop_by_position), policies},
-    {"moe_router_force_load_balancing", BOOL, AT(router.forced), NULL},
-    {"moe_router_enable_expert_bias", BOOL, AT(expert_bias), NULL},
-    {"moe_router_bias_update_rate", REAL, AT(bias_update_rate), NULL},
-    {"moe_router_load_balancing_type", CHOICE, AT(balance), balances},
-    {"moe_aux_loss_coeff", REAL, AT(aux_loss_coeff), NULL},
-    {"moe_z_loss_coeff", REAL, AT(router_z_loss_coeff), NULL},
-    {"moe_shared_expert_intermediate_size", LONG, AT(shared_expert_ffn), NULL},
-    {"moe_shared_expert_gate", BOOL, AT(shared_expert_gate), NULL},
+static const loong_recipe_field_t fields[] = {
+    {TEXT("family", SAME,
+          "gpt2, llama, phi3, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
+          "mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, ernie4_5_vl_moe, "
+          "minimax_m2, deepseek_v2, deepseek_v3, kimi_k2, or one that was "
+          "registered"),
+     .needed = true},
+    {INT("num_layers", num_layers, 1, 10000, SAME, "transformer layers"),
+     .needed = true},
+    {INT64("hidden_size", hidden_size, 1, 1e6, SAME,
+           "width of the residual stream"),
+     .needed = true},
+    {INT64(
+        "ffn_hidden_size", ffn_hidden_size, 1, 1e7, SAME,
+        "width of the feed-forward of layers without experts; 4 x hidden_size "
+        "when not given")},
+    {INT("num_attention_heads", num_attention_heads, 1, 1e5, SAME,
+         "query heads"),
+     .needed = true},
+    {INT("num_query_groups", num_query_groups, 1, 1e5, SAME,
+         "key and value heads; num_attention_heads when not given")},
+    {INT("kv_channels", kv_channels, 1, 4096, SAME,
+         "width of a head; hidden_size / num_attention_heads when not given")},
+    {INT64("vocab_size", vocab_size, 1, 1e8, SAME, "tokens of the vocabulary"),
+     .needed = true},
+    {INT64("make_vocab_size_divisible_by", padded_vocab_size, 1, 1e6, FREE,
+           "the embedding is padded to a multiple of this")},
+    {INT64("max_position_embeddings", max_position_embeddings, 1, BIG, SAME,
+           "longest sequence"),
+     .needed = true},
+    {FLAG("position_embedding_type", learned_positions, "rope learned_absolute",
+          SAME, "how positions enter")},
+    {REAL("rotary_base", rope.base, 1, 1e15, SAME, "rope_theta")},
+    {REAL("rotary_percent", rotary_percent, 0, 1, SAME,
+          "share of a head rotated")},
+    {BOOL("rotary_interleaved", rope_interleaved, SAME,
+          "neighbouring channels are rotated together, not the two halves")},
+    {TEXT("mrope_section", SAME,
+          "pairs of rotated channels for height, width and time, as "
+          "[22,22,20]; of texts all turn alike")},
+    {CHOICE("rope_scaling.type", rope.scaling,
+            "none default linear dynamic llama3 yarn", scalings, SAME,
+            "change of the rotary frequencies")},
+    {REAL("rope_scaling.factor", rope.factor, 1, 1e6, SAME,
+          "context extension"),
+     .needed = true},
+    {REAL("rope_scaling.low_freq_factor", rope.low_freq_factor, 0, 1e6, SAME,
+          "llama3")},
+    {REAL("rope_scaling.high_freq_factor", rope.high_freq_factor, 0, 1e6, SAME,
+          "llama3")},
+    {WHOLE("rope_scaling.original_max_position_embeddings",
+           rope.original_max_position_embeddings, 1, BIG, SAME,
+           "length before the extension")},
+    {REAL("rope_scaling.beta_fast", rope.beta_fast, 0, 1e6, SAME, "yarn")},
+    {REAL("rope_scaling.beta_slow", rope.beta_slow, 0, 1e6, SAME, "yarn")},
+    {REAL("rope_scaling.attention_factor", rope.attention_factor, 0, 1e6, SAME,
+          "yarn")},
+    {REAL("rope_scaling.mscale", rope.mscale, 0, 1e6, SAME, "yarn")},
+    {REAL("rope_scaling.mscale_all_dim", rope.mscale_all_dim, 0, 1e6, SAME,
+          "yarn")},
+    {BOOL("rope_scaling.truncate", rope.truncate, SAME,
+          "yarn: whole dimensions")},
+    {CHOICE("normalization", normalization, "RMSNorm LayerNorm", norms, SAME,
+            "kind of norm")},
+    {REAL("layernorm_epsilon", norm_eps, 0, 1, SAME, "added to the variance")},
+    {BOOL("qk_layernorm", qk_norm, SAME, "norm of each head of q and k")},
+    {BOOL("qk_layernorm_whole", qk_norm_whole, SAME,
+          "that norm over all heads together")},
+    {INT64("kv_lora_rank", kv_lora_rank, 1, 1e6, SAME,
+           "latent attention: width of what keys and values are made of")},
+    {INT64(
+        "q_lora_rank", q_lora_rank, 1, 1e6, SAME,
+        "latent attention: the same of queries; straight from the stream when "
+        "not given")},
+    {INT("qk_head_dim", qk_head_dim, 1, 4096, SAME,
+         "latent attention: channels of a key that are not rotated")},
+    {INT("qk_pos_emb_head_dim", qk_pos_emb_head_dim, 1, 4096, SAME,
+         "latent attention: rotated channels, shared by the keys of a token")},
+    {INT("v_head_dim", v_head_dim, 1, 4096, SAME,
+         "latent attention: channels of a value")},
+    {CHOICE("mla_absorb", mla_absorb, "auto true false", absorbs, FREE,
+            "latent attention: queries and outputs go through kv_b_proj, not "
+            "keys and values; auto: where 2 kv_lora_rank < qk_head_dim + "
+            "v_head_dim, which costs less")},
+    {BOOL("add_bias_linear", mlp_bias, SAME, "biases in the feed-forward")},
+    {BOOL("add_qkv_bias", qkv_bias, SAME,
+          "biases of q, k and v; in latent attention of the short vectors")},
+    {BOOL("add_attn_proj_bias", attention_output_bias, SAME,
+          "bias of attention's output")},
+    {CHOICE("activation", mlp, "swiglu gelu gelu_tanh", activations, SAME,
+            "of the feed-forward")},
+    {NOT("untie_embeddings_and_output_weights", tied, SAME,
+         "an output matrix of its own")},
+    {INT64("window_size", window_size, 0, BIG, SAME,
+           "sliding window in tokens, the query included; 0: none")},
+    {INT("max_window_layers", max_window_layers, 0, 10000, SAME,
+         "layers before this one attend fully")},
+    {REAL("softmax_scale", softmax_scale, 0, 1e6, SAME,
+          "of attention scores, above 0; 1/sqrt(kv_channels) when not given")},
+    {REAL("attention_dropout", attention_dropout, 0, 0.999, SAME,
+          "probability")},
+    {REAL("hidden_dropout", hidden_dropout, 0, 0.999, SAME, "probability")},
+    {REAL("embedding_dropout", embedding_dropout, 0, 0.999, SAME,
+          "probability")},
+    {REAL("init_method_std", init_std, 0, 10, FREE,
+          "standard deviation of matrices at the start; 0.02 when not given")},
+    {REAL("embedding_init_method_std", embedding_init_std, 0, 10, FREE,
+          "of embeddings; init_method_std when not given")},
+    {BOOL("use_scaled_init_method", scaled_output_init, FREE,
+          "output projections start smaller by sqrt(2 x layers)")},
+    {INT("num_experts", num_experts, 1, 65536, SAME,
+         "experts in place of the feed-forward")},
+    {TEXT("moe_layer_freq", SAME,
+          "layers with experts, the others have a feed-forward: N, every N-th "
+          "from the first on, or a list as [0]*3+[1]*58 or, to the last layer, "
+          "[0]*3+[1]*; 1 when not given")},
+    {INT64("moe_ffn_hidden_size", moe_ffn_hidden_size, 1, 1e7, SAME,
+           "width of an expert; ffn_hidden_size when not given")},
+    {INT64("moe_vision_ffn_hidden_size", vision_ffn, 1, 1e7, SAME,
+           "a second set of num_experts experts of this width with a router of "
+           "its own, for tokens of images (data.vision_token_ids)")},
+    {INT("moe_router_topk", router.topk, 1, 65536, SAME,
+         "experts of a token; 2 when not given")},
+    {CHOICE("moe_router_score_function", router.score,
+            "softmax sigmoid sqrtsoftplus", scores, SAME,
+            "from the router's logits to scores")},
+    {BOOL("moe_router_pre_softmax", router.pre_softmax, SAME,
+          "softmax before the choice: weights of a token sum up to less "
+          "than 1")},
+    {CHOICE("moe_router_norm_topk_prob", router.weights, "auto true false",
+            weights, SAME,
+            "sigmoid and sqrtsoftplus: the chosen scores divided by their sum; "
+            "auto: with more than one expert a token")},
+    {INT("moe_router_num_groups", router.num_groups, 0, 65536, SAME,
+         "groups of experts, for a choice limited to some of them; 0: none")},
+    {INT("moe_router_group_topk", router.group_topk, 0, 65536, SAME,
+         "groups of a token")},
+    {INT("moe_router_group_scores", router.group_scores, 0, 65536, SAME,
+         "best experts of a group whose scores count for it; "
+         "moe_router_topk / moe_router_group_topk when not given")},
+    {REAL("moe_router_topk_scaling_factor", router.scaling_factor, 0, 1e6, SAME,
+          "factor of the experts' weights")},
+    {REAL("moe_expert_capacity_factor", capacity_factor, 0, 1e6, SAME,
+          "an expert takes so many times an even share of a rank's tokens of a "
+          "micro-batch and drops the others; 0: it takes all")},
+    {FLAG("moe_token_drop_policy", drop_by_position, "probs position", SAME,
+          "which are dropped: those of least weight or the last ones")},
+    {BOOL("moe_router_force_load_balancing", router.forced, SAME,
+          "experts in turn in place of the router's choice, to measure speed "
+          "with even loads")},
+    {BOOL("moe_router_enable_expert_bias", expert_bias, SAME,
+          "a bias of each expert counts for the choice, not for the weight")},
+    {REAL("moe_router_bias_update_rate", bias_update_rate, 0, 10, SAME,
+          "what a step adds to it or takes away to even choices out; 0: it "
+          "stays; 1e-3 when not given")},
+    {CHOICE("moe_router_load_balancing_type", balance,
+            "aux_loss seq_aux_loss pooled_aux_loss", balances, SAME,
+            "what the auxiliary loss balances: a layer's micro-batch or "
+            "sequence, or a micro-batch in all layers, as transformers")},
+    {REAL("moe_aux_loss_coeff", aux_loss_coeff, 0, 1e6, SAME,
+          "of the load balancing loss; 0: none")},
+    {REAL("moe_z_loss_coeff", router_z_loss_coeff, 0, 1e6, SAME,
+          "of the squared log-sum-exp of router logits; 0: none")},
+    {INT64("moe_shared_expert_intermediate_size", shared_expert_ffn, 1, 1e7,
+           SAME, "width of an expert that all tokens meet")},
+    {BOOL("moe_shared_expert_gate", shared_expert_gate, SAME,
+          "the shared expert's output is times a sigmoid of the token")},
 };
 
-/* Choices between two, kept as a flag. */
-static bool is_flag(const field_t *f)
-{
-    return f->choices == positions || f->choices == policies;
-}
-
-static void set_choice(loong_problems_t *problems, const field_t *f,
-                       const char *text, void *at)
-{
-    for (const choice_t *c = f->choices; c->name != NULL; c++) {
-        if (strcmp(c->name, text) != 0) {
-            continue;
-        }
-        if (is_flag(f)) {
-            *(bool *)at = c->value != 0;
-        } else {
-            *(int *)at = c->value;
-        }
-        return;
-    }
-    char allowed[200] = "";
-    size_t used = 0;
-    for (const choice_t *c = f->choices; c->name != NULL; c++) {
-        used += (size_t)snprintf(allowed + used, sizeof(allowed) - used, " %s",
-                                 c->name);
-    }
-    loongi_problems_add(problems, "%s: found %s, allowed:%s", f->key, text,
-                        allowed);
-}
-
-static void set_number(loong_problems_t *problems, const field_t *f,
-                       const char *text, void *at)
-{
-    char *end = NULL;
-    errno = 0;
-    double real = strtod(text, &end);
-    double largest = f->type == INT ? INT_MAX : 0x1p53;
-    if (end == text || *end != '\0' || errno != 0 ||
-        (f->type != REAL && real != floor(real))) {
-        loongi_problems_add(problems, "%s: found %s, %s wanted", f->key, text,
-                            f->type == REAL ? "a number" : "a whole number");
-    } else if (f->type != REAL && fabs(real) > largest) {
-        loongi_problems_add(problems, "%s: found %s, at most %.0f wanted",
-                            f->key, text, largest);
-    } else if (f->type == REAL || f->type == WHOLE) {
-        *(double *)at = real;
-    } else if (f->type == LONG) {
-        *(int64_t *)at = (int64_t)real;
-    } else {
-        *(int *)at = (int)real;
-    }
-}
-
-static void set_flag(loong_problems_t *problems, const field_t *f,
-                     const char *text, void *at)
-{
-    bool yes = strcmp(text, "true") == 0;
-    if (!yes && strcmp(text, "false") != 0) {
-        loongi_problems_add(problems, "%s: found %s, true or false wanted",
-                            f->key, text);
-    }
-    *(bool *)at = f->type == NOT ? !yes : yes;
-}
-
-static void set_field(loong_problems_t *problems,
-                      loong_decoder_config_t *config, const loong_pair_t *pair)
-{
-    for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
-        const field_t *f = &fields[i];
-        if (strcmp(f->key, pair->key) != 0) {
-            continue;
-        }
-        void *at = (char *)config + f->offset;
-        if (f->type == CHOICE) {
-            set_choice(problems, f, pair->value, at);
-        } else if (f->type == BOOL || f->type == NOT) {
-            set_flag(problems, f, pair->value, at);
-        } else if (f->type != TEXT && f->type != KINDS) {
-            set_number(problems, f, pair->value, at);
-        }
-        return;
-    }
-    loongi_problems_add(problems, "%s: no such key of a decoder", pair->key);
-}
+const loong_recipe_table_t loongi_decoder_fields = {LOONG_FIELD_PREFIX, fields,
+                                                    LOONG_COUNT_OF(fields)};
 
 static void set_defaults(loong_decoder_config_t *c)
 {
@@ -341,7 +307,8 @@ static void set_family_defaults(loong_problems_t *problems,
 {
     for (int64_t i = 0; i < LOONG_COUNT_OF(family_defaults); i++) {
         if (family != NULL && strcmp(family_defaults[i].family, family) == 0) {
-            set_field(problems, config, &family_defaults[i].pair);
+            loongi_recipe_field_set(problems, &loongi_decoder_fields, KIND,
+                                    &family_defaults[i].pair, config);
         }
     }
 }
@@ -354,7 +321,8 @@ loong_status_t loongi_decoder_configure(loong_context_t *ctx,
     set_defaults(config);
     set_family_defaults(&problems, config, loongi_pairs_get(pairs, "family"));
     for (int64_t i = 0; i < pairs->count; i++) {
-        set_field(&problems, config, &pairs->items[i]);
+        loongi_recipe_field_set(&problems, &loongi_decoder_fields, KIND,
+                                &pairs->items[i], config);
     }
     loongi_decoder_check(&problems, config, pairs);
     if (problems.count == 0) {
@@ -495,67 +463,17 @@ static bool does_apply(const loong_decoder_config_t *c, const char *key,
     return false;
 }
 
-static const char *choice_name(const field_t *f, const void *at)
-{
-    int value = is_flag(f) ? *(const bool *)at : *(const int *)at;
-    const char *name = NULL;
-    for (const choice_t *c = f->choices; c->name != NULL; c++) {
-        name = c->value == value ? c->name : name;
-    }
-    return name;
-}
-
-/* Where the keys go. */
-typedef struct receiver {
-    loong_model_state_fn add;
-    void *user;
-} receiver_t;
-
-static loong_status_t state_field(const loong_decoder_config_t *config,
-                                  const field_t *f, const receiver_t *to)
-{
-    const void *at = (const char *)config + f->offset;
-    char text[40] = "";
-    switch (f->type) {
-    case INT:
-        snprintf(text, sizeof(text), "%d", *(const int *)at);
-        break;
-    case LONG:
-        snprintf(text, sizeof(text), "%lld", (long long)*(const int64_t *)at);
-        break;
-    case WHOLE:
-        snprintf(text, sizeof(text), "%.0f", *(const double *)at);
-        break;
-    case REAL:
-        snprintf(text, sizeof(text), "%.17g", *(const double *)at);
-        break;
-    case BOOL:
-        snprintf(text, sizeof(text), *(const bool *)at ? "true" : "false");
-        break;
-    case NOT:
-        snprintf(text, sizeof(text), *(const bool *)at ? "false" : "true");
-        break;
-    case CHOICE:
-        snprintf(text, sizeof(text), "%s", choice_name(f, at));
-        break;
-    case KINDS:
-    case TEXT:
-        return LOONG_OK;
-    }
-    return to->add(to->user, f->key, text);
-}
-
 loong_status_t loongi_decoder_state(const void *config,
                                     loong_model_state_fn add, void *user)
 {
-    receiver_t to = {add, user};
     for (int64_t k = 0; k < LOONG_COUNT_OF(stated); k++) {
-        const field_t *f = fields;
-        while (strcmp(f->key, stated[k].key) != 0) {
-            f++;
-        }
-        if (does_apply(config, f->key, stated[k].when)) {
-            LOONG_TRY(state_field(config, f, &to));
+        const char *key = stated[k].key;
+        char text[LOONG_FIELD_TEXT];
+        if (does_apply(config, key, stated[k].when)) {
+            loongi_recipe_field_text(
+                loongi_recipe_field_find(&loongi_decoder_fields, key), config,
+                text);
+            LOONG_TRY(add(user, key, text));
         }
     }
     return LOONG_OK;
@@ -583,7 +501,6 @@ static loong_status_t fill_kinds(loong_context_t *ctx,
 loong_status_t loongi_decoder_fill(loong_context_t *ctx, loong_pairs_t *pairs)
 {
     loong_decoder_config_t config;
-    receiver_t to = {set_pair, pairs};
     LOONG_TRY(loongi_decoder_configure(ctx, pairs, &config));
     config.padded_vocab_size = 1; /* as make_vocab_size_divisible_by */
     config.mla_absorb = LOONG_ABSORB_AUTO;
@@ -592,8 +509,7 @@ loong_status_t loongi_decoder_fill(loong_context_t *ctx, loong_pairs_t *pairs)
         config.router.weights = config.router.topk > 1 ? LOONG_WEIGHTS_DIVIDED
                                                        : LOONG_WEIGHTS_PLAIN;
     }
-    for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
-        LOONG_TRY(state_field(&config, &fields[i], &to));
-    }
+    LOONG_TRY(loongi_recipe_fields_each(&loongi_decoder_fields, &config,
+                                        set_pair, pairs));
     return config.num_experts > 0 ? fill_kinds(ctx, &config, pairs) : LOONG_OK;
 }

@@ -7,11 +7,15 @@
 #define LOONG_DECODER_CONFIG_H
 
 #include "decoder.h"
+#include "fields.h"
 #include "pairs.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Keys model.foundation. of a configuration. */
+extern const loong_recipe_table_t loongi_decoder_fields;
 
 /* Fills every field: defaults first, then the pairs. All problems (unknown
  * keys, texts that are no number, sizes that do not divide) are reported

@@ -4,8 +4,7 @@
  * of a micro-batch. */
 #include "projector.h"
 
-#include <stdio.h>
-
+#include "field_rows.h"
 #include "loong/ops.h"
 
 loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
@@ -24,6 +23,27 @@ loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
     loong_graph_send(graph, "projected", loong_nn_leave(&nn, x));
     return loong_graph_status(graph);
 }
+
+/* ---- the keys ---------------------------------------------------------- */
+
+#define LOONG_FIELD_PREFIX "model.image_projector."
+#define LOONG_FIELD_STRUCT loong_projector_config_t
+
+static const loong_recipe_field_t fields[] = {
+    {TEXT("family", SAME, "mlp_projector: LLaVA's, two products"),
+     .needed = true},
+    {INT64("input_size", input_size, 1, 1e6, SAME,
+           "width of what it reads; the encoder's hidden_size when not given"),
+     .needed = true},
+    {INT64("hidden_size", hidden_size, 1, 1e6, SAME,
+           "width of what it makes; the foundation's when not given"),
+     .needed = true},
+    {REAL("init_method_std", init_std, 0, 10, FREE,
+          "standard deviation of matrices at the start; 0.02 when not given")},
+};
+
+const loong_recipe_table_t loongi_projector_fields = {
+    LOONG_FIELD_PREFIX, fields, LOONG_COUNT_OF(fields)};
 
 /* ---- the family --------------------------------------------------------- */
 
@@ -54,29 +74,27 @@ static loong_status_t configure(loong_context_t *ctx,
                                 const char *component, void *config)
 {
     loong_projector_config_t *c = config;
-    char path[3][96];
-    snprintf(path[0], sizeof(path[0]), "%s.input_size", component);
-    snprintf(path[1], sizeof(path[1]), "%s.hidden_size", component);
-    snprintf(path[2], sizeof(path[2]), "%s.init_method_std", component);
-    c->input_size = loong_recipe_int(recipe, path[0]);
-    c->hidden_size = loong_recipe_int(recipe, path[1]);
-    c->init_std = loong_recipe_is_set(recipe, path[2])
-                      ? loong_recipe_real(recipe, path[2])
-                      : 0.02;
-    LOONG_CHECK(ctx, c->input_size > 0 && c->hidden_size > 0, LOONG_ERR_CONFIG,
-                "%s and hidden_size: both must be given", path[0]);
-    return LOONG_OK;
+    loong_problems_t problems = loongi_problems_begin(ctx);
+    loong_pairs_t *keys = NULL;
+    LOONG_TRY(loongi_recipe_fields_read(ctx, recipe, component, &keys));
+    c->init_std = 0.02;
+    for (int64_t i = 0; i < keys->count; i++) {
+        loongi_recipe_field_set(&problems, &loongi_projector_fields,
+                                "a projector", &keys->items[i], config);
+    }
+    if (c->input_size == 0 || c->hidden_size == 0) {
+        loongi_problems_add(&problems,
+                            "input_size and hidden_size: both must be given");
+    }
+    loongi_pairs_destroy(&keys);
+    return loongi_problems_end(&problems, LOONG_ERR_CONFIG, component);
 }
 
 static loong_status_t state(const void *config, loong_model_state_fn add,
                             void *user)
 {
-    const loong_projector_config_t *c = config;
-    char text[24];
-    snprintf(text, sizeof(text), "%lld", (long long)c->input_size);
-    LOONG_TRY(add(user, "input_size", text));
-    snprintf(text, sizeof(text), "%lld", (long long)c->hidden_size);
-    return add(user, "hidden_size", text);
+    return loongi_recipe_fields_each(&loongi_projector_fields, config, add,
+                                     user);
 }
 
 const loong_family_t loongi_projector_family = {

@@ -7,6 +7,7 @@
 #define LOONG_PROJECTOR_H
 
 #include "base.h"
+#include "fields.h"
 #include "loong/family.h"
 #include "loong/nn.h"
 
@@ -19,6 +20,9 @@ typedef struct loong_projector_config {
     int64_t hidden_size; /* between the two, and behind: the language model's */
     double init_std;
 } loong_projector_config_t;
+
+/* Keys model.image_projector. of a configuration. */
+extern const loong_recipe_table_t loongi_projector_fields;
 
 /* Slot of loong_family_t; config is a loong_projector_config_t. Receives
  * "features" [R, input_size], sends "projected" [R, hidden_size], for R =

@@ -323,22 +323,13 @@ static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "parallel");
 }
 
-static loong_status_t add_pair(void *user, const char *key, const char *value)
-{
-    return loongi_pairs_set(user, key, value);
-}
-
 static loong_status_t configure(loong_context_t *ctx,
                                 const loong_recipe_t *recipe,
                                 const char *component, void *config)
 {
     loong_pairs_t *keys = NULL;
-    LOONG_TRY(loongi_pairs_create(ctx, &keys));
-    loong_status_t status =
-        loong_recipe_each_family_key(recipe, component, add_pair, keys);
-    if (status == LOONG_OK) {
-        status = loongi_vision_configure(ctx, keys, config);
-    }
+    LOONG_TRY(loongi_recipe_fields_read(ctx, recipe, component, &keys));
+    loong_status_t status = loongi_vision_configure(ctx, keys, config);
     if (status == LOONG_ERR_CONFIG) {
         loongi_error_note(ctx, "  %s is from %s", component,
                           loong_recipe_where(recipe, component));

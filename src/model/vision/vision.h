@@ -11,6 +11,7 @@
 #define LOONG_VISION_H
 
 #include "base.h"
+#include "fields.h"
 #include "loong/nn.h"
 #include "pairs.h"
 
@@ -61,6 +62,9 @@ static inline int64_t loongi_vision_layers(const loong_vision_config_t *c)
            : c->feature_layer < 0 ? c->num_layers + 1 + c->feature_layer
                                   : c->num_layers;
 }
+
+/* Keys model.image_encoder. of a configuration. */
+extern const loong_recipe_table_t loongi_vision_fields;
 
 /* Slots of loong_family_t; config is a loong_vision_config_t.
  *

@@ -2,134 +2,70 @@
  *
  * The keys of a vision transformer: a table, the defaults of the families
  * (those of their classes in transformers), and what values go together. */
-#include <math.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "problems.h"
+#include "field_rows.h"
 #include "vision.h"
 
-typedef enum key_type {
-    TEXT,  /* not kept */
-    SIZE,  /* at least 1 */
-    COUNT, /* at least 0 */
-    LAYER, /* a number of layers, or a negative one */
-    REAL,
-    BOOL,
-    CHOICE
-} key_type_t;
+#define KIND "a vision transformer"
+#define LOONG_FIELD_PREFIX "model.image_encoder."
+#define LOONG_FIELD_STRUCT loong_vision_config_t
 
-typedef struct choice {
-    const char *name;
-    int value;
-} choice_t;
+/* Of the words of choices. */
+static const int activations[] = {LOONG_MLP_GELU, LOONG_MLP_GELU_TANH,
+                                  LOONG_MLP_QUICK_GELU};
+static const int poolings[] = {LOONG_POOL_CLASS_TOKEN, LOONG_POOL_MEAN};
 
-static const choice_t activations[] = {{"gelu", LOONG_MLP_GELU},
-                                       {"gelu_tanh", LOONG_MLP_GELU_TANH},
-                                       {"quick_gelu", LOONG_MLP_QUICK_GELU},
-                                       {NULL, 0}};
-static const choice_t poolings[] = {{"class_token", LOONG_POOL_CLASS_TOKEN},
-                                    {"mean", LOONG_POOL_MEAN},
-                                    {NULL, 0}};
-
-typedef struct key {
-    const char *name;
-    key_type_t type;
-    size_t offset;
-    const choice_t *choices;
-} vision_key_t;
-
-#define AT(member_) offsetof(loong_vision_config_t, member_)
-
-static const vision_key_t keys[] = {
-    {"family", TEXT, 0, NULL},
-    {"num_layers", SIZE, AT(num_layers), NULL},
-    {"hidden_size", SIZE, AT(hidden_size), NULL},
-    {"ffn_hidden_size", SIZE, AT(ffn_hidden_size), NULL},
-    {"num_attention_heads", SIZE, AT(num_attention_heads), NULL},
-    {"image_size", SIZE, AT(image_size), NULL},
-    {"patch_size", SIZE, AT(patch_size), NULL},
-    {"num_channels", SIZE, AT(num_channels), NULL},
-    {"add_class_token", BOOL, AT(class_token), NULL},
-    {"add_patch_bias", BOOL, AT(patch_bias), NULL},
-    {"pre_layernorm", BOOL, AT(pre_norm), NULL},
-    {"post_layernorm", BOOL, AT(post_norm), NULL},
-    {"activation", CHOICE, AT(mlp), activations},
-    {"layernorm_epsilon", REAL, AT(norm_eps), NULL},
-    {"init_method_std", REAL, AT(init_std), NULL},
-    {"num_classes", COUNT, AT(num_classes), NULL},
-    {"pooling", CHOICE, AT(pooling), poolings},
-    {"add_classifier_bias", BOOL, AT(classifier_bias), NULL},
-    {"masked_image_modeling", BOOL, AT(masked_image_modeling), NULL},
-    {"feature_layer", LAYER, AT(feature_layer), NULL},
-    {"select_class_token", BOOL, AT(select_class_token), NULL},
+static const loong_recipe_field_t fields[] = {
+    {TEXT("family", SAME, "vit, clip_vision_model, siglip_vision_model"),
+     .needed = true},
+    {INT64("num_layers", num_layers, 1, 10000, SAME, "transformer layers"),
+     .needed = true},
+    {INT64("hidden_size", hidden_size, 1, 1e6, SAME,
+           "width of the residual stream"),
+     .needed = true},
+    {INT64("ffn_hidden_size", ffn_hidden_size, 1, 1e7, SAME,
+           "width of the feed-forward; 4 x hidden_size when not given")},
+    {INT64("num_attention_heads", num_attention_heads, 1, 1e5, SAME, "heads"),
+     .needed = true},
+    {INT64("image_size", image_size, 1, 1e5, SAME,
+           "pixels of a side of a picture"),
+     .needed = true},
+    {INT64("patch_size", patch_size, 1, 1e5, SAME,
+           "pixels of a side of a patch"),
+     .needed = true},
+    {INT64("num_channels", num_channels, 3, 3, SAME, "of a pixel")},
+    {BOOL("add_class_token", class_token, SAME,
+          "a row in front of the patches")},
+    {BOOL("add_patch_bias", patch_bias, SAME, "bias of the patch projection")},
+    {BOOL("pre_layernorm", pre_norm, SAME, "a norm in front of the layers")},
+    {BOOL("post_layernorm", post_norm, SAME, "a norm behind the layers")},
+    {CHOICE("activation", mlp, "gelu gelu_tanh quick_gelu", activations, SAME,
+            "of the feed-forward")},
+    {REAL("layernorm_epsilon", norm_eps, 0, 1, SAME, "added to the variance")},
+    {REAL("init_method_std", init_std, 0, 10, FREE,
+          "standard deviation of matrices at the start; 0.02 when not given")},
+    {INT64("num_classes", num_classes, 0, 1e8, SAME,
+           "classes of pictures; 0: no classifier")},
+    {CHOICE("pooling", pooling, "class_token mean", poolings, SAME,
+            "the vector of a picture")},
+    {BOOL("add_classifier_bias", classifier_bias, SAME,
+          "bias of the classifier")},
+    {BOOL("masked_image_modeling", masked_image_modeling, SAME,
+          "in place of a classifier: a token stands for masked patches, whose "
+          "pixels a decoder is to find (data.mask_ratio)")},
+    {INT64(
+        "feature_layer", feature_layer, -10000, 10000, SAME,
+        "other components read what this many layers make, without the norm "
+        "behind the last; negative ones count from the last, -1, back, as in "
+        "LLaVA's config.json; layers behind are kept and not computed; all "
+        "layers and that norm when not given")},
+    {BOOL("select_class_token", select_class_token, SAME,
+          "the class token's row goes to other components as well")},
 };
 
-static void set_choice(loong_problems_t *problems, const vision_key_t *k,
-                       const char *text, void *at)
-{
-    char allowed[100] = "";
-    for (const choice_t *c = k->choices; c->name != NULL; c++) {
-        size_t used = strlen(allowed);
-        if (strcmp(c->name, text) == 0) {
-            *(int *)at = c->value;
-            return;
-        }
-        snprintf(allowed + used, sizeof(allowed) - used, " %s", c->name);
-    }
-    loongi_problems_add(problems, "%s: found %s, allowed:%s", k->name, text,
-                        allowed);
-}
-
-static void set_number(loong_problems_t *problems, const vision_key_t *k,
-                       const char *text, void *at)
-{
-    char *end = NULL;
-    double value = strtod(text, &end);
-    bool number = end != text && *end == '\0';
-    int least = k->type == SIZE ? 1 : k->type == LAYER ? -INT32_MAX : 0;
-    if (k->type == REAL && number && value >= 0.0 && isfinite(value)) {
-        *(double *)at = value;
-    } else if (k->type == REAL) {
-        loongi_problems_add(problems, "%s: found %s, a number >= 0 wanted",
-                            k->name, text);
-    } else if (number && value == floor(value) && value >= least &&
-               value <= INT32_MAX) {
-        *(int64_t *)at = (int64_t)value;
-    } else {
-        loongi_problems_add(problems,
-                            "%s: found %s, a whole number from %d to %d wanted",
-                            k->name, text, least, INT32_MAX);
-    }
-}
-
-static void set_key(loong_problems_t *problems, loong_vision_config_t *config,
-                    const char *name, const char *text)
-{
-    const vision_key_t *k = keys;
-    while (k < keys + LOONG_COUNT_OF(keys) && strcmp(k->name, name) != 0) {
-        k++;
-    }
-    if (k == keys + LOONG_COUNT_OF(keys)) {
-        loongi_problems_add(problems, "%s: no such key of a vision transformer",
-                            name);
-        return;
-    }
-    void *at = (char *)config + k->offset;
-    bool yes = strcmp(text, "true") == 0;
-    if (k->type == CHOICE) {
-        set_choice(problems, k, text, at);
-    } else if (k->type != BOOL && k->type != TEXT) {
-        set_number(problems, k, text, at);
-    } else if (k->type == BOOL && (yes || strcmp(text, "false") == 0)) {
-        *(bool *)at = yes;
-    } else if (k->type == BOOL) {
-        loongi_problems_add(problems, "%s: found %s, true or false wanted",
-                            name, text);
-    }
-}
+const loong_recipe_table_t loongi_vision_fields = {LOONG_FIELD_PREFIX, fields,
+                                                   LOONG_COUNT_OF(fields)};
 
 /* What all families have, unless they say otherwise. */
 static const loong_vision_config_t common = {.num_channels = 3,
@@ -165,8 +101,8 @@ static void set_defaults(loong_problems_t *problems,
     *config = common;
     for (int64_t i = 0; i < LOONG_COUNT_OF(family_defaults); i++) {
         if (family != NULL && strcmp(family_defaults[i].family, family) == 0) {
-            const loong_pair_t *pair = &family_defaults[i].pair;
-            set_key(problems, config, pair->key, pair->value);
+            loongi_recipe_field_set(problems, &loongi_vision_fields, KIND,
+                                    &family_defaults[i].pair, config);
         }
     }
 }
@@ -225,7 +161,8 @@ loong_status_t loongi_vision_configure(loong_context_t *ctx,
     loong_problems_t problems = loongi_problems_begin(ctx);
     set_defaults(&problems, config, loongi_pairs_get(pairs, "family"));
     for (int64_t i = 0; i < pairs->count; i++) {
-        set_key(&problems, config, pairs->items[i].key, pairs->items[i].value);
+        loongi_recipe_field_set(&problems, &loongi_vision_fields, KIND,
+                                &pairs->items[i], config);
     }
     if (config->ffn_hidden_size == 0) {
         config->ffn_hidden_size = 4 * config->hidden_size;
@@ -235,41 +172,8 @@ loong_status_t loongi_vision_configure(loong_context_t *ctx,
                                "the vision transformer");
 }
 
-static void print_key(const vision_key_t *k, const void *at, char text[32])
-{
-    switch (k->type) {
-    case TEXT:
-        break;
-    case SIZE:
-    case LAYER:
-    case COUNT:
-        snprintf(text, 32, "%lld", (long long)*(const int64_t *)at);
-        break;
-    case REAL:
-        snprintf(text, 32, "%.17g", *(const double *)at);
-        break;
-    case BOOL:
-        snprintf(text, 32, "%s", *(const bool *)at ? "true" : "false");
-        break;
-    case CHOICE:
-        for (const choice_t *c = k->choices; c->name != NULL; c++) {
-            if (c->value == *(const int *)at) {
-                snprintf(text, 32, "%s", c->name);
-            }
-        }
-        break;
-    }
-}
-
 loong_status_t loongi_vision_state(const void *config, loong_model_state_fn add,
                                    void *user)
 {
-    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
-        char text[32] = "";
-        print_key(&keys[i], (const char *)config + keys[i].offset, text);
-        if (keys[i].type != TEXT) {
-            LOONG_TRY(add(user, keys[i].name, text));
-        }
-    }
-    return LOONG_OK;
+    return loongi_recipe_fields_each(&loongi_vision_fields, config, add, user);
 }

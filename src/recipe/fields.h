@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Keys of recipes that fill a struct: a row of a table says type, range, help
+ * and member of a key. The table stands beside its struct and is a part of the
+ * schema (loongi_recipe_tables). A configuration is set from texts, which come
+ * from a recipe or a config.json, and is written as texts again. */
+#ifndef LOONG_FIELDS_H
+#define LOONG_FIELDS_H
+
+#include <stddef.h>
+
+#include "loong/recipe.h"
+#include "pairs.h"
+#include "problems.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Of the member. */
+typedef enum loong_field_kind {
+    LOONG_FIELD_NONE, /* there is no member */
+    LOONG_FIELD_INT,
+    LOONG_FIELD_INT64,
+    LOONG_FIELD_REAL,
+    LOONG_FIELD_WHOLE, /* double, which holds whole numbers */
+    LOONG_FIELD_BOOL,
+    LOONG_FIELD_NOT,   /* bool, the opposite of the key */
+    LOONG_FIELD_CHOICE /* enum, values[i] for the i-th word of choices; without
+                          values bool: the second word is true */
+} loong_field_kind_t;
+
+typedef struct loong_recipe_field {
+    loong_recipe_key_t key; /* its path begins with the table's prefix */
+    loong_field_kind_t kind;
+    size_t offset;
+    const int *values;
+    bool needed; /* no family has a default */
+} loong_recipe_field_t;
+
+/* A table of fields, or of keys that no struct has as they are. */
+typedef struct loong_recipe_table {
+    const char *prefix; /* NULL: rows are keys */
+    const void *rows;   /* of loong_recipe_field_t, or of loong_recipe_key_t */
+    int64_t count;
+} loong_recipe_table_t;
+
+/* The schema, in the order of the reference, NULL at the end. It is defined
+ * where all tables are known, in src/registry/recipe_tables.c. */
+extern const loong_recipe_table_t *const loongi_recipe_tables[];
+/* Those of this module. */
+extern const loong_recipe_table_t loongi_recipe_run_keys;
+/* Of the image encoder, the projector and the foundation, whatever family. */
+extern const loong_recipe_table_t loongi_recipe_component_keys[];
+extern const loong_recipe_table_t loongi_recipe_keys;
+
+/* Sets the member of a pair's key; `what` has no such key otherwise. Adds what
+ * is wrong with the text. */
+void loongi_recipe_field_set(loong_problems_t *problems,
+                             const loong_recipe_table_t *table,
+                             const char *what, const loong_pair_t *pair,
+                             void *config);
+
+/* The row of a key without prefix; NULL: there is none. */
+const loong_recipe_field_t *
+loongi_recipe_field_find(const loong_recipe_table_t *table, const char *name);
+
+enum { LOONG_FIELD_TEXT = 64 };
+
+/* What loongi_recipe_field_set takes for the member as it is; "" without one.
+ */
+void loongi_recipe_field_text(const loong_recipe_field_t *field,
+                              const void *config, char text[LOONG_FIELD_TEXT]);
+
+/* Calls add for all that have a member. */
+LOONG_NODISCARD loong_status_t loongi_recipe_fields_each(
+    const loong_recipe_table_t *table, const void *config,
+    loong_status_t (*add)(void *user, const char *key, const char *value),
+    void *user);
+
+/* loong_recipe_each_family_key as pairs. */
+LOONG_NODISCARD loong_status_t
+loongi_recipe_fields_read(loong_context_t *ctx, const loong_recipe_t *recipe,
+                          const char *component, loong_pairs_t **pairs_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

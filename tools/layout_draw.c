@@ -12,6 +12,9 @@
 #include "loong/recipe.h"
 #include "rng.h"
 
+#define ENCODER "model.image_encoder."
+#define PROJECTOR "model.image_projector."
+
 /* A new axis is a line here. */
 typedef struct axis {
     const char *label;
@@ -73,6 +76,20 @@ static const axis_t axes[] = {
      "[] ['*'] ['*norm*'] [layers.0]", NULL},
     {"skip", "fault", LAYOUT_MODEL,
      "[] [] [{\"kind\":\"nan_gradient\",\"step\":1}]", NULL},
+    /* Behind LAYOUT_ALONE: of components that others read. */
+    {"join", "join", LAYOUT_FREE, NULL, ""},
+    {"e.tp", ENCODER "parallel.tensor_model_parallel_size", LAYOUT_FREE,
+     "1 2 4", NULL},
+    {"e.sp", ENCODER "parallel.sequence_parallel", LAYOUT_FREE, "false true",
+     NULL},
+    {"j.tp", PROJECTOR "parallel.tensor_model_parallel_size", LAYOUT_FREE,
+     "1 2 4", NULL},
+    {"j.sp", PROJECTOR "parallel.sequence_parallel", LAYOUT_FREE, "false true",
+     NULL},
+    {"e.again", ENCODER "recompute.granularity", LAYOUT_FREE, "null none full",
+     ""},
+    {"e.freeze", ENCODER "freeze", LAYOUT_MODEL, "false true", NULL},
+    {"j.freeze", PROJECTOR "freeze", LAYOUT_MODEL, "false false true", NULL},
 };
 _Static_assert(sizeof(axes) / sizeof(axes[0]) == LAYOUT_AXES,
                "LAYOUT_AXES is their number");
@@ -109,6 +126,7 @@ layout_draws_t layout_draws(uint64_t seed, int max_ranks, int64_t layers,
     memset(&d, 0, sizeof(d));
     d.seed = seed;
     d.max_ranks = max_ranks;
+    d.axes = LAYOUT_ALONE;
     long long n = (long long)layers;
     snprintf(d.cuts, sizeof(d.cuts), "null null null Et|t*%lldL E|t*%lld|L "
              "Et*%lld|t|t|L", n - 1, n, n - 2);
@@ -151,6 +169,10 @@ void layout_pin_for(layout_draws_t *d, const loong_recipe_t *r)
     bool limited = above_0(r, MODEL_KEY("moe_expert_capacity_factor"));
     const char *balance =
         loong_recipe_text(r, MODEL_KEY("moe_router_load_balancing_type"));
+    if (loong_recipe_component(r, 1) != NULL) { /* whole texts on each rank */
+        d->axes = LAYOUT_AXES;
+        layout_pin(d, "parallel.context_parallel_size=1");
+    }
     if (!loong_recipe_is_set(r, MODEL_KEY("num_experts"))) {
         layout_pin(d, "parallel.expert_model_parallel_size=1");
         layout_pin(d, "parallel.expert_tensor_parallel_size=1");
@@ -253,28 +275,16 @@ static void draw_axis(const layout_draws_t *d, int axis, layout_t *layout)
 static int unit_of(const layout_t *layout)
 {
     int unit = 1;
-    for (int i = 0; i < LAYOUT_AXES; i++) {
+    for (int i = 0; i < LAYOUT_ALONE; i++) {
         unit *= axes[i].role == LAYOUT_RANKS ? atoi(layout->value[i]) : 1;
     }
     return unit;
 }
 
-void layout_draw(layout_draws_t *d, layout_t *layout)
-{
-    do {
-        d->draws++;
-        for (int i = 0; i < LAYOUT_AXES; i++) {
-            draw_axis(d, i, layout);
-        }
-    } while (unit_of(layout) > d->max_ranks);
-    int unit = unit_of(layout);
-    layout->ranks = unit * (1 + draw(d, LAYOUT_AXES, d->max_ranks / unit));
-}
-
 /* What is drawn only with another value stands beside it. */
 static bool fits(const layout_draws_t *d, const layout_t *layout)
 {
-    for (int i = 0; i < LAYOUT_AXES; i++) {
+    for (int i = 0; i < d->axes; i++) {
         char first[LAYOUT_VALUE];
         word(d->pinned[i][0] != '\0' ? d->pinned[i] : values_of(d, &axes[i]),
              0, first);
@@ -285,6 +295,23 @@ static bool fits(const layout_draws_t *d, const layout_t *layout)
     return true;
 }
 
+void layout_draw(layout_draws_t *d, const layout_t *of, layout_t *layout)
+{
+    do {
+        d->draws++;
+        memset(layout, 0, sizeof(*layout));
+        for (int i = 0; i < d->axes; i++) {
+            if (of != NULL && layout_role(d, i) == LAYOUT_MODEL) {
+                memcpy(layout->value[i], of->value[i], LAYOUT_VALUE);
+            } else {
+                draw_axis(d, i, layout);
+            }
+        }
+    } while (unit_of(layout) > d->max_ranks || !fits(d, layout));
+    int unit = unit_of(layout);
+    layout->ranks = unit * (1 + draw(d, d->axes, d->max_ranks / unit));
+}
+
 void layout_draw_equal(layout_draws_t *d, const layout_t *from,
                        layout_t *layout)
 {
@@ -292,13 +319,18 @@ void layout_draw_equal(layout_draws_t *d, const layout_t *from,
     do {
         d->draws++;
         *layout = *from;
-        for (int i = 0; i < LAYOUT_AXES; i++) {
+        for (int i = 0; i < d->axes; i++) {
             if (same_bits(from, &axes[i])) {
                 draw_axis(d, i, layout);
             }
         }
         layout->ranks = replicas * unit_of(layout);
     } while (layout->ranks > d->max_ranks || !fits(d, layout));
+}
+
+bool layout_stops(const layout_t *layout)
+{
+    return strcmp(value_at(layout, "resume"), "0") != 0;
 }
 
 layout_role_t layout_role(const layout_draws_t *d, int axis)
@@ -316,7 +348,7 @@ bool layout_same_model(const layout_draws_t *d, const layout_t *a,
                        const layout_t *b)
 {
     bool same = true;
-    for (int i = 0; i < LAYOUT_AXES; i++) {
+    for (int i = 0; i < d->axes; i++) {
         same = same && (layout_role(d, i) != LAYOUT_MODEL ||
                         strcmp(a->value[i], b->value[i]) == 0);
     }
@@ -326,7 +358,7 @@ bool layout_same_model(const layout_draws_t *d, const layout_t *a,
 void layout_describe(const layout_t *layout, bool keys, char text[LAYOUT_LINE])
 {
     int n = 0;
-    for (int i = 0; i < LAYOUT_AXES; i++) {
+    for (int i = 0; i < LAYOUT_AXES && layout->value[i][0] != '\0'; i++) {
         n += snprintf(text + n, (size_t)(LAYOUT_LINE - n), "%s%s=%s",
                       i > 0 ? " " : "", keys ? axes[i].key : axes[i].label,
                       layout->value[i]);
@@ -336,7 +368,7 @@ void layout_describe(const layout_t *layout, bool keys, char text[LAYOUT_LINE])
 
 void layout_count(layout_draws_t *d, const layout_t *layout)
 {
-    for (int i = 0; i < LAYOUT_AXES; i++) {
+    for (int i = 0; i < d->axes; i++) {
         const char *values = values_of(d, &axes[i]);
         char text[LAYOUT_VALUE];
         int count = word(values, -1, text);
@@ -353,7 +385,7 @@ void layout_count(layout_draws_t *d, const layout_t *layout)
 void layout_print_covered(const layout_draws_t *d)
 {
     printf("covered, layouts of each value:\n");
-    for (int i = 0; i < LAYOUT_AXES; i++) {
+    for (int i = 0; i < d->axes; i++) {
         const char *values = values_of(d, &axes[i]);
         char text[LAYOUT_VALUE];
         char before[LAYOUT_VALUE] = "";

@@ -10,7 +10,8 @@
 #include "loong/recipe.h"
 
 enum {
-    LAYOUT_AXES = 36,
+    LAYOUT_ALONE = 36, /* axes of a model of one component */
+    LAYOUT_AXES = 44,
     LAYOUT_VALUE = 48,
     LAYOUT_VALUES = 8, /* of an axis, at most */
     LAYOUT_LINE = 4096
@@ -32,6 +33,7 @@ typedef struct layout_draws {
     uint64_t seed;
     uint64_t draws; /* so far */
     int max_ranks;
+    int axes; /* that the model has: the first ones */
     bool micro_counts; /* the size of a micro-batch changes what is computed */
     bool bits;         /* of axes that promise the same bits, these values */
     char cuts[LAYOUT_VALUE * 4];  /* uneven pipelines of the model */
@@ -47,18 +49,22 @@ layout_draws_t layout_draws(uint64_t seed, int max_ranks, int64_t layers,
 /* Whether an override, key=value, is of an axis, which then has that value. */
 bool layout_pin(layout_draws_t *d, const char *override);
 
-/* Pins what the model of a recipe does not allow: experts are not drawn for a
- * model without any. What a limited expert drops depends on how many tokens a
- * rank has of a micro-batch, and a loss of the balance within it on its size.
- */
+/* Takes the axes that the model of a recipe has, and pins what it does not
+ * allow: experts are not drawn for a model without any. What a limited expert
+ * drops depends on how many tokens a rank has of a micro-batch, and a loss of
+ * the balance within it on its size. */
 void layout_pin_for(layout_draws_t *d, const loong_recipe_t *recipe);
 
-/* The ranks that are left to the data-parallel size are drawn as well. */
-void layout_draw(layout_draws_t *d, layout_t *layout);
+/* The ranks that are left to the data-parallel size are drawn as well. of: a
+ * layout whose model it is to have; NULL: any. */
+void layout_draw(layout_draws_t *d, const layout_t *of, layout_t *layout);
 /* Another value for each axis that promises the same bits, with as many
  * data-parallel ranks; all else is that of `from`. */
 void layout_draw_equal(layout_draws_t *d, const layout_t *from,
                        layout_t *layout);
+
+/* Whether it stops before the end, to be resumed. */
+bool layout_stops(const layout_t *layout);
 
 layout_role_t layout_role(const layout_draws_t *d, int axis);
 const char *layout_key(int axis);

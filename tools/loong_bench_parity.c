@@ -119,9 +119,6 @@ static int own_keys(const bench_t *b, const layout_t *layout,
     snprintf(own[n++], 256, "++data.train=[{path: %s}]", b->data);
     if (!b->pictures) {
         snprintf(own[n++], 256, "++data.tokenizer=null");
-    } else if (alone) { /* has no ranks for it */
-        snprintf(own[n++], 256, "++model.image_encoder.parallel=null");
-        snprintf(own[n++], 256, "++model.image_projector.parallel=null");
     }
     snprintf(own[n++], 256, "++checkpoint.save=%s/%s", b->dir, name);
     if (!alone) {
@@ -135,7 +132,7 @@ static int own_keys(const bench_t *b, const layout_t *layout,
     if (!alone && b->o->device != NULL) {
         snprintf(own[n++], 256, "++device=%s", b->o->device);
     }
-    for (int i = 0; i < LAYOUT_AXES; i++) {
+    for (int i = 0; i < b->draws.axes; i++) {
         if (layout_role(&b->draws, i) >= least) {
             snprintf(own[n++], 256, "++%s=%s", layout_key(i),
                      layout->value[i]);
@@ -144,34 +141,16 @@ static int own_keys(const bench_t *b, const layout_t *layout,
     return n;
 }
 
-/* Trains, and goes on where it stopped (train.exit_interval). */
-static loong_status_t train_parts(bench_t *b, const char **load,
-                                  layout_job_t *job)
-{
-    *load = "++checkpoint.load=null";
-    loong_status_t status = layout_job_run(b->ctx, job);
-    while (status == LOONG_OK && !job->plan_only &&
-           job->step < b->o->steps) {
-        int64_t step = job->step;
-        *load = "++checkpoint.load=auto";
-        status = layout_job_run(b->ctx, job);
-        LOONG_CHECK(b->ctx, status != LOONG_OK || job->step > step,
-                    LOONG_ERR_INTERNAL, "a resume stays at step %lld",
-                    (long long)step);
-    }
-    return status;
-}
-
-/* Trains into the directory `name`: one rank when it is that of `one`, else the
- * layout. */
-static loong_status_t train(bench_t *b, const layout_t *layout,
-                            const char *name, const char *one,
-                            layout_job_t *job)
+/* Trains until the end or train.exit_interval, into the directory `name`: one
+ * rank when it is that of `one`, else the layout. */
+static loong_status_t train_part(bench_t *b, const layout_t *layout,
+                                 const char *name, const char *one,
+                                 layout_job_t *job)
 {
     char configs[PATH_MAX];
     char own[OWN + LAYOUT_AXES][256];
     const char **all = NULL;
-    int n = 1; /* behind the key that a resume sets */
+    int n = 0;
     int room = 1 + b->num_given + FIXED + OWN + LAYOUT_AXES;
     LOONG_TRY(loongi_calloc(b->ctx, (size_t)room, sizeof(*all), "overrides",
                             &all));
@@ -187,14 +166,31 @@ static loong_status_t train(bench_t *b, const layout_t *layout,
     for (int i = 0; i < num_own; i++) {
         all[n++] = own[i];
     }
+    all[n++] =
+        job->step > 0 ? "++checkpoint.load=auto" : "++checkpoint.load=null";
     job->params.config_dir = tool_configs(configs);
     job->params.num_overrides = n;
     job->params.overrides = all;
     job->path = b->recipe;
     job->ranks = is_alone(b, name, one) ? 1 : layout->ranks;
-    loong_status_t status = train_parts(b, &all[0], job);
+    loong_status_t status = layout_job_run(b->ctx, job);
     loongi_free(b->ctx, all);
     return status;
+}
+
+/* Goes on where it stopped, in the layout `then`. */
+static loong_status_t train(bench_t *b, const layout_t *layout,
+                            const layout_t *then, const char *name,
+                            const char *one, layout_job_t *job)
+{
+    LOONG_TRY(train_part(b, layout, name, one, job));
+    while (!job->plan_only && job->step < b->o->steps) {
+        int64_t step = job->step;
+        LOONG_TRY(train_part(b, then, name, one, job));
+        LOONG_CHECK(b->ctx, job->step > step, LOONG_ERR_INTERNAL,
+                    "a resume stays at step %lld", (long long)step);
+    }
+    return LOONG_OK;
 }
 
 /* What a layout is compared with: one rank with its model, each variant trained
@@ -217,7 +213,7 @@ static loong_status_t one_rank(bench_t *b, const layout_t *layout,
     one->losses = b->losses + (int64_t)(1 + b->num_models) * b->o->steps;
     snprintf(one->name, sizeof(one->name), "one%d", b->num_models);
     job.losses = one->losses;
-    LOONG_TRY(train(b, layout, one->name, one->name, &job));
+    LOONG_TRY(train(b, layout, layout, one->name, one->name, &job));
     one->grad_norm = job.grad_norm;
     b->num_models++;
     *one_p = one;
@@ -238,10 +234,11 @@ static double larger(double a, double b)
 /* Of a layout: losses of the first steps, of all, norm, parameters, moments. */
 enum { EARLY, LOSS, NORM, PARAM, MOMENT, ERRORS };
 
-static void tell(bench_t *b, int index, const layout_t *layout,
+static void tell(bench_t *b, int index, const layout_t layout[2],
                  const model_run_t *one, const double error[ERRORS],
                  const layout_difference_t *d)
 {
+
     const type_t *type = b->o->type;
     char text[LAYOUT_LINE];
     double most = error[LOSS];
@@ -252,6 +249,10 @@ static void tell(bench_t *b, int index, const layout_t *layout,
     printf("%4d  %5d  %8.1e  %8.1e  %8.1e  %10.1e  %8.1e  %s\n", index + 1,
            layout->ranks, error[EARLY], error[LOSS], error[NORM], error[PARAM],
            error[MOMENT], text);
+    if (memcmp(&layout[0], &layout[1], sizeof(*layout)) != 0) {
+        layout_describe(&layout[1], false, text);
+        printf("      resumed on %d: %s\n", layout[1].ranks, text);
+    }
     if (!(most <= type->bound && error[EARLY] <= type->first)) {
         layout_describe(layout, true, text);
         printf("      BEYOND %g: %d ranks with %s\n      farthest: %s; %s\n",
@@ -264,11 +265,11 @@ static void tell(bench_t *b, int index, const layout_t *layout,
     fflush(stdout);
     b->worst[0] = larger(most, b->worst[0]);
     b->worst[1] = larger(error[EARLY], b->worst[1]);
-    layout_count(&b->draws, layout);
+    layout_count(&b->draws, &layout[0]);
 }
 
 /* Draws until a layout is one that the rules allow; with `from` one that gives
- * the bits of that. */
+ * the bits of that, or without --bits of its model. */
 static loong_status_t draw_any(bench_t *b, const layout_t *from,
                                layout_t *layout)
 {
@@ -277,10 +278,11 @@ static loong_status_t draw_any(bench_t *b, const layout_t *from,
         memset(&job, 0, sizeof(job));
         job.plan_only = true;
         do {
-            from != NULL ? layout_draw_equal(&b->draws, from, layout)
-                         : layout_draw(&b->draws, layout);
+            from != NULL && b->o->bits
+                ? layout_draw_equal(&b->draws, from, layout)
+                : layout_draw(&b->draws, from, layout);
         } while (layout->ranks == 1 && !b->o->bits);
-        loong_status_t status = train(b, layout, "layout", "", &job);
+        loong_status_t status = train(b, layout, NULL, "layout", "", &job);
         if (status != LOONG_ERR_CONFIG && status != LOONG_ERR_UNSUPPORTED) {
             return status;
         }
@@ -295,18 +297,23 @@ static loong_status_t draw_any(bench_t *b, const layout_t *from,
     return LOONG_ERR_CONFIG;
 }
 
-/* A layout and what it is compared with, both trained. */
-static loong_status_t train_any(bench_t *b, layout_t *layout,
+/* A layout, that in which it is resumed, and what it is compared with, trained
+ * both. */
+static loong_status_t train_any(bench_t *b, layout_t layout[2],
                                 layout_job_t *job, const model_run_t **one_p)
 {
-    LOONG_TRY(draw_any(b, NULL, layout));
-    LOONG_TRY(one_rank(b, layout, one_p));
+    LOONG_TRY(draw_any(b, NULL, &layout[0]));
+    LOONG_TRY(one_rank(b, &layout[0], one_p));
     if (b->o->bits) {
-        LOONG_TRY(draw_any(b, &(*one_p)->model, layout));
+        LOONG_TRY(draw_any(b, &(*one_p)->model, &layout[0]));
+    }
+    layout[1] = layout[0];
+    if (!b->o->bits && layout_stops(&layout[0])) {
+        LOONG_TRY(draw_any(b, &layout[0], &layout[1]));
     }
     memset(job, 0, sizeof(*job));
     job->losses = b->losses;
-    return train(b, layout, "layout", (*one_p)->name, job);
+    return train(b, &layout[0], &layout[1], "layout", (*one_p)->name, job);
 }
 
 static loong_status_t compare(bench_t *b, const model_run_t *one,
@@ -331,23 +338,23 @@ static loong_status_t compare(bench_t *b, const model_run_t *one,
 
 static loong_status_t run_layout(bench_t *b, int index)
 {
-    layout_t layout;
+    layout_t layout[2];
     layout_job_t job;
     layout_difference_t d;
     const model_run_t *one = NULL;
     double error[ERRORS];
     char text[LAYOUT_LINE];
-    loong_status_t status = train_any(b, &layout, &job, &one);
+    loong_status_t status = train_any(b, layout, &job, &one);
     if (status == LOONG_OK) {
         status = compare(b, one, &job, error, &d);
     }
     if (status == LOONG_OK) {
-        tell(b, index, &layout, one, error, &d);
+        tell(b, index, layout, one, error, &d);
         return LOONG_OK;
     }
-    layout_describe(&layout, true, text);
+    layout_describe(&layout[0], true, text);
     loongi_error_note(b->ctx, "layout %d: %d ranks with %s", index + 1,
-                      layout.ranks, text);
+                      layout[0].ranks, text);
     return status;
 }
 
@@ -375,8 +382,7 @@ static loong_status_t make_data(bench_t *b)
     layout_pin_for(&b->draws, r);
     b->pictures = loong_recipe_component(r, 1) != NULL;
     snprintf(b->data, sizeof(b->data), "%s/data", b->dir);
-    if (b->pictures) { /* whole texts on each rank */
-        layout_pin(&b->draws, "parallel.context_parallel_size=1");
+    if (b->pictures) {
         snprintf(b->data, sizeof(b->data), "%s",
                  loong_recipe_text(r, "data.train[0].path"));
     }

@@ -98,6 +98,7 @@ static loong_status_t derive(loong_model_t *m)
 static void mark_ports(const loong_model_t *m, int component)
 {
     loong_component_t *c = m->components[component];
+    c->params.num_still = 0; /* the parameters may be those of a peer's plan */
     for (int i = 0; i < c->num_ports; i++) {
         bool gradient = false;
         for (int e = 0; e < m->num_edges; e++) {

@@ -9,37 +9,77 @@
 
 #include <stdio.h>
 
-static loong_status_t plan_peer(loong_plan_t *plan, int rank)
+loong_status_t loongi_stage_plans_model(const loong_plan_t *plan, int rank,
+                                        loong_model_t **model_p)
 {
     const loong_model_t *m = plan->component->model;
     loong_component_params_t params[LOONG_MAX_COMPONENTS];
-    loong_mesh_t mesh;
-    loong_model_t *model = NULL;
-    int stage = loong_mesh_member(&plan->mesh, LOONG_GROUP_PP, rank);
-    LOONG_TRY(loongi_parallel_mesh(&plan->parallel, stage, &mesh));
-    int largest =
-        loong_mesh_member(&mesh, LOONG_GROUP_TP, mesh.size[LOONG_AXIS_TP] - 1);
-    if (largest == plan->mesh.rank) {
-        plan->stage_plans[rank] = plan->component;
-        return LOONG_OK;
-    }
     for (int i = 0; i < m->num_components; i++) {
         loong_component_params_t *p = &params[i];
         *p = m->components[i]->params;
-        LOONG_TRY(loongi_upstream_mesh(plan, p, largest, &p->mesh));
+        LOONG_TRY(loongi_upstream_mesh(plan, p, rank, &p->mesh));
         if (loongi_devices_are_mixed(plan)) {
-            p->compile.device = loongi_devices_kind(plan->recipe, largest);
+            p->compile.device = loongi_devices_kind(plan->recipe, rank);
             p->shards.device = p->compile.device;
         }
     }
     loong_status_t status =
-        loongi_model_create(plan->ctx, m->num_components, params, &model);
-    if (status == LOONG_OK) {
-        plan->stage_plans[rank] = model->components[m->num_components - 1];
-    } else {
-        loongi_error_note(plan->ctx, "while planning rank %d", largest);
+        loongi_model_create(plan->ctx, m->num_components, params, model_p);
+    if (status != LOONG_OK) {
+        loongi_error_note(plan->ctx, "while planning rank %d", rank);
     }
     return status;
+}
+
+static int64_t bytes_of(const loong_component_t *c)
+{
+    int64_t sum = 0;
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        sum += c->model->bytes[b];
+    }
+    return sum;
+}
+
+static void destroy_plan(const loong_plan_t *plan, loong_component_t *c)
+{
+    if (c != NULL && c != plan->component) {
+        loong_model_t *model = c->model;
+        loongi_model_destroy(&model);
+    }
+}
+
+/* Keeps the larger one of what is planned for a stage and what a rank holds. */
+static loong_status_t try_rank(loong_plan_t *plan, int rank,
+                               loong_component_t **largest_p)
+{
+    loong_model_t *model = plan->component->model;
+    if (rank != plan->mesh.rank) {
+        LOONG_TRY(loongi_stage_plans_model(plan, rank, &model));
+    }
+    loong_component_t *c = model->components[model->num_components - 1];
+    bool larger = *largest_p == NULL || bytes_of(c) > bytes_of(*largest_p);
+    destroy_plan(plan, larger ? *largest_p : c);
+    *largest_p = larger ? c : *largest_p;
+    return LOONG_OK;
+}
+
+/* Where components have layouts of their own no rank is known to hold most:
+ * those of the stage are tried, up to a number that takes no time. */
+static loong_status_t plan_stage(loong_plan_t *plan, int rank)
+{
+    enum { TRIED = 32 };
+    const int *size = plan->mesh.size;
+    int of_stage = plan->mesh.world / size[LOONG_AXIS_PP];
+    int stage = loong_mesh_member(&plan->mesh, LOONG_GROUP_PP, rank);
+    bool alone = plan->pictures.most == 0;
+    int first = alone ? stage - stage % size[LOONG_AXIS_TP] +
+                            size[LOONG_AXIS_TP] - 1
+                      : stage - stage % of_stage;
+    int count = alone ? 1 : LOONG_MIN(of_stage, TRIED);
+    for (int r = first; r < first + count; r++) {
+        LOONG_TRY(try_rank(plan, r, &plan->stage_plans[rank]));
+    }
+    return LOONG_OK;
 }
 
 /* Of ranks that are only pretended the largest decides what is enough. */
@@ -50,11 +90,8 @@ static void count_memory(loong_plan_t *plan)
         return;
     }
     for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
-        int64_t bytes = 0;
-        for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-            bytes += plan->stage_plans[r]->model->bytes[b];
-        }
-        int64_t more = LOONG_MAX(bytes - plan->memory.rank, 0);
+        int64_t more =
+            LOONG_MAX(bytes_of(plan->stage_plans[r]) - plan->memory.rank, 0);
         plan->memory.rank += more;
         plan->memory.machine += more;
     }
@@ -70,7 +107,7 @@ loong_status_t loongi_stage_plans_create(loong_plan_t *plan)
                             sizeof(*plan->stage_plans), "ranks of the pipeline",
                             &plan->stage_plans));
     for (int r = 0; r < ranks; r++) {
-        LOONG_TRY(plan_peer(plan, r));
+        LOONG_TRY(plan_stage(plan, r));
     }
     count_memory(plan);
     return LOONG_OK;
@@ -80,11 +117,7 @@ void loongi_stage_plans_destroy(loong_plan_t *plan)
 {
     for (int r = 0;
          plan->stage_plans != NULL && r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
-        if (plan->stage_plans[r] != NULL &&
-            plan->stage_plans[r] != plan->component) {
-            loong_model_t *model = plan->stage_plans[r]->model;
-            loongi_model_destroy(&model);
-        }
+        destroy_plan(plan, plan->stage_plans[r]);
     }
     loongi_free(plan->ctx, plan->stage_plans);
     plan->stage_plans = NULL;
@@ -128,11 +161,9 @@ void loongi_stage_plans_describe(const loong_plan_t *plan, loong_text_t *text)
     loongi_text_printf(text, "  %11s\n", "together");
     for (int r = 0; r < ranks; r++) {
         const loong_component_t *c = plan->stage_plans[r];
-        int64_t sum = 0;
         print_layers(c, layers, sizeof(layers));
         loongi_text_printf(text, "  %5d  %-12s", c->params.mesh.rank, layers);
         for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-            sum += c->model->bytes[b];
             if (used[b] > 0) {
                 loongi_text_printf(
                     text, "  %11s",
@@ -140,6 +171,6 @@ void loongi_stage_plans_describe(const loong_plan_t *plan, loong_text_t *text)
             }
         }
         loongi_text_printf(text, "  %11s\n",
-                           loongi_human_bytes((double)sum, human));
+                           loongi_human_bytes((double)bytes_of(c), human));
     }
 }

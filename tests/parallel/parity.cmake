@@ -21,7 +21,7 @@ endforeach()
 # the experts that one rank chose.
 add_test(NAME image_text_layouts COMMAND
   ${PROJECT_SOURCE_DIR}/tests/parallel/image_text.sh ${PROJECT_BINARY_DIR}
-  ${PROJECT_SOURCE_DIR} 2 3)
+  ${PROJECT_SOURCE_DIR} 1 3)
 set_tests_properties(image_text_layouts PROPERTIES LABELS parallel TIMEOUT 120)
 add_test(NAME image_text_layouts_long COMMAND
   ${PROJECT_SOURCE_DIR}/tests/parallel/image_text.sh ${PROJECT_BINARY_DIR}

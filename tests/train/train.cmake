@@ -47,6 +47,10 @@ loong_test(NAME layout_suggest SOURCES tests/train/test_layout_suggest.c
   LABELS "train;parallel")
 loong_test(NAME timeline SOURCES tests/train/test_timeline.c
   LABELS "train;parallel" LIBS loong_layouts)
+loong_test(NAME component_plan SOURCES tests/train/test_component_plan.c
+  LABELS "train;parallel")
+target_link_options(test_component_plan PRIVATE LINKER:--wrap=loong_device_alloc
+  LINKER:--wrap=loong_comm_alloc_shared)
 add_test(NAME cli_every_key COMMAND
   ${PROJECT_SOURCE_DIR}/tests/train/every_key.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})

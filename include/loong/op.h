@@ -110,6 +110,20 @@ struct loong_op {
     void (*cost)(const loong_kernel_query_t *query, loong_cost_t *cost);
 };
 
+/* What a builder tells tensor logging, which else goes by ops and scopes. Each
+ * returns v; LOONG_NONE is accepted. Moved: v holds what was there before. */
+LOONG_API loong_val_t loong_value_moved(loong_graph_t *g, loong_val_t v);
+/* v is the whole of which `part` is this rank's, or is what becomes of it. */
+LOONG_API loong_val_t loong_value_instead(loong_graph_t *g, loong_val_t v,
+                                          loong_val_t part);
+/* v is a part of what the node of its op before it made. */
+LOONG_API loong_val_t loong_value_continues(loong_graph_t *g, loong_val_t v);
+/* Of the input v the ranks of a group have a part each. */
+LOONG_API loong_val_t loong_value_apart(loong_graph_t *g, loong_val_t v,
+                                        loong_group_t group);
+/* The ranks of a group, as bits of loong_same_t. */
+LOONG_API uint32_t loong_same_group(loong_group_t group);
+
 #ifdef __cplusplus
 }
 #endif

@@ -152,52 +152,6 @@ struct loong_graph {
     const char *scope_copy;      /* its copy in the arena, NULL: stale */
 };
 
-/* Said by builders, for tensor logging; they return v. LOONG_NONE is accepted.
- * Moved: v holds what was there before. Instead: v is the whole of which `part`
- * is this rank's, or is what becomes of it. */
-static inline loong_val_t loongi_graph_moved(loong_graph_t *g, loong_val_t v)
-{
-    if (v >= 0) {
-        g->values[v].logged.moved = true;
-    }
-    return v;
-}
-
-static inline loong_val_t loongi_graph_instead(loong_graph_t *g, loong_val_t v,
-                                               loong_val_t part)
-{
-    if (v >= 0 && part >= 0) {
-        g->values[v].logged.instead = part + 1;
-    }
-    return v;
-}
-
-/* Of the ranks of a group, bits of loong_same_t. */
-static inline uint32_t loongi_same_group(loong_group_t group)
-{
-    switch (group) {
-    case LOONG_GROUP_TP:
-        return LOONG_SAME_TP | LOONG_SAME_KV;
-    case LOONG_GROUP_KV:
-        return LOONG_SAME_KV;
-    case LOONG_GROUP_CP:
-    case LOONG_GROUP_CP_A2A:
-    case LOONG_GROUP_CP_P2P:
-    case LOONG_GROUP_DP_CP:
-        return LOONG_SAME_CP;
-    case LOONG_GROUP_ETP_EP:
-        return LOONG_SAME_ETP | LOONG_SAME_EP;
-    case LOONG_GROUP_WORLD:
-    case LOONG_GROUP_DP:
-    case LOONG_GROUP_PP:
-    case LOONG_GROUP_EDP:
-    case LOONG_GROUP_ENDS:
-    case LOONG_GROUP_COUNT:
-        break;
-    }
-    return 0;
-}
-
 static inline loong_value_t *loongi_value(const loong_graph_t *g,
                                           loong_val_t v)
 {

@@ -14,8 +14,8 @@
  * rank. Positions have entered q and k before. */
 #include "context_attention.h"
 
-#include "graph_impl.h"
 #include "loong/collective.h"
+#include "loong/op.h"
 
 static int size_of(const loong_nn_t *nn, loong_group_t group)
 {
@@ -64,7 +64,7 @@ static loong_val_t gathered(loong_nn_t *nn,
     int64_t width = loong_value_shape(g, x.k).dim[1];
     loong_val_t all =
         x.v == LOONG_NONE ? x.k
-                          : loongi_graph_moved(g, loong_concat(g, 2, both));
+                          : loong_value_moved(g, loong_concat(g, 2, both));
     all = loong_all_gather(g, all, LOONG_GROUP_CP);
     all = loong_zigzag(g, all, size_of(nn, LOONG_GROUP_CP), nn->seq_length,
                        false);

@@ -154,7 +154,7 @@ static loong_val_t count_choices(moe_t *m, loong_val_t indices)
 {
     int64_t rows = loong_value_shape(m->g, indices).dim[0];
     loong_expert_counts_attr_t attr = {all_experts(m), 1, rows, 0};
-    return loongi_graph_moved(m->g,
+    return loong_value_moved(m->g,
                               loong_expert_counts(m->g, indices, &attr));
 }
 
@@ -181,12 +181,12 @@ static void add_metrics(moe_t *m)
         if (z == LOONG_NONE) {
             z = loong_router_loss(g, m->logits, LOONG_NONE, m->p->types,
                                   &attr);
-            loongi_graph_moved(g, z);
+            loong_value_moved(g, z);
         }
         int64_t rows = loong_value_shape(g, z).dim[0];
         z = loong_reshape(g, z, loong_shape_2d(rows, 1));
         add_metric(m, LOONG_MOE_METRIC_Z_LOSS,
-                   loongi_graph_moved(g, loong_sum_rows(g, z)));
+                   loong_value_moved(g, loong_sum_rows(g, z)));
     }
 }
 
@@ -369,7 +369,7 @@ static loong_val_t own_experts(moe_t *m, int set, const routed_t *tokens,
                              m->nn->output_init_std);
     h = loong_grouped_linear(g, h, w, &rows);
     if (own.ffn.count < own.ffn.total) {
-        loongi_graph_moved(g, h); /* a part of a sum that is not made here */
+        loong_value_moved(g, h); /* a part of a sum that is not made here */
     }
     h = loong_unpermute(g, h, &rows, tokens->weights);
     loong_graph_pop(g);

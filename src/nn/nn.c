@@ -121,10 +121,8 @@ static int64_t parts_of(const loong_nn_t *nn)
 
 static loong_val_t mark_apart(loong_nn_t *nn, loong_val_t x)
 {
-    if (x >= 0 && parts_of(nn) > 1) {
-        nn->graph->values[x].logged.apart = loongi_same_group(LOONG_GROUP_TP);
-    }
-    return x;
+    return parts_of(nn) > 1 ? loong_value_apart(nn->graph, x, LOONG_GROUP_TP)
+                            : x;
 }
 
 loong_val_t loong_nn_stage_input(loong_nn_t *nn, int64_t tokens, int64_t width)
@@ -537,9 +535,8 @@ static void project(loong_nn_t *nn, loong_val_t x,
     };
     if (h->shared) {
         qkv[0] = loong_nn_column_linear(nn, 1, columns, x, p->qkv_bias);
-        loong_val_t both =
-            loong_nn_column_linear(nn, 2, columns + 1, x, p->qkv_bias);
-        g->values[both].logged.continues = true;
+        loong_val_t both = loong_value_continues(
+            g, loong_nn_column_linear(nn, 2, columns + 1, x, p->qkv_bias));
         qkv[1] = loong_slice(g, both, 0, kv.count);
         qkv[2] = loong_slice(g, both, kv.count, kv.count);
         return;

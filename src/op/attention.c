@@ -4,7 +4,6 @@
  * kernels/attention/attention_ref.c. */
 #include <string.h>
 
-#include "graph_impl.h"
 #include "op_impl.h"
 
 /* Values of the attributes that need no operand to be judged. */

@@ -7,7 +7,6 @@
  * step more. */
 #include <string.h>
 
-#include "graph_impl.h"
 #include "loong/collective.h"
 #include "op_impl.h"
 
@@ -186,8 +185,8 @@ static void forward(loong_graph_t *g,
         x.key_rows = places_of(g, places, a, source(a, s));
         loongi_attention(g, &x, &a->attention, s > 0 ? in + 2 : out);
         if (s > 0) {
-            loongi_graph_moved(g, in[2]); /* a part of the sum */
-            loongi_graph_instead(
+            loong_value_moved(g, in[2]); /* a part of the sum */
+            loong_value_instead(
                 g, loong_graph_apply(g, &attention_merge, NULL, 4, in, 2, out),
                 in[0]);
         }
@@ -214,12 +213,12 @@ loong_ring_attention(loong_graph_t *g,
     loong_val_t out[2] = {LOONG_NONE, LOONG_NONE};
     loong_val_t halves[2] = {x->k, x->v};
     loong_val_t both =
-        a.within ? x->k : loongi_graph_moved(g, loong_concat(g, 2, halves));
+        a.within ? x->k : loong_value_moved(g, loong_concat(g, 2, halves));
     forward(g, x, both, places, &a, out);
     loong_val_t in[RING_ALL] = {out[0],        out[1],       x->q,  both,
                                 x->cu_seqlens, places, x->token_key};
     loong_val_t o;
-    return loongi_graph_instead(
+    return loong_value_instead(
         g, loong_graph_apply(g, &ring_attention, &a, RING_ALL, in, 1, &o),
         out[0]);
 }

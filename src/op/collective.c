@@ -7,7 +7,6 @@
  * The adjoints hold with this convention: the gradient of a value that is
  * equal on all ranks of a group is complete and equal on all of them, the
  * gradient of any other value is the rank's own. */
-#include "graph_impl.h"
 #include "loong/collective.h"
 #include "op_impl.h"
 
@@ -34,8 +33,8 @@ static loong_val_t build(loong_graph_t *g, const loong_op_t *op, loong_val_t x,
     }
     loong_val_t y = apply(g, op, x, &attr);
     return op == &all_reduce || op == &reduce_scatter
-               ? loongi_graph_instead(g, y, x)
-               : loongi_graph_moved(g, y);
+               ? loong_value_instead(g, y, x)
+               : loong_value_moved(g, y);
 }
 
 static loong_group_t group_of(const void *attr)
@@ -46,13 +45,13 @@ static loong_group_t group_of(const void *attr)
 static uint32_t same_after(const void *attr, int o, uint32_t in)
 {
     (void)o;
-    return in | loongi_same_group(group_of(attr));
+    return in | loong_same_group(group_of(attr));
 }
 
 static uint32_t apart_after(const void *attr, int o, uint32_t in)
 {
     (void)o;
-    return in & ~loongi_same_group(group_of(attr));
+    return in & ~loong_same_group(group_of(attr));
 }
 
 static loong_status_t infer_rows(const loong_op_call_t *call, bool more)

@@ -71,7 +71,7 @@ static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
 static uint32_t same(const void *attr, int o, uint32_t in)
 {
     const loong_cross_entropy_attr_t *a = attr;
-    return o == 0 && a->size > 1 ? in | loongi_same_group(a->group) : in;
+    return o == 0 && a->size > 1 ? in | loong_same_group(a->group) : in;
 }
 
 static const loong_op_t cross_entropy = {
@@ -114,7 +114,7 @@ loong_val_t loong_cross_entropy(loong_graph_t *g, loong_val_t x, loong_val_t w,
     loong_val_t rows = LOONG_NONE;
     loong_loss_params_t loss = p->loss;
     if (p->shared) {
-        loss.same |= loongi_same_group(p->group);
+        loss.same |= loong_same_group(p->group);
     }
     share(g, p->shared, p->group, &attr);
     loong_graph_apply(g, &cross_entropy, &attr, 4, in, 1, &rows);

@@ -2,7 +2,6 @@
  *
  * Which tokens an expert takes, and how they come to its rank and back;
  * formulas in kernels/moe/router_ref.c and kernels/moe/dispatch_comm.c. */
-#include "graph_impl.h"
 #include "loong/moe.h"
 #include "op_impl.h"
 
@@ -292,14 +291,14 @@ static loong_val_t exchange(loong_graph_t *g, loong_val_t x,
 loong_val_t loong_expert_dispatch(loong_graph_t *g, loong_val_t x,
                                   const loong_expert_routes_t *routes)
 {
-    x = loongi_graph_moved(g, loong_permute(g, x, &routes->sent, LOONG_NONE));
-    return loongi_graph_moved(g, exchange(g, x, routes, false));
+    x = loong_value_moved(g, loong_permute(g, x, &routes->sent, LOONG_NONE));
+    return loong_value_moved(g, exchange(g, x, routes, false));
 }
 
 loong_val_t loong_expert_combine(loong_graph_t *g, loong_val_t y,
                                  const loong_expert_routes_t *routes)
 {
-    loong_val_t back = loongi_graph_moved(g, exchange(g, y, routes, true));
-    return loongi_graph_instead(
+    loong_val_t back = loong_value_moved(g, exchange(g, y, routes, true));
+    return loong_value_instead(
         g, loong_unpermute(g, back, &routes->sent, LOONG_NONE), y);
 }

@@ -2,7 +2,6 @@
  *
  * slice, concat, reshape, zigzag, repeat_heads, select_rows and the adjoint of
  * slice. */
-#include "graph_impl.h"
 #include "loong/collective.h"
 #include "op_impl.h"
 
@@ -269,7 +268,7 @@ loong_val_t loong_zigzag(loong_graph_t *g, loong_val_t x, int ranks,
 {
     loong_zigzag_attr_t attr = {ranks, length, inverse};
     loong_val_t y;
-    return loongi_graph_moved(
+    return loong_value_moved(
         g, loong_graph_apply(g, &zigzag, &attr, 1, &x, 1, &y));
 }
 
@@ -344,7 +343,7 @@ loong_val_t loong_repeat_heads(loong_graph_t *g, loong_val_t x, int head_dim,
     if (times == 1) {
         return x;
     }
-    return loongi_graph_moved(
+    return loong_value_moved(
         g, loong_graph_apply(g, &repeat_heads, &attr, 1, &x, 1, &y));
 }
 

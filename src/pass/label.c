@@ -130,7 +130,7 @@ static void same_inputs(loong_graph_t *g)
             value->logged.same = LOONG_SAME_ALL;
         } else if (value->kind == LOONG_VALUE_INPUT) {
             value->logged.same =
-                loongi_same_group(LOONG_GROUP_TP) & ~value->logged.apart;
+                loong_same_group(LOONG_GROUP_TP) & ~value->logged.apart;
         }
     }
 }

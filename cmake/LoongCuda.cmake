@@ -25,7 +25,8 @@ set(LOONG_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_device.c
 add_library(loong_cuda_absent OBJECT
   ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_absent.c)
 target_include_directories(loong_cuda_absent PUBLIC
-  ${PROJECT_SOURCE_DIR}/backends/cuda ${PROJECT_SOURCE_DIR}/include)
+  ${PROJECT_SOURCE_DIR}/backends/cuda
+  $<TARGET_PROPERTY:loong_device,LOONG_API>)
 
 # What the backend needs of the toolkit and is not there, with the package of
 # NVIDIA's that has it; "": nothing.
@@ -95,6 +96,7 @@ if(LOONG_CUDA_FOUND)
     $<TARGET_PROPERTY:loong_kernels,INTERFACE_INCLUDE_DIRECTORIES>
     $<TARGET_PROPERTY:loong_device,INTERFACE_INCLUDE_DIRECTORIES>
     $<TARGET_PROPERTY:loong_comm,INTERFACE_INCLUDE_DIRECTORIES>
+    ${PROJECT_SOURCE_DIR}/src/comm/inside
     ${PROJECT_SOURCE_DIR}/backends/cuda ${PROJECT_SOURCE_DIR}/backends/nccl
     ${PROJECT_SOURCE_DIR}/kernels/cublaslt)
   target_include_directories(loong_cuda SYSTEM PRIVATE

@@ -1,9 +1,9 @@
 # Kernels that are compiled several times from one source, once per instruction
-# set level; the level is chosen at run time (kernels/isa.h).
+# set level; the level is chosen at run time (src/isa/isa.h).
 #
-#   loong_isa_module(NAME kernels_isa PATTERN kernels/*/*_cpu.c USES base)
+#   loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c)
 #
-# Each copy is compiled with LOONG_ISA=<level> and names what it defines with
+# They may include what the module NAME may. Each copy is compiled with LOONG_ISA=<level> and names what it defines with
 # LOONG_ISA_NAME(x).
 set(LOONG_ISA_FLAGS_base "")
 set(LOONG_ISA_FLAGS_avx2 -march=x86-64-v3)
@@ -16,17 +16,13 @@ else()
 endif()
 
 function(loong_isa_module)
-  cmake_parse_arguments(M "" "NAME;PATTERN" "USES" ${ARGN})
+  cmake_parse_arguments(M "" "NAME;PATTERN" "" ${ARGN})
+  get_target_property(dirs loong_${M_NAME} INTERFACE_INCLUDE_DIRECTORIES)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${M_PATTERN})
   foreach(level ${LOONG_ISA_LEVELS})
     set(target loong_${M_NAME}_${level})
     add_library(${target} OBJECT ${sources})
-    target_include_directories(${target} PRIVATE
-      ${PROJECT_SOURCE_DIR}/kernels ${PROJECT_SOURCE_DIR}/include)
-    foreach(used ${M_USES})
-      target_include_directories(${target} PRIVATE
-        $<TARGET_PROPERTY:loong_${used},INTERFACE_INCLUDE_DIRECTORIES>)
-    endforeach()
+    target_include_directories(${target} PRIVATE ${dirs})
     target_compile_definitions(${target} PRIVATE LOONG_ISA=${level})
     # Vectorisation and fused multiply-add are the point of these copies.
     target_compile_options(${target} PRIVATE -O3 -ffp-contract=fast

@@ -1,25 +1,50 @@
-# One module of the library = one object library whose include path holds only
-# the modules named in USES (transitive), so that an upward include does not
-# compile.
+# One module of the library = one object library. Its include path holds its
+# own folder, the folders of the modules in USES, and the public headers
+# (PUBLIC, of include/loong) of those and of the modules in CALLS; so does
+# what these may include. Nothing else compiles, and a module stands behind
+# those that it names. Folders INSIDE are in its own path alone.
 #
-#   loong_module(NAME graph DIR src/graph USES base tensor LIBS m)
+#   loong_module(NAME nn DIR src/nn PUBLIC nn family USES base graph CALLS op)
 #
 # All *.c of DIR are taken. What is linked (LIBS) reaches the final library.
 define_property(GLOBAL PROPERTY LOONG_MODULES)
 define_property(GLOBAL PROPERTY LOONG_LIBS)
+# Folders of links to the public headers of a module and of those below it.
+define_property(TARGET PROPERTY LOONG_API)
 
 function(loong_module)
-  cmake_parse_arguments(M "" "NAME;DIR" "USES;LIBS;INCLUDES;DEFINES;SOURCES" ${ARGN})
+  cmake_parse_arguments(M "" "NAME;DIR"
+    "PUBLIC;INSIDE;USES;CALLS;LIBS;INCLUDES;DEFINES;SOURCES" ${ARGN})
   if(NOT M_SOURCES)
     file(GLOB M_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${M_DIR}/*.c)
   endif()
   add_library(loong_${M_NAME} OBJECT ${M_SOURCES})
-  target_include_directories(loong_${M_NAME}
-    PUBLIC ${PROJECT_SOURCE_DIR}/${M_DIR} ${PROJECT_SOURCE_DIR}/include)
+  set(dirs ${PROJECT_SOURCE_DIR}/${M_DIR})
+  set(api "")
+  if(M_PUBLIC)
+    set(links ${PROJECT_BINARY_DIR}/include/${M_NAME})
+    list(APPEND api ${links})
+    file(REMOVE_RECURSE ${links})
+    file(MAKE_DIRECTORY ${links}/loong)
+    foreach(header ${M_PUBLIC})
+      file(CREATE_LINK ${PROJECT_SOURCE_DIR}/include/loong/${header}.h
+        ${links}/loong/${header}.h SYMBOLIC)
+    endforeach()
+  endif()
   foreach(used ${M_USES})
-    target_include_directories(loong_${M_NAME} PUBLIC
-      $<TARGET_PROPERTY:loong_${used},INTERFACE_INCLUDE_DIRECTORIES>)
+    get_target_property(used_dirs loong_${used} INTERFACE_INCLUDE_DIRECTORIES)
+    list(APPEND dirs ${used_dirs})
   endforeach()
+  foreach(called ${M_USES} ${M_CALLS})
+    get_target_property(called_api loong_${called} LOONG_API)
+    list(APPEND api ${called_api})
+  endforeach()
+  list(APPEND dirs ${api})
+  list(REMOVE_DUPLICATES dirs)
+  list(REMOVE_DUPLICATES api)
+  target_include_directories(loong_${M_NAME} PUBLIC ${dirs}
+    PRIVATE ${M_INSIDE})
+  set_target_properties(loong_${M_NAME} PROPERTIES LOONG_API "${api}")
   target_link_libraries(loong_${M_NAME} PRIVATE OpenMP::OpenMP_C)
   target_include_directories(loong_${M_NAME} SYSTEM PRIVATE ${M_INCLUDES})
   target_compile_definitions(loong_${M_NAME} PRIVATE ${M_DEFINES})

@@ -1,14 +1,19 @@
-# The modules of the library, lowest first; see cmake/LoongModules.cmake.
-# Each line: what the module may include. Keep the order of the architecture.
-loong_module(NAME base DIR src/base LIBS jansson)
-loong_module(NAME comm DIR src/comm USES base)
+# The modules of the library, lowest first; see cmake/LoongModules.cmake. Each
+# says what it may include. Keep the order of the architecture.
+loong_module(NAME base DIR src/base PUBLIC context dtype nearest status
+  LIBS jansson)
+loong_module(NAME comm DIR src/comm PUBLIC comm comm_backend exit_code
+  INSIDE src/comm/inside USES base)
 set_source_files_properties(src/comm/reduce.c PROPERTIES COMPILE_OPTIONS -O3)
-loong_module(NAME launch DIR src/launch USES base comm)
-loong_module(NAME comm_threads DIR backends/threads USES base comm)
-loong_module(NAME comm_self DIR backends/self USES base comm comm_threads)
+loong_module(NAME launch DIR src/launch PUBLIC job launch USES base comm)
+loong_module(NAME comm_threads DIR backends/threads INSIDE src/comm/inside
+  USES base comm)
+loong_module(NAME comm_self DIR backends/self INSIDE src/comm/inside
+  USES base comm comm_threads)
 include(cmake/LoongMpi.cmake)
 if(MPI_C_FOUND)
-  loong_module(NAME comm_mpi DIR backends/mpi USES base comm launch
+  loong_module(NAME comm_mpi DIR backends/mpi INSIDE src/comm/inside
+    USES base comm launch
     SOURCES backends/mpi/mpi_comm.c backends/mpi/mpi_heartbeat.c
             backends/mpi/mpi_world.c
     backends/mpi/mpi_version.c backends/mpi/mpi_launcher.c
@@ -20,25 +25,13 @@ else()
     SOURCES backends/mpi/mpi_absent.c)
 endif()
 
-loong_module(NAME mesh DIR src/mesh USES base comm)
-loong_module(NAME recipe DIR src/recipe USES base LIBS yaml)
-loong_module(NAME device DIR src/device USES base)
-loong_module(NAME device_cpu DIR backends/cpu USES base device)
-loong_module(NAME comm_staged DIR backends/staged USES base comm device)
-loong_module(NAME graph DIR src/graph USES base mesh)
-loong_module(NAME pass DIR src/pass USES base graph)
-loong_module(NAME run DIR src/run USES base comm graph pass)
-loong_module(NAME engine DIR src/engine USES base comm graph pass run)
-loong_module(NAME op DIR src/op USES base graph)
-loong_module(NAME nn DIR src/nn USES base graph)
-loong_module(NAME foundation DIR src/model/foundation
-  USES base recipe graph nn)
-loong_module(NAME vision DIR src/model/vision
-  USES base recipe graph nn)
-loong_module(NAME projector DIR src/model/projector
-  USES base recipe graph nn)
-loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
-loong_module(NAME tokenizer DIR src/data/tokenizer USES base
+loong_module(NAME mesh DIR src/mesh PUBLIC mesh USES base)
+loong_module(NAME recipe DIR src/recipe PUBLIC extension recipe
+  USES base LIBS yaml)
+loong_module(NAME data DIR src/data
+  PUBLIC blend corpus dataset dataset_merge indexer loader processor source
+  USES base mesh LIBS xxhash z zstd)
+loong_module(NAME tokenizer DIR src/data/tokenizer PUBLIC tokenizer USES base
   LIBS pcre2-8 utf8proc xxhash)
 pkg_check_modules(IMAGES libjpeg libpng libwebp)
 pkg_check_modules(ARCHIVE libarchive) # its headers; source_tar.c loads it
@@ -47,57 +40,76 @@ if(NOT IMAGES_FOUND OR NOT ARCHIVE_FOUND)
     "on Debian: make deps, or "
     "apt-get install libjpeg-dev libpng-dev libwebp-dev libarchive-dev")
 endif()
-loong_module(NAME images DIR src/data/images USES base data
+loong_module(NAME images DIR src/data/images PUBLIC image USES base data
   LIBS xxhash ${IMAGES_LINK_LIBRARIES} ${CMAKE_DL_LIBS}
   INCLUDES ${IMAGES_INCLUDE_DIRS} ${ARCHIVE_INCLUDE_DIRS})
 loong_module(NAME image_text DIR src/data/image_text
-  USES base data images tokenizer LIBS xxhash)
+  USES base CALLS data images tokenizer LIBS xxhash)
 set_source_files_properties(src/data/images/resize.c
   PROPERTIES COMPILE_OPTIONS -O3)
+
+loong_module(NAME device DIR src/device PUBLIC device device_types kernel
+  USES base CALLS comm)
+loong_module(NAME device_cpu DIR backends/cpu USES base CALLS device)
+loong_module(NAME comm_staged DIR backends/staged INSIDE src/comm/inside
+  USES base comm device)
+loong_module(NAME isa DIR src/isa USES base CALLS device LIBS dnnl)
+loong_module(NAME graph DIR src/graph PUBLIC graph op register
+  USES base CALLS mesh device)
+loong_module(NAME op DIR src/op
+  PUBLIC collective latent loss_ops moe ops quantize rope update
+  USES base graph)
+# Kernels: contracts and implementations, raw pointers and sizes only.
+file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c
+  ${PROJECT_SOURCE_DIR}/kernels/*/*.c)
+list(FILTER kernel_sources EXCLUDE REGEX "_(cpu|cuda)\\.c$")
+loong_module(NAME kernels DIR kernels USES base isa mesh CALLS op
+  SOURCES ${kernel_sources} LIBS dnnl)
+include(cmake/LoongIsa.cmake)
+loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c)
+loong_module(NAME pass DIR src/pass USES base graph CALLS op)
+loong_module(NAME run DIR src/run USES base comm pass)
+loong_module(NAME engine DIR src/engine USES base comm graph pass run)
+loong_module(NAME nn DIR src/nn PUBLIC family nn
+  USES base graph CALLS op data recipe)
+loong_module(NAME foundation DIR src/model/foundation
+  USES base recipe CALLS nn)
+loong_module(NAME vision DIR src/model/vision
+  USES base recipe CALLS nn)
+loong_module(NAME projector DIR src/model/projector
+  USES base recipe CALLS nn)
 pkg_check_modules(HDF5 REQUIRED hdf5)
 loong_module(NAME safetensors DIR src/checkpoint/safetensors USES base
-  LIBS xxhash)
+  LIBS xxhash DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")
 loong_module(NAME huggingface DIR src/checkpoint/huggingface
   USES base recipe foundation vision projector safetensors)
 loong_module(NAME native DIR src/checkpoint/native
   USES base safetensors huggingface
   LIBS ${HDF5_LINK_LIBRARIES} INCLUDES ${HDF5_INCLUDE_DIRS})
+loong_module(NAME exchange DIR src/checkpoint PUBLIC checkpoint
+  USES base safetensors huggingface native CALLS nn)
 loong_module(NAME draft DIR src/checkpoint/draft
-  USES base safetensors huggingface native)
-loong_module(NAME exchange DIR src/checkpoint
-  USES base safetensors huggingface native)
-loong_module(NAME metrics DIR src/metrics USES base)
-loong_module(NAME optim DIR src/optim USES base comm graph pass run)
+  USES base safetensors huggingface native CALLS exchange)
+loong_module(NAME metrics DIR src/metrics PUBLIC progress USES base
+  CALLS device)
+loong_module(NAME optim DIR src/optim USES base pass run CALLS recipe)
 loong_module(NAME component DIR src/component
-  USES base comm mesh device graph pass run nn engine optim)
+  USES base comm device graph pass run nn engine optim)
 loong_module(NAME plan DIR src/plan
-  USES base comm mesh device graph pass run nn engine optim component metrics
-  kernels)
+  USES base isa device pass run engine optim component metrics CALLS launch)
 loong_module(NAME training_files DIR src/checkpoint/training
-  USES base recipe comm device graph engine optim component foundation
-  huggingface native exchange)
+  USES base recipe graph component foundation huggingface native exchange)
 loong_module(NAME report DIR src/report
-  USES base comm mesh device graph run nn engine component plan metrics native)
+  USES base comm device run nn plan metrics native)
 loong_module(NAME features DIR src/features
-  USES base comm mesh graph engine component plan data tokenizer huggingface
-       native)
-loong_module(NAME train DIR src/train
-  USES base recipe comm mesh launch device graph pass run nn optim data images
-  engine component kernels metrics tokenizer plan huggingface native
-  training_files report features)
-
-# Kernels: contracts and implementations, raw pointers and sizes only.
-file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c
-  ${PROJECT_SOURCE_DIR}/kernels/*/*.c)
-list(FILTER kernel_sources EXCLUDE REGEX "_(cpu|cuda)\\.c$")
-loong_module(NAME kernels DIR kernels USES base SOURCES ${kernel_sources}
-  LIBS dnnl)
-
-include(cmake/LoongIsa.cmake)
-loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c USES base)
+  USES base data component plan huggingface native CALLS launch tokenizer)
+loong_module(NAME train DIR src/train PUBLIC trainer
+  USES base comm data component huggingface native exchange plan
+  training_files report features CALLS launch images)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
-  USES base recipe comm device graph pass run op kernels optim device_cpu comm_staged
-  foundation vision projector data images image_text cuda_absent)
-loong_module(NAME version DIR src/version USES base kernels native comm_mpi
+  USES base op kernels device_cpu comm_staged foundation vision projector data
+  images image_text INCLUDES ${PROJECT_SOURCE_DIR}/backends/cuda)
+loong_module(NAME version DIR src/version PUBLIC version
+  USES kernels native comm_mpi
   DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

@@ -37,6 +37,9 @@ typedef enum loong_dtype {
     LOONG_DTYPE_COUNT
 } loong_dtype_t;
 
+/* The label, among labels of int32, of what carries no loss. */
+enum { LOONG_IGNORE_LABEL = -100 };
+
 /* Bytes of one element; 0 for a value out of range. */
 LOONG_API size_t loong_dtype_size(loong_dtype_t dtype);
 

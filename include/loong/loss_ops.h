@@ -11,9 +11,6 @@
 extern "C" {
 #endif
 
-/* Labels of tokens that carry no loss. */
-enum { LOONG_IGNORE_LABEL = -100 };
-
 /* cross_entropy (fused linear + loss): x [T,H], w [V,H], labels i32 [T],
  * loss_weight wide [T] -> token_loss wide [T] (weighted:
  * w_t * (l_t + z * lse^2)), and, when the gradient is wanted, dx [T,H] and

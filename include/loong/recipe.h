@@ -32,6 +32,8 @@ extern "C" {
 
 typedef struct loong_recipe loong_recipe_t;
 
+enum { LOONG_RECIPE_MAX_GROUPS = 16 }; /* of parameters, in optimizer.groups */
+
 typedef enum loong_recipe_type {
     LOONG_RECIPE_INT,
     LOONG_RECIPE_REAL,

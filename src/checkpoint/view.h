@@ -6,6 +6,7 @@
 #define LOONG_VIEW_H
 
 #include "hf_weights.h"
+#include "loong/checkpoint.h"
 #include "native.h"
 
 #ifdef __cplusplus

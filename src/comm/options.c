@@ -20,6 +20,11 @@ loong_status_t loongi_comm_reserve(loong_comm_t *comm, int count,
                                  : LOONG_OK;
 }
 
+bool loongi_comm_has_failed(const loong_comm_t *comm)
+{
+    return comm->failed;
+}
+
 bool loongi_comm_is_on_host(const loong_comm_t *comm)
 {
     return comm->on_host;

@@ -5,7 +5,7 @@
  * src/engine/links.h before. */
 #include "component_comms.h"
 
-#include "comm_impl.h"
+#include "comm_run.h"
 #include "lane.h"
 
 static loong_status_t open_device(loong_component_comms_t *c,

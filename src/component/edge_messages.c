@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm_impl.h"
+#include "comm_run.h"
 #include "edges.h"
 #include "lane.h"
 

@@ -5,7 +5,7 @@
  * component_comms.c. Read src/run/lane.h and src/run/async_streams.h before. */
 #include "resources.h"
 
-#include "comm_impl.h"
+#include "comm_run.h"
 #include "component_comms.h"
 #include "stager.h"
 

@@ -10,7 +10,6 @@
 
 #include "crc.h"
 #include "field_table.h"
-#include "loong/ops.h"
 #include "zigzag.h"
 
 typedef struct fill {

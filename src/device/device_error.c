@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base.h"
-#include "loong/ops.h"
 
 static void describe_segment(const loong_device_error_t *f, char *text,
                              size_t size)

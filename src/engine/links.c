@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm_impl.h"
+#include "comm_run.h"
 
 enum { DIRECTIONS = 2, FIRST_BYTES = LOONG_LINK_BYTES };
 
@@ -22,7 +22,7 @@ struct loong_links {
 static loong_status_t create_one(loong_links_t *links, loong_comm_t *pipeline,
                                  const loong_schedule_t *schedule, int index)
 {
-    char name[LOONG_GROUP_NAME];
+    char name[32];
     int lower = index / DIRECTIONS;
     bool back = index % DIRECTIONS == 1;
     int rank = loong_comm_rank(pipeline);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm_impl.h"
+#include "comm_run.h"
 
 enum { MAX_TENSORS = 4, DIRECTIONS = 2, MAX_TAGS = 1 << 15 };
 enum { TAGS_OF_STAGE = DIRECTIONS * MAX_TENSORS };

@@ -128,12 +128,10 @@ static loong_status_t compare_arrays(const loong_router_replay_t *r,
 /* ---- files --------------------------------------------------------------- */
 
 /* Samples that the run has consumed when it ends. */
-static int64_t last_sample(const loong_router_replay_t *r,
-                           const loong_trainer_state_t *state,
-                           int64_t train_iters)
+static int64_t last_sample(const loong_router_replay_t *r, int64_t step,
+                           int64_t consumed, int64_t train_iters)
 {
-    int64_t consumed = state->consumed_samples;
-    for (int64_t s = state->step; s < train_iters; s++) {
+    for (int64_t s = step; s < train_iters; s++) {
         consumed += loong_loader_batch(r->loader, consumed);
     }
     return consumed;
@@ -291,8 +289,8 @@ static loong_status_t create(const loong_plan_t *plan, loong_router_replay_t *r)
 }
 
 loong_status_t loongi_router_replay_open(const loong_plan_t *plan,
-                                         loong_loader_t *loader,
-                                         const loong_trainer_state_t *state,
+                                         loong_loader_t *loader, int64_t step,
+                                         int64_t consumed,
                                          loong_router_replay_t **replay_p)
 {
     const loong_component_t *c = plan->component;
@@ -309,7 +307,8 @@ loong_status_t loongi_router_replay_open(const loong_plan_t *plan,
     r->path =
         loong_recipe_text(plan->recipe, r->record ? RECORD_KEY : REPLAY_KEY);
     r->fd = -1;
-    array_t array = {last_sample(r, state, plan->set->train_iters),
+    array_t array = {last_sample(r, step, consumed,
+                                 plan->set->train_iters),
                      c->facts.num_layers, plan->set->seq_length,
                      c->facts.router_topk, HEADER};
     r->array = array;
@@ -319,7 +318,7 @@ loong_status_t loongi_router_replay_open(const loong_plan_t *plan,
     }
     if (loong_comm_rank(plan->comm) == 0) {
         LOONG_TRY(begin_record(
-            r, state->consumed_samples,
+            r, consumed,
             loong_recipe_text(plan->recipe, "checkpoint.load") != NULL));
     }
     LOONG_TRY(loong_comm_barrier(plan->comm, "record of routing"));

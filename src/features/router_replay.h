@@ -18,7 +18,6 @@
 #define LOONG_ROUTER_REPLAY_H
 
 #include "loong/loader.h"
-#include "loong/trainer.h"
 #include "plan.h"
 
 #ifdef __cplusplus
@@ -32,11 +31,12 @@ LOONG_NODISCARD loong_status_t loongi_router_replay_mode(
     const loong_recipe_t *recipe, loong_context_t *ctx,
     const loong_component_params_t *model, loong_routing_t *routing_p);
 
-/* Opens the file and compares it with a run in that state; *replay_p stays NULL
- * where routers choose, unheard. loader: borrowed. Collective. */
+/* Opens the file and compares it with a run that has done so many steps;
+ * *replay_p stays NULL where routers choose, unheard. loader: borrowed.
+ * Collective. */
 LOONG_NODISCARD loong_status_t loongi_router_replay_open(
-    const loong_plan_t *plan, loong_loader_t *loader,
-    const loong_trainer_state_t *state, loong_router_replay_t **replay_p);
+    const loong_plan_t *plan, loong_loader_t *loader, int64_t step,
+    int64_t consumed, loong_router_replay_t **replay_p);
 void loongi_router_replay_close(loong_router_replay_t **replay_p);
 
 /* This rank's part of the coming step is there and fits. replay may be NULL. */

@@ -101,6 +101,9 @@ static int find_group(loong_optimizer_params_t *params,
     return i;
 }
 
+_Static_assert(LOONG_RECIPE_MAX_GROUPS == (int)LOONG_MAX_OPT_GROUPS,
+               "what a recipe may ask for");
+
 /* All groups there are, those of no item first. */
 static void read_groups(const loong_recipe_t *r,
                         loong_optimizer_params_t *params)

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "loong/kernel.h"
 #include "problems.h"
 #include "recipe_impl.h"
 
@@ -87,7 +86,7 @@ static void check_items(const loong_recipe_t *recipe,
 {
     int64_t items = loong_recipe_count(recipe, "optimizer.groups");
     int64_t own = check_components(recipe, problems);
-    int64_t most = LOONG_MAX_OPT_GROUPS / (1 + own) - 1;
+    int64_t most = LOONG_RECIPE_MAX_GROUPS / (1 + own) - 1;
     char path[64];
     if (items > most) {
         loongi_problems_add(problems,

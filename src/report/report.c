@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "comm_impl.h"
+#include "comm_run.h"
 #include "file.h"
 #include "report.h"
 

@@ -5,7 +5,6 @@
 #ifndef LOONG_REPORT_H
 #define LOONG_REPORT_H
 
-#include "loong/trainer.h"
 #include "metrics.h"
 #include "native.h"
 #include "plan.h"
@@ -18,10 +17,19 @@ extern "C" {
 
 typedef struct loong_expert_metrics loong_expert_metrics_t;
 
+/* How far a run is. */
+typedef struct loong_run_state {
+    int64_t step;
+    int64_t consumed_samples;
+    int64_t updates;  /* applied to the optimizer's moments */
+    double loss;      /* the first of the model, in the last step */
+    double grad_norm; /* likewise */
+} loong_run_state_t;
+
 typedef struct loong_report {
     loong_context_t *ctx;
     loong_plan_t *plan;                 /* borrowed, as what follows */
-    const loong_trainer_state_t *state; /* of the run */
+    const loong_run_state_t *state;     /* of the run */
     const loong_frame_t *frame;         /* of the step */
     const double *loss;                 /* values of all losses */
     loong_component_t *component;       /* of the plan, once it is open */

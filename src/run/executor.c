@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "comm_impl.h"
+#include "comm_run.h"
 
 static void *address(const loong_binding_t *run, loong_operand_t operand)
 {

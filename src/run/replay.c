@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "comm_impl.h"
+#include "comm_run.h"
 #include "executor.h"
 
 enum { FIRST = 1, LAST = 2, LOGGED = 4 };

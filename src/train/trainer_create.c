@@ -7,6 +7,7 @@
 #include "choices.h"
 #include "component_params.h"
 #include "devices.h"
+#include "from_hf.h"
 #include "hf_config.h"
 #include "layout_suggest.h"
 #include "loong/ops.h"
@@ -159,8 +160,9 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(loong_device_stream_create(t->plan.device, &t->saving.stream));
     LOONG_TRY(load_model(t));
     LOONG_TRY(require_samples(t));
-    LOONG_TRY(loongi_router_replay_open(&t->plan, t->data.loader, &t->state,
-                                        &t->router_replay));
+    LOONG_TRY(loongi_router_replay_open(
+        &t->plan, t->data.loader, t->state.step, t->state.consumed_samples,
+        &t->router_replay));
     LOONG_TRY(loongi_report_open(&t->report, t->resources));
     LOONG_TRY(loongi_sample_open(&t->sampling));
     return loong_comm_barrier(t->comm, "start");
@@ -269,8 +271,8 @@ static loong_status_t complete_for_plan(loong_trainer_t *t)
 static loong_status_t check(loong_trainer_t *t, loong_component_params_t *asked)
 {
     memset(asked, 0, LOONG_MODEL_ROLES * sizeof(*asked));
-    loong_status_t status = loong_trainer_fill_recipe(
-        t->ctx, t->recipe, loong_comm_rank(t->comm) == 0);
+    loong_status_t status = loongi_recipe_fill(t->ctx, t->recipe,
+                                               loong_comm_rank(t->comm) == 0);
     if (status != LOONG_OK) { /* what else is wrong is told as well */
         return loongi_first_of(
             status, loong_recipe_check(t->recipe, t->plan.parallel.ranks));
@@ -467,7 +469,16 @@ double loong_trainer_get_loss(const loong_trainer_t *trainer, int i,
     return trainer->losses.value[i];
 }
 
+loong_status_t loong_trainer_fill_recipe(loong_context_t *ctx,
+                                         loong_recipe_t *recipe, bool tells)
+{
+    return loongi_recipe_fill(ctx, recipe, tells);
+}
+
 loong_trainer_state_t loong_trainer_get_state(const loong_trainer_t *trainer)
 {
-    return trainer->state;
+    const loong_run_state_t *s = &trainer->state;
+    loong_trainer_state_t state = {s->step, s->consumed_samples, s->updates,
+                                   s->loss, s->grad_norm};
+    return state;
 }

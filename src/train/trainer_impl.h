@@ -84,7 +84,7 @@ struct loong_trainer {
     loong_supervision_t supervision;
 
     /* The run. */
-    loong_trainer_state_t state;
+    loong_run_state_t state;
     loong_frame_t frame;
     loong_losses_t losses;
     unsigned flags; /* agreed on in the step header */

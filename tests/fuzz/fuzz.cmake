@@ -18,6 +18,8 @@ foreach(module base recipe data tokenizer images safetensors huggingface native)
   target_sources(loong_fuzzed PRIVATE ${sources})
   target_include_directories(loong_fuzzed PRIVATE
     $<TARGET_PROPERTY:loong_${module},INCLUDE_DIRECTORIES>)
+  target_compile_definitions(loong_fuzzed PRIVATE
+    $<TARGET_PROPERTY:loong_${module},COMPILE_DEFINITIONS>)
 endforeach()
 if(NOT LOONG_SANITIZE)
   target_compile_options(loong_fuzzed PRIVATE -O1 -fsanitize=address)

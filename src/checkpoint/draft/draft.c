@@ -12,6 +12,7 @@
 #include "hf_config.h"
 #include "hf_foreign.h"
 #include "json.h"
+#include "loong/checkpoint.h"
 #include "native.h"
 
 /* What model code calls a size. */

@@ -217,7 +217,7 @@ typedef struct loong_hf_export_params {
     const char *code_dir;  /* Python files (hf_code.h); or NULL */
     const loong_pairs_t *tokens; /* as in hf_config.h */
     const char *key; /* as in safetensors.h; NULL: "" */
-    loong_checkpoint_progress_fn progress; /* or NULL */
+    loong_meter_fn progress; /* or NULL */
     void *progress_user;
 } loong_hf_export_params_t;
 

@@ -7,16 +7,18 @@
 #define LOONG_TENSOR_STREAM_H
 
 #include "base.h"
-#include "loong/checkpoint.h"
 #include "loong/dtype.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* As loong_checkpoint_progress_fn. */
+typedef void (*loong_meter_fn)(void *user, int64_t done, int64_t total);
+
 /* How much of a job is done, over all its files. */
 typedef struct loong_meter {
-    loong_checkpoint_progress_fn progress; /* NULL: nobody looks */
+    loong_meter_fn progress; /* NULL: nobody looks */
     void *user;
     int64_t done; /* bytes */
     int64_t total;

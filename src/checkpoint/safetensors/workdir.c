@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "file.h"
-#include "loong/version.h"
 
 static bool holds_key(loong_context_t *ctx, const char *path, const char *key)
 {
@@ -112,7 +111,8 @@ loong_status_t loongi_workdir_open(loong_context_t *ctx, const char *path,
     loong_text_t text = loongi_text_begin(ctx);
     loongi_text_printf(&file, "%s/" LOONG_WORKDIR_KEY, path);
     if (key[0] != '\0') {
-        loongi_text_printf(&text, "libloong %s\n%s", loong_version(), key);
+        loongi_text_printf(&text, "libloong " LOONG_PROJECT_VERSION "\n%s",
+                           key);
     }
     loong_status_t status =
         file.status != LOONG_OK ? file.status : text.status;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "hf_config.h"
-#include "loong/trainer.h"
 #include "problems.h"
 #include "recipe_impl.h"
 #include "resume_check.h"
@@ -191,8 +190,8 @@ static loong_status_t adopt(adoption_t a, const char *key, bool tells,
     return status;
 }
 
-loong_status_t loong_trainer_fill_recipe(loong_context_t *ctx,
-                                         loong_recipe_t *recipe, bool tells)
+loong_status_t loongi_recipe_fill(loong_context_t *ctx,
+                                  loong_recipe_t *recipe, bool tells)
 {
     /* What a model's file leaves out it does not have: nothing comes from the
      * file of the weights then. */

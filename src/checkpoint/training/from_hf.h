@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a recipe takes from a Hugging Face directory beside its weights;
- * loong_trainer_fill_recipe takes the sizes of the model. */
+ * What a recipe takes from a Hugging Face directory beside its weights. */
 #ifndef LOONG_FROM_HF_H
 #define LOONG_FROM_HF_H
 
@@ -13,6 +12,10 @@
 extern "C" {
 #endif
 
+/* See loong_trainer_fill_recipe. */
+LOONG_NODISCARD loong_status_t loongi_recipe_fill(loong_context_t *ctx,
+                                                  loong_recipe_t *recipe,
+                                                  bool tells);
 /* The directory that the component with the loss is from; NULL: none. */
 const char *loongi_recipe_hf_dir(const loong_recipe_t *recipe);
 /* A checkpoint without a recipe, of an import: what its metadata says of the

@@ -10,7 +10,6 @@
 #include "base.h"
 #include "field_table.h"
 #include "loong/image.h"
-#include "loong/ops.h"
 #include "rng.h"
 #include "source_class.h"
 

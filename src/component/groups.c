@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base.h"
-#include "comm_impl.h"
+#include "comm_run.h"
 
 /* Nobody has company in it, on any rank. */
 static bool trivial(const loong_mesh_t *mesh, loong_group_t group)
@@ -84,7 +84,7 @@ bool loongi_groups_failed(const loong_groups_t *groups)
     bool failed = false;
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
         const loong_comm_t *comm = groups->comm[g];
-        failed = failed || (comm != NULL && comm->failed);
+        failed = failed || (comm != NULL && loongi_comm_has_failed(comm));
     }
     return failed;
 }

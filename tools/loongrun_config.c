@@ -11,14 +11,14 @@
 
 #include "loong/family.h"
 
-#define FOUNDATION "model.foundation"
+#define MODEL_KEY "model.foundation"
 
 static loong_status_t set_stated(void *user, const char *key,
                                  const char *value)
 {
     char path[256];
     char number[40];
-    snprintf(path, sizeof(path), FOUNDATION ".%s", key);
+    snprintf(path, sizeof(path), MODEL_KEY ".%s", key);
     if (strpbrk(value, ".e") != NULL && isdigit((unsigned char)value[0])) {
         double wanted = strtod(value, NULL); /* as short as it reads back */
         int digits = 1;
@@ -34,7 +34,7 @@ static loong_status_t set_stated(void *user, const char *key,
 
 loong_status_t config_state_family(loong_context_t *ctx, loong_recipe_t *recipe)
 {
-    const char *name = loong_recipe_text(recipe, FOUNDATION ".family");
+    const char *name = loong_recipe_text(recipe, MODEL_KEY ".family");
     const loong_family_t *family =
         name != NULL ? loong_find_family(ctx, name) : NULL;
     if (family == NULL || family->state == NULL) {
@@ -43,7 +43,7 @@ loong_status_t config_state_family(loong_context_t *ctx, loong_recipe_t *recipe)
     void *config = calloc(1, family->config_size);
     loong_status_t status = config == NULL ? LOONG_ERR_MEMORY : LOONG_OK;
     if (status == LOONG_OK &&
-        family->configure(ctx, recipe, FOUNDATION, config) == LOONG_OK) {
+        family->configure(ctx, recipe, MODEL_KEY, config) == LOONG_OK) {
         status = family->state(config, set_stated, recipe);
     } else {
         loong_context_clear_error(ctx);

@@ -138,7 +138,7 @@ static void facts(const void *config, loong_model_facts_t *out)
     double h = (double)c->hidden;
     out->vocab_size = c->vocab;
     out->kv_heads = c->heads;
-    out->flops_per_token =
+    out->flops_per_row =
         6.0 * (c->layers * 12.0 * h * h + h * (double)c->vocab);
 }
 
@@ -185,7 +185,7 @@ static loong_status_t build(loong_graph_t *g, const void *config,
 {
     const config_t *c = config;
     loong_nn_t nn = loong_nn_begin(g, request, 0.02);
-    loong_shape_t tokens = loong_shape_1d(request->tokens);
+    loong_shape_t tokens = loong_shape_1d(request->rows);
     loong_rope_table_attr_t rope = {.rotary_dim = (int)(c->hidden / c->heads),
                                     .base = 10000.0, .factor = 1.0};
     loong_nn_shard_t rows = loong_nn_vocabulary(&nn, c->vocab, c->vocab);

@@ -295,7 +295,7 @@ static loong_status_t configure(loong_context_t *ctx,
 static void facts(const void *config, loong_model_facts_t *out)
 {
     const config_t *c = config;
-    out->flops_per_token = 6.0 * 3.0 * (double)c->hidden;
+    out->flops_per_row = 6.0 * 3.0 * (double)c->hidden;
 }
 
 static loong_val_t linear(loong_nn_t *nn, const char *name, loong_val_t x,
@@ -317,11 +317,11 @@ static loong_status_t build(loong_graph_t *g, const void *config,
     const loong_loss_params_t loss = {.name = "hinge", .normaliser = "points",
                                       .weight = 1.0,
                                       .coupling = LOONG_LOSS_OF_ITEM};
-    loong_val_t x = loong_graph_input(g, "points",
-                                      loong_graph_precision(g).wide,
-                                      loong_shape_2d(request->tokens, 2));
+    loong_val_t x =
+        loong_graph_input(g, "points", loong_graph_precision(g).wide,
+                          loong_shape_2d(request->rows, 2));
     loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32,
-                                           loong_shape_1d(request->tokens));
+                                           loong_shape_1d(request->rows));
     x = loong_gelu(g, linear(&nn, "first", x, 2, c->hidden), LOONG_ACT_GELU);
     x = linear(&nn, "second", x, c->hidden, 1);
     loong_val_t in[] = {x, labels};

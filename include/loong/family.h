@@ -81,7 +81,7 @@ typedef struct loong_param_rules {
  * the graph's. */
 typedef struct loong_model_request {
     /* T: micro_batch_size * seq_length / ranks of CP, this rank's part */
-    int64_t tokens;
+    int64_t rows;
     int64_t seq_length;   /* of a sample, 2 x ranks of CP divide it */
     loong_cp_comm_t cp_comm;
     loong_dispatcher_t dispatcher;
@@ -122,7 +122,7 @@ typedef struct loong_model_facts {
     int router_topk;    /* experts of a token */
     /* Of one token, forward and backward: the matrix products without
      * attention scores, 6 x their parameters. */
-    double flops_per_token;
+    double flops_per_row;
     /* Parameters that a token does not meet: experts it is not sent to. */
     int64_t idle_parameters;
     /* Of a model that reads patches of pictures (loong/image.h), whose rows are

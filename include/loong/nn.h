@@ -62,11 +62,11 @@ LOONG_API loong_val_t loong_nn_enter(loong_nn_t *nn, loong_val_t x);
 LOONG_API loong_val_t loong_nn_leave(loong_nn_t *nn, loong_val_t y);
 /* The stream [rows of T, width] from the stage before, to the stage behind, and
  * rows like it of another component (loong_graph_receive). */
-LOONG_API loong_val_t loong_nn_stage_input(loong_nn_t *nn, int64_t tokens,
+LOONG_API loong_val_t loong_nn_stage_input(loong_nn_t *nn, int64_t rows,
                                            int64_t width);
 LOONG_API void loong_nn_stage_output(loong_nn_t *nn, loong_val_t x);
 LOONG_API loong_val_t loong_nn_receive(loong_nn_t *nn, const char *name,
-                                       int64_t tokens, int64_t width);
+                                       int64_t rows, int64_t width);
 /* This rank's rows, as the stream has them, of an input equal on all ranks. */
 LOONG_API loong_val_t loong_nn_stream_rows(loong_nn_t *nn, loong_val_t x);
 

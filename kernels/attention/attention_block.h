@@ -60,9 +60,9 @@ static inline int64_t transposed_offset(const job_t *j, int64_t segment)
                     TILE_PAIR);
 }
 
-static inline int64_t transposed_tokens(int64_t tokens, int64_t entries)
+static inline int64_t transposed_keys(int64_t keys, int64_t entries)
 {
-    return tokens + entries * TILE_PAIR;
+    return keys + entries * TILE_PAIR;
 }
 
 /* The transposed block [d, keys] that begins at key `begin` (a multiple of
@@ -71,7 +71,7 @@ static inline elem_t *transposed_block(const job_t *j, const part_t *p,
                                        int64_t begin, int64_t *ld)
 {
     int64_t keys = p->seen - begin < KEYS ? p->seen - begin : KEYS;
-    int64_t all = transposed_tokens(j->tokens, j->entries);
+    int64_t all = transposed_keys(j->num_keys, j->entries);
     *ld = round_to(keys, TILE_PAIR);
     return j->transposed +
            (p->kv_head * all + transposed_offset(j, p->segment) + begin) *
@@ -81,7 +81,7 @@ static inline elem_t *transposed_block(const job_t *j, const part_t *p,
 static inline elem_t *rows_of(const job_t *j, elem_t *rows, int64_t width,
                               const part_t *p)
 {
-    return rows + (p->kv_head * j->tokens + p->first) * width;
+    return rows + (p->kv_head * j->num_keys + p->first) * width;
 }
 
 /* How the keys of a part that are seen are packed. */

@@ -43,9 +43,9 @@ static int64_t *take_shared(job_t *j, const loong_kernel_query_t *q,
 {
     int64_t heads = j->attr->kv_heads;
     j->transposed_d = j->v.d;
-    j->k_rows = take_elems(from, heads * j->tokens * j->qk.width);
+    j->k_rows = take_elems(from, heads * j->num_keys * j->qk.width);
     j->transposed =
-        take_elems(from, heads * transposed_tokens(j->tokens, j->entries) *
+        take_elems(from, heads * transposed_keys(j->num_keys, j->entries) *
                              j->transposed_d);
     return take(from, (loongi_attention_max_runs(q) + 1) *
                           (int64_t)sizeof(int64_t));

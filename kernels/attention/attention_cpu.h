@@ -37,7 +37,7 @@ typedef struct job {
     loong_attention_dropout_t dropout;
     loong_attention_sequence_t sequence;
     int64_t entries; /* of cu_seqlens */
-    int64_t tokens;  /* keys */
+    int64_t num_keys;
     head_t qk;       /* of queries and keys */
     head_t v;        /* of values and outputs */
     bool half;     /* operands are bf16 */
@@ -110,7 +110,7 @@ static inline job_t job_of(const loong_kernel_query_t *q, int cu)
     memset(&j, 0, sizeof(j));
     j.attr = q->attr;
     j.entries = q->arg[cu].dim[0];
-    j.tokens = loong_karg_rows(&q->arg[2]);
+    j.num_keys = loong_karg_rows(&q->arg[2]);
     j.qk.d = j.attr->head_dim;
     j.qk.width = round_to(j.qk.d, VEC_SIZE);
     j.v.d = loongi_attention_v_dim(j.attr);

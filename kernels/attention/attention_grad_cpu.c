@@ -64,10 +64,10 @@ static void take_shared(job_t *j, pieces_t *from)
 {
     int64_t heads = j->attr->kv_heads;
     j->transposed_d = j->qk.d;
-    j->k_rows = take_elems(from, heads * j->tokens * j->qk.width);
-    j->v_rows = take_elems(from, heads * j->tokens * j->v.width);
+    j->k_rows = take_elems(from, heads * j->num_keys * j->qk.width);
+    j->v_rows = take_elems(from, heads * j->num_keys * j->v.width);
     j->transposed =
-        take_elems(from, heads * transposed_tokens(j->tokens, j->entries) *
+        take_elems(from, heads * transposed_keys(j->num_keys, j->entries) *
                              j->transposed_d);
 }
 

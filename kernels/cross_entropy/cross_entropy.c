@@ -32,7 +32,7 @@ loong_status_t loongi_cross_entropy_labels(const loong_kernel_call_t *call)
                     labels[t] == LOONG_IGNORE_LABEL ||
                         (labels[t] >= 0 && labels[t] < attr->vocab),
                     LOONG_ERR_ARG,
-                    "label of token row %lld is %d, must be in 0..%lld or %d "
+                    "label of row %lld is %d, must be in 0..%lld or %d "
                     "(no loss)",
                     (long long)t, labels[t], (long long)attr->vocab - 1,
                     LOONG_IGNORE_LABEL);

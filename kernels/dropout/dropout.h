@@ -19,11 +19,11 @@ static inline uint32_t loongi_dropout_limit(double p)
 }
 
 LOONG_EVERYWHERE static inline void
-loongi_dropout_words(uint64_t key, int64_t step, int64_t token,
-                     uint32_t block, uint32_t words[4])
+loongi_dropout_words(uint64_t key, int64_t step, int64_t row, uint32_t block,
+                     uint32_t words[4])
 {
-    words[0] = (uint32_t)token;
-    words[1] = (uint32_t)((uint64_t)token >> 32);
+    words[0] = (uint32_t)row;
+    words[1] = (uint32_t)((uint64_t)row >> 32);
     words[2] = block;
     words[3] = (uint32_t)step;
     loongi_philox(words, key);

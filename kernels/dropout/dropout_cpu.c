@@ -13,15 +13,15 @@ typedef struct job {
 } job_t;
 
 /* words[4 * b + k]: word k of block first + b. */
-static void draw(const job_t *j, int64_t token, int64_t first,
+static void draw(const job_t *j, int64_t row, int64_t first,
                  uint32_t words[FAST_CHUNK])
 {
-    uint32_t counter[4] = {(uint32_t)token, (uint32_t)((uint64_t)token >> 32),
+    uint32_t counter[4] = {(uint32_t)row, (uint32_t)((uint64_t)row >> 32),
                            (uint32_t)first, (uint32_t)j->step};
     fast_philox(counter, 2, j->key, PHILOX_SIDE, words);
 }
 
-static void drop_row(const job_t *j, int64_t t, int64_t token)
+static void drop_row(const job_t *j, int64_t t, int64_t row)
 {
     float buf[2][FAST_CHUNK] __attribute__((aligned(64)));
     uint32_t words[FAST_CHUNK] __attribute__((aligned(64)));
@@ -29,7 +29,7 @@ static void drop_row(const job_t *j, int64_t t, int64_t token)
         int64_t n = LOONG_MIN(j->x.cols - c, FAST_CHUNK);
         const float *x = fast_get(&j->x, t, c, n, buf[0]);
         float *y = fast_place(&j->y, t, c, buf[1]);
-        draw(j, token, c / 4, words);
+        draw(j, row, c / 4, words);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
             float kept = x[i] * j->factor;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * embedding and embedding_grad; the formulas stand in embedding_ref.c. Of the
- * gradient tokens are sorted by id and place first. Then a thread adds up to
- * PIECE tokens of an id, in their order, and where an id has more, another one
- * its pieces: of n tokens of one id PIECE + n / PIECE sums are behind one
- * another, and what an id gets depends on its own tokens alone. */
+ * gradient rows are sorted by id and place first. Then a thread adds up to
+ * PIECE rows of an id, in their order, and where an id has more, another one
+ * its pieces: of n rows of one id PIECE + n / PIECE sums are behind one
+ * another, and what an id gets depends on its own rows alone. */
 #include "embedding.h"
 #include "map.cuh"
 #include "sort.cuh"
@@ -16,14 +16,14 @@ namespace {
 /* The row of an id; -1 for one of another part, or one that is none and is
  * told. */
 __device__ __forceinline__ int64_t row_of_id(const loong_embedding_attr_t &a,
-                                             int32_t id, int64_t token,
+                                             int32_t id, int64_t row,
                                              loong_device_error_t *error)
 {
     int64_t vocab = a.vocab > 0 ? a.vocab : a.rows;
     if (id < 0 || id >= vocab) {
         if (atomicCAS(&error->kind, 0, (int)LOONG_DEVICE_ERROR_ID) == 0) {
             error->value = id;
-            error->place = token;
+            error->place = row;
             error->end = vocab;
         }
         return -1;
@@ -59,29 +59,29 @@ enum { PIECE = 64 };
 #endif
 
 /* Tokens stand by id and place. Of each PIECE of them one at most is the first
- * of an id with several pieces, since these have as many tokens between
+ * of an id with several pieces, since these have as many rows between
  * them. */
 struct embedding_grad_t {
     const int32_t *ids;
     mat_t dy, dtable;
     loong_embedding_attr_t attr;
     loong_device_error_t *error;
-    uint64_t *keys; /* of each token: id, place; behind the last: all ones */
+    uint64_t *keys; /* of each row: id, place; behind the last: all ones */
     int64_t count;  /* sort_size */
-    int32_t *number; /* of a token among those of its id */
-    int32_t *first;  /* [windows]: first token of several pieces there, or -1 */
+    int32_t *number; /* of a row among those of its id */
+    int32_t *first;  /* [windows]: first row of several pieces there, or -1 */
     float *piece;    /* [windows, 2, cols]: sums of later and of first pieces */
 };
 
 __global__ void __launch_bounds__(BLOCK)
     make_keys(embedding_grad_t a)
 {
-    int64_t tokens = a.dy.rows;
+    int64_t rows = a.dy.rows;
     int64_t step = (int64_t)gridDim.x * BLOCK;
     for (int64_t t = (int64_t)blockIdx.x * BLOCK + threadIdx.x; t < a.count;
          t += step) {
         uint64_t key = ~(uint64_t)0;
-        if (t < tokens) {
+        if (t < rows) {
             row_of_id(a.attr, a.ids[t], t, a.error); /* tells of a wrong one */
             key = (uint64_t)(uint32_t)a.ids[t] << 32 | (uint64_t)t;
         }
@@ -94,11 +94,11 @@ __device__ __forceinline__ uint64_t id_at(const embedding_grad_t &a, int64_t p)
     return a.keys[p] >> 32;
 }
 
-/* Whether the piece that begins with token p is followed by another one. */
+/* Whether the piece that begins with row p is followed by another one. */
 __device__ __forceinline__ bool goes_on(const embedding_grad_t &a, int64_t p,
-                                        int64_t tokens)
+                                        int64_t rows)
 {
-    return p + PIECE < tokens && id_at(a, p + PIECE) == id_at(a, p);
+    return p + PIECE < rows && id_at(a, p + PIECE) == id_at(a, p);
 }
 
 __device__ __forceinline__ float *piece_at(const embedding_grad_t &a,
@@ -108,15 +108,14 @@ __device__ __forceinline__ float *piece_at(const embedding_grad_t &a,
     return a.piece + place * a.dy.cols + col;
 }
 
-__global__ void __launch_bounds__(BLOCK)
-    number_tokens(embedding_grad_t a)
+__global__ void __launch_bounds__(BLOCK) number_rows(embedding_grad_t a)
 {
-    int64_t tokens = a.dy.rows;
+    int64_t rows = a.dy.rows;
     int64_t step = (int64_t)gridDim.x * BLOCK;
-    for (int64_t p = (int64_t)blockIdx.x * BLOCK + threadIdx.x; p < tokens;
+    for (int64_t p = (int64_t)blockIdx.x * BLOCK + threadIdx.x; p < rows;
          p += step) {
         uint64_t id = id_at(a, p);
-        int64_t low = 0; /* the first token of the id is in low .. high */
+        int64_t low = 0; /* the first row of the id is in low .. high */
         int64_t high = p;
         while (low < high) {
             int64_t middle = (low + high) / 2;
@@ -127,22 +126,21 @@ __global__ void __launch_bounds__(BLOCK)
             }
         }
         a.number[p] = (int32_t)(p - low);
-        if (p == low && goes_on(a, p, tokens)) {
+        if (p == low && goes_on(a, p, rows)) {
             a.first[p / PIECE] = (int32_t)p;
         }
     }
 }
 
-/* *sum: and the tokens of the piece that begins with token p. Four reads are
+/* *sum: and the rows of the piece that begins with row p. Four reads are
  * under way at a time. */
-__device__ __forceinline__ void add_tokens(const embedding_grad_t &a,
-                                           int64_t p, int64_t tokens,
-                                           int64_t col, pack_t *sum)
+__device__ __forceinline__ void add_rows(const embedding_grad_t &a, int64_t p,
+                                         int64_t rows, int64_t col, pack_t *sum)
 {
     enum { EACH_TIME = 4 };
     uint64_t id = id_at(a, p);
     int n = least(PACK, a.dy.cols - col);
-    int64_t end = least(p + PIECE, tokens);
+    int64_t end = least(p + PIECE, rows);
     for (; p < end && id_at(a, p) == id; p += EACH_TIME) {
         pack_t dy[EACH_TIME];
         bool there[EACH_TIME];
@@ -163,15 +161,15 @@ __device__ __forceinline__ void add_tokens(const embedding_grad_t &a,
     }
 }
 
-/* The first token of a piece adds it up. */
+/* The first row of a piece adds it up. */
 __global__ void __launch_bounds__(BLOCK)
     sum_pieces(embedding_grad_t a)
 {
     int64_t packs = (a.dy.cols + PACK - 1) / PACK;
-    int64_t tokens = a.dy.rows;
+    int64_t rows = a.dy.rows;
     int64_t step = (int64_t)gridDim.x * BLOCK;
     for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-         u < tokens * packs; u += step) {
+         u < rows * packs; u += step) {
         int64_t p = u / packs;
         int64_t col = u % packs * PACK;
         int64_t row = row_of_id(a.attr, (int32_t)id_at(a, p),
@@ -181,11 +179,11 @@ __global__ void __launch_bounds__(BLOCK)
             continue;
         }
         pack_t sum = {{0}};
-        bool alone = a.number[p] == 0 && !goes_on(a, p, tokens);
+        bool alone = a.number[p] == 0 && !goes_on(a, p, rows);
         if (alone) {
             sum = load_at(a.dtable, row, col, n);
         }
-        add_tokens(a, p, tokens, col, &sum);
+        add_rows(a, p, rows, col, &sum);
         if (alone) {
             store_at(a.dtable, row, col, sum, n);
         } else {
@@ -199,7 +197,7 @@ __global__ void __launch_bounds__(BLOCK)
     add_pieces(embedding_grad_t a, int64_t windows)
 {
     int64_t packs = (a.dy.cols + PACK - 1) / PACK;
-    int64_t tokens = a.dy.rows;
+    int64_t rows = a.dy.rows;
     int64_t step = (int64_t)gridDim.x * BLOCK;
     for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
          u < windows * packs; u += step) {
@@ -216,7 +214,7 @@ __global__ void __launch_bounds__(BLOCK)
         }
         uint64_t id = id_at(a, p);
         pack_t sum = load_at(a.dtable, row, col, n);
-        for (; p < tokens && id_at(a, p) == id; p += PIECE) {
+        for (; p < rows && id_at(a, p) == id; p += PIECE) {
             pack_t x = load(piece_at(a, p, col), n, false);
             for (int i = 0; i < PACK; i++) {
                 sum.v[i] += x.v[i];
@@ -226,9 +224,9 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-int64_t windows_of(int64_t tokens)
+int64_t windows_of(int64_t rows)
 {
-    return (tokens + PIECE - 1) / PIECE;
+    return (rows + PIECE - 1) / PIECE;
 }
 
 } // namespace
@@ -251,9 +249,8 @@ static loong_status_t launch_grad(const loong_kernel_call_t *call,
     LOONG_LAUNCH((make_keys), grid_of(call, (a.count + BLOCK - 1) / BLOCK),
                  dim3(BLOCK), 0, stream, a);
     LOONG_TRY(sort_keys(call, a.keys, a.count));
-    LOONG_LAUNCH((number_tokens),
-                 grid_of(call, (a.dy.rows + BLOCK - 1) / BLOCK), dim3(BLOCK),
-                 0, stream, a);
+    LOONG_LAUNCH((number_rows), grid_of(call, (a.dy.rows + BLOCK - 1) / BLOCK),
+                 dim3(BLOCK), 0, stream, a);
     LOONG_LAUNCH((sum_pieces), grid_for(call, a.dy), dim3(BLOCK), 0, stream, a);
     int64_t packs = (a.dy.cols + PACK - 1) / PACK;
     LOONG_LAUNCH((add_pieces),
@@ -286,10 +283,10 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
 
 static size_t workspace(const loong_kernel_query_t *query)
 {
-    int64_t tokens = loong_karg_rows(&query->arg[1]);
-    int64_t windows = windows_of(tokens);
-    return sizeof(uint64_t) * (size_t)sort_size(tokens) +
-           sizeof(int32_t) * (size_t)(tokens + windows) +
+    int64_t rows = loong_karg_rows(&query->arg[1]);
+    int64_t windows = windows_of(rows);
+    return sizeof(uint64_t) * (size_t)sort_size(rows) +
+           sizeof(int32_t) * (size_t)(rows + windows) +
            sizeof(float) *
                (size_t)(windows * 2 * loong_karg_cols(&query->arg[1]));
 }

@@ -56,13 +56,13 @@ loong_cublaslt_params_t product_of(const loong_kernel_query_t *q)
 {
     const loong_head_linear_attr_t *attr = attr_of(q);
     roles_t roles = roles_of(q);
-    int64_t tokens = loong_karg_rows(&q->arg[0]) / attr->heads;
+    int64_t stream_rows = loong_karg_rows(&q->arg[0]) / attr->heads;
     loong_cublaslt_params_t p = loongi_cublaslt_begin(&q->policy);
     p.in = q->arg[0].dtype;
     p.out = q->arg[2].dtype;
     p.m = loong_karg_cols(&q->arg[2]);
-    p.n = is_dw(q) ? attr->count : tokens;
-    p.k = is_dw(q) ? tokens : loong_karg_cols(&q->arg[0]);
+    p.n = is_dw(q) ? attr->count : stream_rows;
+    p.k = is_dw(q) ? stream_rows : loong_karg_cols(&q->arg[0]);
     p.trans_a = !is_dw(q) && !attr->transposed;
     p.trans_b = is_dw(q);
     p.lda = ld_of(q, roles.of[0]);
@@ -107,7 +107,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     const loong_kernel_query_t *q = call->query;
     const loong_head_linear_attr_t *attr = attr_of(q);
     roles_t roles = roles_of(q);
-    int64_t tokens = loong_karg_rows(&q->arg[0]) / attr->heads;
+    int64_t stream_rows = loong_karg_rows(&q->arg[0]) / attr->heads;
     bool add = (call->accumulate & 1u) != 0;
     if (is_dw(q) && !add && attr->count < attr->stride) {
         /* Rows of nobody. */
@@ -116,17 +116,17 @@ static loong_status_t run(const loong_kernel_call_t *call)
                           (size_t)dw.cols * sizeof(float), (size_t)dw.rows,
                           stream_of(call));
     }
-    loong_cublaslt_operands_t o = {
-        operand(call, roles.of[0]),
-        operand(call, roles.of[1]),
-        operand(call, roles.of[2]),
-        is_dw(q) ? attr->count : tokens,
-        is_dw(q) ? tokens : loong_karg_cols(&q->arg[0]),
-        add,
-        call->workspace,
-        call->stream,
-        NULL,
-        NULL};
+    loong_cublaslt_operands_t o = {operand(call, roles.of[0]),
+                                   operand(call, roles.of[1]),
+                                   operand(call, roles.of[2]),
+                                   is_dw(q) ? attr->count : stream_rows,
+                                   is_dw(q) ? stream_rows
+                                            : loong_karg_cols(&q->arg[0]),
+                                   add,
+                                   call->workspace,
+                                   call->stream,
+                                   NULL,
+                                   NULL};
     LOONG_TRY(launched(call));
     return loongi_cublaslt_run(call->ctx,
                                static_cast<loong_cublaslt_t *>(call->state),

@@ -34,7 +34,7 @@ static bool is_dw(const loong_kernel_query_t *q)
 }
 
 /* Rows of a head among those of all tokens. */
-static part_t tokens_of(const loong_kernel_query_t *q, int i)
+static part_t head_rows_of(const loong_kernel_query_t *q, int i)
 {
     const loong_head_linear_attr_t *attr = q->attr;
     const loong_karg_t *arg = &q->arg[i];
@@ -58,11 +58,11 @@ static product_t product_of(const loong_kernel_query_t *q)
     const loong_head_linear_attr_t *attr = q->attr;
     int left = attr->transposed ? 1 : 0;
     if (is_dw(q)) {
-        product_t dw = {tokens_of(q, left), tokens_of(q, 1 - left),
+        product_t dw = {head_rows_of(q, left), head_rows_of(q, 1 - left),
                         rows_of(q, 2), true, false};
         return dw;
     }
-    product_t p = {tokens_of(q, 0), rows_of(q, 1), tokens_of(q, 2), false,
+    product_t p = {head_rows_of(q, 0), rows_of(q, 1), head_rows_of(q, 2), false,
                    !attr->transposed};
     return p;
 }

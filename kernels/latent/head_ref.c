@@ -49,12 +49,12 @@ static loong_status_t run_dw(const loong_kernel_call_t *call)
     in[0] = loongi_ref_load(call, 0, &cursor);
     in[1] = loongi_ref_load(call, 1, &cursor);
     double *dw = loongi_ref_output(call, 0, &cursor);
-    int64_t tokens = loong_karg_rows(&q->arg[0]) / a->heads;
+    int64_t stream_rows = loong_karg_rows(&q->arg[0]) / a->heads;
     int64_t wide = loong_karg_cols(&q->arg[2]);
     for (int64_t h = 0; h < a->heads; h++) {
         loong_ref_matmul_t p = {a->count,
                                 wide,
-                                tokens,
+                                stream_rows,
                                 in[left] + h * a->count,
                                 1,
                                 a->heads * a->count,

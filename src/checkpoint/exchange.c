@@ -538,7 +538,8 @@ static loong_status_t check_component(const native_source_t *source,
         source->ctx,
         named != NULL ||
             loongi_pairs_get(meta, "model.image_encoder.family") == NULL ||
-            loongi_pairs_get(meta, "model." LOONG_FOUNDATION ".family") == NULL,
+            loongi_pairs_get(meta, "model." LOONG_DEFAULT_ROLE ".family") ==
+                NULL,
         LOONG_ERR_UNSUPPORTED,
         "%s: has an image encoder and a model that reads it; one of "
         "them is exported, by its name",

@@ -69,7 +69,7 @@ const char *loongi_view_component(const loong_pairs_t *metadata)
             return roles[i];
         }
     }
-    return LOONG_FOUNDATION;
+    return LOONG_DEFAULT_ROLE;
 }
 
 const char *loongi_view_role(loong_context_t *ctx, const loong_pairs_t *model)
@@ -78,7 +78,7 @@ const char *loongi_view_role(loong_context_t *ctx, const loong_pairs_t *model)
     const loong_family_t *family =
         name != NULL ? loong_find_family(ctx, name) : NULL;
     return family != NULL && family->role != NULL ? family->role
-                                                  : LOONG_FOUNDATION;
+                                                  : LOONG_DEFAULT_ROLE;
 }
 
 loong_status_t loongi_view_model_keys(const loong_pairs_t *metadata,

@@ -40,7 +40,7 @@ typedef struct loong_view {
 
 /* The component that a checkpoint's parameters are of, which their names begin
  * with; by its metadata, or by the family of a model. Static. */
-#define LOONG_FOUNDATION "foundation"
+#define LOONG_DEFAULT_ROLE "foundation"
 const char *loongi_view_component(const loong_pairs_t *metadata);
 const char *loongi_view_role(loong_context_t *ctx, const loong_pairs_t *model);
 

@@ -114,7 +114,7 @@ static loong_model_request_t one_rank(const loong_component_t *c)
     loong_model_request_t request = c->params.request;
     request.train = true;
     request.sequence_parallel = false;
-    request.tokens *= c->params.mesh.size[LOONG_AXIS_CP];
+    request.rows *= c->params.mesh.size[LOONG_AXIS_CP];
     return request;
 }
 

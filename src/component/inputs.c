@@ -85,7 +85,7 @@ loong_status_t loongi_inputs_list(loong_inputs_t *inputs,
                                   const void *config)
 {
     const loong_component_t *c = component;
-    const loong_token_params_t prompt = {.seq_length = c->params.logits_tokens,
+    const loong_token_params_t prompt = {.seq_length = c->params.logits_rows,
                                          .rows = 1,
                                          .context_parallel_size = 1};
     const loong_model_t *m = c->model;

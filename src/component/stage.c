@@ -26,8 +26,8 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_variant_t which)
     request.ends = s->cut.ends;
     if (which == LOONG_VARIANT_LOGITS) {
         request.head = LOONG_MODEL_LOGITS;
-        request.tokens = request.max_seqlen = p->logits_tokens;
-        request.seq_length = LOONG_MIN(request.seq_length, p->logits_tokens);
+        request.rows = request.max_seqlen = p->logits_rows;
+        request.seq_length = LOONG_MIN(request.seq_length, p->logits_rows);
         request.routing = p->logits_routing;
         mesh.size[LOONG_AXIS_CP] = 1; /* one rank has all of a prompt */
         mesh.coord[LOONG_AXIS_CP] = 0;
@@ -90,7 +90,7 @@ static loong_status_t plan(loong_stage_t *s)
         LOONG_TRY(build_chunk(s, LOONG_VARIANT_TRAIN));
     }
     LOONG_TRY(build_chunk(s, LOONG_VARIANT_EVAL));
-    if (p->logits_tokens > 0) {
+    if (p->logits_rows > 0) {
         LOONG_TRY(build_chunk(s, LOONG_VARIANT_LOGITS));
     }
     s->layout = s->chunk[LOONG_VARIANT_EVAL];

@@ -46,7 +46,7 @@ typedef struct loong_component_params {
     bool shared_globs[LOONG_GLOBS_COUNT];
     loong_shards_params_t shards;
     loong_optimizer_params_t optimizer;
-    int64_t logits_tokens; /* T of the chunk for sampling; 0: none */
+    int64_t logits_rows;            /* T of the chunk for sampling; 0: none */
     loong_routing_t logits_routing; /* of it: texts are sampled live */
     bool train;            /* false: evaluation and logits only */
     const char *schedule;  /* "auto", "one_stage", "1f1b", ... */

@@ -125,7 +125,6 @@ loong_status_t loongi_data_check_loss(loong_context_t *ctx,
     loongi_free(ctx, mask);
     LOONG_TRY(status);
     LOONG_CHECK(ctx, found, LOONG_ERR_CONFIG,
-                "data '%s': no token of it carries loss, nothing to evaluate",
-                name);
+                "data '%s': nothing of it carries loss", name);
     return LOONG_OK;
 }

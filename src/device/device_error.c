@@ -60,12 +60,12 @@ static void describe(const loong_device_error_t *f, char *text, size_t size)
     case LOONG_DEVICE_ERROR_NONE:
         break;
     case LOONG_DEVICE_ERROR_ID:
-        snprintf(text, size, "id %lld at token %lld, allowed 0 to %lld", value,
+        snprintf(text, size, "id %lld at row %lld, allowed 0 to %lld", value,
                  place, end - 1);
         break;
     case LOONG_DEVICE_ERROR_LABEL:
         snprintf(text, size,
-                 "label of token row %lld is %lld, must be in 0..%lld or %d "
+                 "label of row %lld is %lld, must be in 0..%lld or %d "
                  "(no loss)",
                  place, value, end - 1, (int)LOONG_IGNORE_LABEL);
         break;

@@ -267,7 +267,7 @@ static void list_routed(loong_router_replay_t *r, const loong_component_t *c)
 static loong_status_t create(const loong_plan_t *plan, loong_router_replay_t *r)
 {
     const loong_component_t *c = plan->component;
-    int64_t tokens = c->params.request.tokens;
+    int64_t tokens = c->params.request.rows;
     LOONG_TRY(loongi_calloc(r->ctx, (size_t)c->facts.num_layers,
                             sizeof(*r->routed), "routers", &r->routed));
     list_routed(r, c);

@@ -179,7 +179,7 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
     const loong_plan_t *plan = s->from->plan;
     loong_text_encoder_t *encoder = NULL;
     const int32_t *ids = NULL;
-    int64_t fresh = plan->set->sample_tokens;
+    int64_t fresh = plan->set->max_new_tokens;
     int32_t eos = loong_tokenizer_get_role(s->from->tokenizer, LOONG_TOKEN_EOD);
     LOONG_TRY(
         loong_text_encoder_create(plan->ctx, s->from->tokenizer, &encoder));
@@ -336,7 +336,7 @@ loong_status_t loongi_sample(const loong_sampling_t *sampling, int64_t step)
     memset(&s, 0, sizeof(s));
     s.from = sampling;
     s.step = step;
-    s.window = plan->component->params.logits_tokens;
+    s.window = plan->component->params.logits_rows;
     s.vocab = LOONG_MIN(plan->component->facts.vocab_size,
                         loong_tokenizer_get_vocab_size(sampling->tokenizer));
     s.temperature = plan->set->sample_temperature;

@@ -17,9 +17,9 @@ static void add_logprob(loong_graph_t *g, loong_val_t x, loong_val_t table,
                         loong_nn_shard_t rows,
                         const loong_model_request_t *request)
 {
-    loong_shape_t tokens = loong_shape_1d(request->tokens);
+    loong_shape_t shape = loong_shape_1d(request->rows);
     loong_dtype_t wide = loong_graph_precision(g).wide;
-    loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, tokens);
+    loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, shape);
     const loong_token_logprob_params_t params = {.vocab =
                                                      rows.total - rows.padding,
                                                  .begin = rows.begin,
@@ -34,9 +34,9 @@ static void add_logprob(loong_graph_t *g, loong_val_t x, loong_val_t table,
                                       .normaliser = "loss_weight",
                                       .weight = request->kl_loss,
                                       .same = LOONG_SAME_TP};
-    loong_val_t weight = loong_graph_input(g, "loss_weight", wide, tokens);
+    loong_val_t weight = loong_graph_input(g, "loss_weight", wide, shape);
     loong_val_t reference =
-        loong_graph_receive(g, LOONG_REFERENCE_PORT, wide, tokens);
+        loong_graph_receive(g, LOONG_REFERENCE_PORT, wide, shape);
     loong_loss(
         g, loong_multiply(g, loong_kl_estimate(g, logprob, reference), weight),
         &loss);
@@ -47,7 +47,7 @@ void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
                             const loong_model_request_t *request)
 {
     loong_graph_t *g = nn->graph;
-    loong_shape_t tokens = loong_shape_1d(request->tokens);
+    loong_shape_t shape = loong_shape_1d(request->rows);
     x = loong_nn_enter(nn, x);
     loong_graph_push(g, "lm_head");
     if (request->head == LOONG_MODEL_LOGITS) {
@@ -56,8 +56,8 @@ void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
         add_logprob(g, x, table, rows, request);
     } else {
         loong_dtype_t wide = loong_graph_precision(g).wide;
-        loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, tokens);
-        loong_val_t weight = loong_graph_input(g, "loss_weight", wide, tokens);
+        loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, shape);
+        loong_val_t weight = loong_graph_input(g, "loss_weight", wide, shape);
         loong_cross_entropy_params_t loss = {
             .vocab = rows.total - rows.padding,
             .z_loss = request->z_loss,

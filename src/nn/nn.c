@@ -125,21 +125,21 @@ static loong_val_t mark_apart(loong_nn_t *nn, loong_val_t x)
                             : x;
 }
 
-loong_val_t loong_nn_stage_input(loong_nn_t *nn, int64_t tokens, int64_t width)
+loong_val_t loong_nn_stage_input(loong_nn_t *nn, int64_t rows, int64_t width)
 {
     loong_graph_t *g = nn->graph;
     return mark_apart(nn, loong_graph_boundary_input(
                               g, STREAM, g->precision.compute,
-                              loong_shape_2d(tokens / parts_of(nn), width)));
+                              loong_shape_2d(rows / parts_of(nn), width)));
 }
 
-loong_val_t loong_nn_receive(loong_nn_t *nn, const char *name, int64_t tokens,
+loong_val_t loong_nn_receive(loong_nn_t *nn, const char *name, int64_t rows,
                              int64_t width)
 {
     loong_graph_t *g = nn->graph;
     return mark_apart(
         nn, loong_graph_receive(g, name, g->precision.compute,
-                                loong_shape_2d(tokens / parts_of(nn), width)));
+                                loong_shape_2d(rows / parts_of(nn), width)));
 }
 
 void loong_nn_stage_output(loong_nn_t *nn, loong_val_t x)

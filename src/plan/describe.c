@@ -316,7 +316,7 @@ static void describe_upstream(loong_plan_t *plan)
             p->name, p->mesh.size[LOONG_AXIS_TP],
             p->request.sequence_parallel ? " (sequence)" : "",
             p->mesh.size[LOONG_AXIS_DP],
-            (long long)(p->request.tokens / p->request.seq_length),
+            (long long)(p->request.rows / p->request.seq_length),
             p->train ? "" : ", frozen");
         describe_own(plan, p);
         loongi_text_printf(&plan->text, "\n");

@@ -146,10 +146,10 @@ void loongi_parallel_request(const loong_parallel_t *layout,
                           ? layout->samples
                           : loong_recipe_int(r, "train.micro_batch_size");
     p->max_segments = samples;
-    p->tokens = samples * p->seq_length / mesh->size[LOONG_AXIS_CP];
+    p->rows = samples * p->seq_length / mesh->size[LOONG_AXIS_CP];
     if (layout->component != NULL || layout_reads_pictures(layout)) {
         /* padding has a segment of its own */
-        p->tokens = loongi_round_up(p->tokens, mesh->size[LOONG_AXIS_TP]);
+        p->rows = loongi_round_up(p->rows, mesh->size[LOONG_AXIS_TP]);
         p->max_segments++;
     }
     p->cp_comm = comm_of(r);

@@ -97,7 +97,7 @@ void loongi_settings_read(const loong_recipe_t *recipe, bool evaluate_only,
     s->saves = loong_recipe_text(r, "checkpoint.save") != NULL;
     s->eval_interval = loong_recipe_int(r, "eval.interval");
     s->eval_iters = loong_recipe_int(r, "eval.iters");
-    s->sample_tokens = loong_recipe_int(r, "eval.sample.max_new_tokens");
+    s->max_new_tokens = loong_recipe_int(r, "eval.sample.max_new_tokens");
     s->sample_top_k = loong_recipe_int(r, "eval.sample.top_k");
     s->sample_temperature = loong_recipe_real(r, "eval.sample.temperature");
     s->log_interval = loong_recipe_int(r, "log.interval");

@@ -31,7 +31,7 @@ typedef struct loong_train_settings {
     int64_t eval_interval;
     bool load_optim;
     int64_t eval_iters;    /* global batches; 0: all */
-    int64_t sample_tokens; /* new ones of a sampled text */
+    int64_t max_new_tokens; /* new ones of a sampled text */
     int64_t sample_top_k;
     double sample_temperature;
     int64_t log_interval, tensors_interval;

@@ -111,7 +111,7 @@ static void copy_settings(loong_component_params_t *p,
     p->mesh = own.mesh;
     memset(&p->request, 0, sizeof(p->request));
     p->request.rules = own.request.rules;
-    p->logits_tokens = 0;
+    p->logits_rows = 0;
     p->layers_per_chunk = 0;
     p->layout = NULL;
     p->schedule = "auto";

@@ -15,7 +15,7 @@
 enum { PATH_LENGTH = 1024, FILE_LENGTH = 2 * PATH_LENGTH + 2, MAX_CHAIN = 16 };
 
 #define SHORT "foundation"
-#define FOUNDATION "model." SHORT
+#define MODEL_KEY "model." SHORT
 
 /* Files being loaded, innermost last: a file cannot be its own default, by
  * whatever name. */
@@ -142,8 +142,7 @@ static loong_status_t load_preset(loong_recipe_t *r, const char *asking,
         LOONG_TRY(loongi_tree_edit(r->ctx, r->arena, *root_p, "model", NULL,
                                    root_p));
     }
-    return loongi_tree_edit(r->ctx, r->arena, *root_p, FOUNDATION, tree,
-                            root_p);
+    return loongi_tree_edit(r->ctx, r->arena, *root_p, MODEL_KEY, tree, root_p);
 }
 
 /* Of a file that is a whole recipe. */
@@ -163,11 +162,11 @@ static loong_status_t expand(loong_recipe_t *r, const char *path,
         return LOONG_OK;
     }
     LOONG_CHECK(r->ctx, whole == NULL, LOONG_ERR_CONFIG,
-                "%s:%d: " SHORT ": " FOUNDATION " in line %d is the same, one "
+                "%s:%d: " SHORT ": " MODEL_KEY " in line %d is the same, one "
                 "of them wanted",
                 part->file, part->line, whole->line);
     (void)loongi_tree_remove(tree, SHORT);
-    return loongi_tree_edit(r->ctx, r->arena, tree, FOUNDATION, part, tree_p);
+    return loongi_tree_edit(r->ctx, r->arena, tree, MODEL_KEY, part, tree_p);
 }
 
 /* Lays a document over its defaults. */

@@ -188,11 +188,11 @@ static loong_status_t measure_ranks(loong_report_t *r, loong_metrics_t *m)
     return LOONG_OK;
 }
 
-static double flops_per_token(const loong_component_t *c)
+static double flops_per_row(const loong_component_t *c)
 {
     const loong_family_t *family = c->params.family;
     int64_t length = c->params.request.seq_length;
-    return c->facts.flops_per_token +
+    return c->facts.flops_per_row +
            (family->attention_flops != NULL
                 ? family->attention_flops(c->params.config, length)
                 : 0.0);
@@ -225,7 +225,7 @@ static void measure(loong_report_t *r, loong_metrics_t *m)
     if (!streams_wait(r)) { /* which the host does not see */
         m->comm_share = comm / seconds;
     }
-    m->gflops = 1e-9 * m->tokens_per_second * flops_per_token(r->component);
+    m->gflops = 1e-9 * m->tokens_per_second * flops_per_row(r->component);
     r->ms_per_step = m->ms_per_step;
     m->seconds_left = loongi_report_seconds_left(r);
     r->last_loss = m->loss;
@@ -288,9 +288,9 @@ loong_status_t loongi_report_eval(loong_report_t *r, const char *name,
                                   const char *normaliser, double seconds)
 {
     char line[LOONG_METRICS_LINE];
-    bool tokens =
+    bool is_text =
         loongi_plan_reader(r->plan)->processor == &loong_token_processor;
-    const char *unit = tokens ? NULL : normaliser;
+    const char *unit = is_text ? NULL : normaliser;
     loong_metrics_eval_t e = {
         r->state->step, loongi_unix_time(), name, loss, weight, seconds, unit};
     loongi_metrics_eval_line(&e, line);

@@ -87,10 +87,10 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
                                           "export.hf"};
     loong_status_t status = LOONG_OK;
     if (loong_comm_rank(t->comm) == 0) {
-        status = loongi_artifacts_read(t->ctx, t->recipe, &t->saving.kept);
+        status = loongi_artifacts_read(t->ctx, t->recipe, &t->saving.artifacts);
         if (status == LOONG_OK) {
-            status = loongi_sample_open_tokenizer(&t->sampling,
-                                                  t->saving.kept.tokens);
+            status = loongi_sample_open_tokenizer(
+                &t->sampling, t->saving.artifacts.hf_fields);
         }
     }
     status = loongi_first_of(status, loongi_trainer_open_data(t));

@@ -361,7 +361,7 @@ static void leave_out(loong_trainer_t *t)
 {
     if (loong_comm_rank(t->comm) == 0) {
         loongi_log(t->ctx, LOONG_LOG_WARN,
-                   "step %lld: no token of its samples counts in the loss; "
+                   "step %lld: no row of its samples counts in the loss; "
                    "the step is not applied",
                    (long long)t->state.step + 1);
     }

@@ -21,9 +21,9 @@
 #include "trainer_data.h"
 #include "upstream.h"
 
-#define FOUNDATION "model.foundation"
+#define MODEL_KEY "model.foundation"
 
-enum { PLAN_TOKENS = 4096 }; /* of a sample, where nothing says it */
+enum { PLAN_LENGTH = 4096 }; /* of a sample, where nothing says it */
 
 /* ---- plan ---------------------------------------------------------------- */
 
@@ -40,7 +40,7 @@ reference_of(const loong_component_params_t *model)
     p.train = false;
     p.request.head = LOONG_MODEL_LOGPROB;
     p.request.kl_loss = 0.0;
-    p.logits_tokens = 0;
+    p.logits_rows = 0;
     p.layers_per_chunk = 0;
     p.layout = NULL;
     return p;
@@ -75,7 +75,7 @@ static loong_status_t list_components(
     LOONG_TRY(loongi_router_replay_mode(t->recipe, t->ctx, last,
                                         &last->request.routing));
     if (loong_recipe_count(t->recipe, "eval.sample.prompts") > 0) {
-        last->logits_tokens = loongi_sample_window(plan);
+        last->logits_rows = loongi_sample_window(plan);
     }
     LOONG_TRY(loongi_component_params(plan, segments, arena, last));
     last->request.kl_loss = loong_recipe_real(t->recipe, "train.kl_loss_coeff");
@@ -239,7 +239,7 @@ static loong_status_t complete_for_evaluation(loong_trainer_t *t)
  * samples, still has a plan: that of one micro-batch a rank. */
 static loong_status_t complete_for_plan(loong_trainer_t *t)
 {
-    static const char longest[] = FOUNDATION ".max_position_embeddings";
+    static const char longest[] = MODEL_KEY ".max_position_embeddings";
     static const char *const keys[] = {"data.seq_length",
                                        "train.global_batch_size",
                                        "train.train_iters", "optimizer.lr"};
@@ -251,7 +251,7 @@ static loong_status_t complete_for_plan(loong_trainer_t *t)
             return LOONG_OK;
         }
     }
-    length = length > 0 ? LOONG_MIN(length, PLAN_TOKENS) : PLAN_TOKENS;
+    length = length > 0 ? LOONG_MIN(length, PLAN_LENGTH) : PLAN_LENGTH;
     snprintf(values[0], sizeof(values[0]), "%lld", (long long)length);
     snprintf(values[1], sizeof(values[1]), "%lld",
              (long long)loong_recipe_int(t->recipe, "train.micro_batch_size") *
@@ -451,7 +451,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     for (int i = 0; i < t->keys.count; i++) {
         loongi_pairs_destroy(&t->keys.keys[i]);
     }
-    loongi_artifacts_clear(&t->saving.kept);
+    loongi_artifacts_clear(&t->saving.artifacts);
     loongi_text_free(&t->plan.text);
     loongi_free(t->ctx, t);
     *trainer_p = NULL;

@@ -209,8 +209,8 @@ static loong_status_t patch_processor(loong_trainer_t *t,
                              ? loong_recipe_real(t->recipe, "data.mask_ratio")
                              : 0.0;
     config->mask_seed = t->set.seed;
-    config->rows = request->tokens;
-    config->pictures = request->tokens / request->seq_length;
+    config->rows = request->rows;
+    config->pictures = request->rows / request->seq_length;
     reader->processor = &loong_patch_processor;
     reader->config = config;
     reader->rows = config->pictures;
@@ -327,8 +327,8 @@ static loong_status_t open_validation(loong_trainer_t *t,
 static void note_vision(const loong_trainer_t *t)
 {
     const char *id =
-        t->saving.kept.tokens != NULL
-            ? loongi_pairs_get(t->saving.kept.tokens, "image_token_id")
+        t->saving.artifacts.hf_fields != NULL
+            ? loongi_pairs_get(t->saving.artifacts.hf_fields, "image_token_id")
             : NULL;
     if (loong_comm_rank(t->comm) == 0 &&
         loongi_pairs_get(t->keys.keys[t->keys.count - 1],
@@ -556,8 +556,7 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
     loongi_losses_normalise(&losses, sums);
     double weight = losses.sum[losses.normaliser_of[0]];
     LOONG_CHECK(t->ctx, weight > 0.0, LOONG_ERR_CONFIG,
-                "data '%s': no token of it carries loss, nothing to evaluate",
-                v->name);
+                "data '%s': nothing of it carries loss", v->name);
     LOONG_TRY(loongi_losses_end(&losses, t->comm, "validation loss"));
     return loongi_report_eval(
         &t->report, v->name, losses.value[0], (int64_t)weight,

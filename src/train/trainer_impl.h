@@ -47,7 +47,7 @@ typedef struct loong_run_data {
 
 /* What a run keeps. */
 typedef struct loong_saving {
-    loong_artifacts_t kept; /* rank 0 */
+    loong_artifacts_t artifacts; /* rank 0 */
     loong_checkpoint_save_t *save;
     void *stream;            /* of the device, for the writing thread */
     loong_pairs_t *metadata; /* and what the writing thread reads */

@@ -64,9 +64,9 @@ static loong_status_t check_roles(const loong_trainer_t *t)
     const loong_model_keys_t *k = &t->keys;
     LOONG_CHECK(t->ctx,
                 k->count == 1 || (k->count == LOONG_MODEL_ROLES &&
-                                  strcmp(k->role[2], LOONG_FOUNDATION) == 0),
+                                  strcmp(k->role[2], LOONG_DEFAULT_ROLE) == 0),
                 LOONG_ERR_CONFIG,
-                "model: %s and %s; pictures reach a " LOONG_FOUNDATION
+                "model: %s and %s; pictures reach a " LOONG_DEFAULT_ROLE
                 " from an image_encoder by way of an image_projector, all "
                 "three must be there",
                 k->role[0], k->role[k->count - 1]);
@@ -83,7 +83,7 @@ static loong_status_t complete_projector(loong_trainer_t *t,
         const char *origin;
     } sizes[] = {
         {"model.image_projector.input_size", 0, "the image encoder's width"},
-        {"model.image_projector.hidden_size", 2, "the foundation's width"}};
+        {"model.image_projector.hidden_size", 2, "the width of what reads it"}};
     static const char family[] = "model.image_projector.family";
     for (int64_t i = 0; i < LOONG_COUNT_OF(sizes); i++) {
         const loong_component_params_t *from = &all[sizes[i].from];
@@ -122,7 +122,8 @@ static loong_status_t configure(loong_trainer_t *t, int i,
     if (family == NULL) {
         return unknown_family(t, role, name);
     }
-    const char *wanted = family->role != NULL ? family->role : LOONG_FOUNDATION;
+    const char *wanted =
+        family->role != NULL ? family->role : LOONG_DEFAULT_ROLE;
     LOONG_CHECK(t->ctx, strcmp(wanted, role) == 0, LOONG_ERR_CONFIG,
                 "model.%s.family: %s is a family of model.%s", role, name,
                 wanted);
@@ -154,7 +155,7 @@ loongi_trainer_model(loong_trainer_t *t,
         k->role[k->count++] = loong_recipe_component(t->recipe, i);
     }
     if (k->count == 0) {
-        return unknown_family(t, LOONG_FOUNDATION, NULL);
+        return unknown_family(t, LOONG_DEFAULT_ROLE, NULL);
     }
     LOONG_TRY(check_roles(t));
     LOONG_TRY(configure(t, 0, &params[0]));

@@ -171,7 +171,7 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
 loong_status_t loong_trainer_evaluate(loong_trainer_t *trainer)
 {
     loong_trainer_t *t = trainer;
-    bool samples = t->component->params.logits_tokens > 0;
+    bool samples = t->component->params.logits_rows > 0;
     LOONG_CHECK(t->ctx, t->data.num_validation > 0 || samples, LOONG_ERR_CONFIG,
                 "nothing to evaluate: set data.validation, "
                 "data.validation_split or eval.sample.prompts");

@@ -65,11 +65,11 @@ static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
                                            t->upstream.idle[i]));
         }
     }
-    for (int64_t i = 0;
-         t->saving.kept.tokens != NULL && i < t->saving.kept.tokens->count;
+    for (int64_t i = 0; t->saving.artifacts.hf_fields != NULL &&
+                        i < t->saving.artifacts.hf_fields->count;
          i++) {
-        const loong_pair_t *token = &t->saving.kept.tokens->items[i];
-        LOONG_TRY(loongi_pairs_set(meta, token->key, token->value));
+        const loong_pair_t *field = &t->saving.artifacts.hf_fields->items[i];
+        LOONG_TRY(loongi_pairs_set(meta, field->key, field->value));
     }
     LOONG_TRY(
         loongi_pairs_set(meta, "data", loong_blend_describe(t->data.blend)));
@@ -98,7 +98,7 @@ static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
     params.step = t->state.step;
     params.comm = &comm;
     params.metadata = meta;
-    params.files = t->saving.kept.files;
+    params.files = t->saving.artifacts.files;
     params.async = t->set.async_save;
     params.keep_last = t->set.keep_last;
     LOONG_TRY(fill_metadata(t, meta));

@@ -109,7 +109,7 @@ static end_t end_of(const loong_upstream_step_t *s, int component, int rank)
     const loong_picture_plan_t *p = &s->plan->pictures;
     const loong_reader_t *reader = &s->plan->readers[component];
     int tp = c->params.mesh.size[LOONG_AXIS_TP];
-    int64_t rows = c->params.request.tokens;
+    int64_t rows = c->params.request.rows;
     bool split = tp > 1 && c->params.request.sequence_parallel;
     bool encoder = component == encoder_of(s->plan);
     return (end_t){.texts = !encoder && reader->processor != NULL,
@@ -162,7 +162,7 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
     if (from.texts && to.texts) {
         *count_p = message->from_rank == message->to_rank ? 1 : 0;
         segments[0] = (loong_segment_t){
-            0, 0, s->model->components[edge->to]->params.request.tokens};
+            0, 0, s->model->components[edge->to]->params.request.rows};
         return LOONG_OK;
     }
     LOONG_TRY(loongi_batch_plan_images(s->images->plan, s->consumed,

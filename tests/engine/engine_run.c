@@ -30,7 +30,7 @@ loong_component_params_t engine_params(loong_dtype_t compute)
     c->qk_norm = c->qkv_bias = true;
     c->mlp = LOONG_MLP_SWIGLU;
     c->init_std = 0.1;
-    p.request.tokens = ENGINE_TOKENS;
+    p.request.rows = ENGINE_TOKENS;
     p.request.max_seqlen = p.request.max_segments = ENGINE_TOKENS;
     p.precision.compute = compute;
     p.precision.wide = compute == LOONG_F64 ? LOONG_F64 : LOONG_F32;

@@ -40,7 +40,7 @@ static loong_status_t build(loong_graph_t *g, const void *config,
                             const loong_model_request_t *request)
 {
     const config_t *c = config;
-    loong_shape_t shape = loong_shape_2d(request->tokens, H);
+    loong_shape_t shape = loong_shape_2d(request->rows, H);
     if (c->kind == 0) {
         loong_val_t x = loong_graph_input(g, "x", LOONG_F64, shape);
         loong_graph_send(g, "features", product(g, x, c));
@@ -255,7 +255,7 @@ static loong_component_params_t params_of(const layout_t *l, int component,
     p.name = names[component];
     p.family = &families[component];
     p.config = config;
-    p.request.tokens = rows[component];
+    p.request.rows = rows[component];
     p.precision.compute = p.precision.wide = LOONG_F64;
     p.compile.device = p.shards.device = "cpu";
     p.compile.threads = p.shards.threads = 1;

@@ -61,12 +61,12 @@ static void plan(fixture_t *f, const fixture_params_t *q,
     if (fixture_find(f, "cu_seqlens", &cu) != NULL) {
         segments = cu - 1;
     }
-    p->request.tokens = f->batch * f->tokens;
+    p->request.rows = f->batch * f->tokens;
     p->request.seq_length = p->request.max_seqlen = f->tokens;
     p->request.max_segments = segments + 2; /* padding is legal */
     p->request.routing =
         q->routing != NULL ? LOONG_ROUTING_REPLAY : LOONG_ROUTING_LIVE;
-    p->logits_tokens = p->request.tokens;
+    p->logits_rows = p->request.rows;
     p->logits_routing = p->request.routing;
     f->precision.compute = q->dtype;
     f->precision.wide = q->dtype == LOONG_F64 ? LOONG_F64 : LOONG_F32;
@@ -207,7 +207,7 @@ static double fill_inputs(fixture_t *f, loong_variant_t variant)
     fill_routing(f, variant);
     int32_t *positions = port(f, variant, "positions");
     const void *given = fixture_find(f, "position_ids", &n);
-    n = b->tokens;
+    n = b->rows;
     for (int64_t i = 0; i < n && positions != NULL; i++) {
         positions[i] = given != NULL ? (int32_t)((const int64_t *)given)[i]
                                      : (int32_t)(i % f->tokens);

@@ -391,7 +391,7 @@ static loong_component_params_t params_of(const job_t *j, int component,
                : component == 1 ? &loongi_projector_family
                                 : loong_find_family(j->ctx, "llama");
     p.config = configs[component];
-    p.request.tokens = p.request.seq_length = rows[component];
+    p.request.rows = p.request.seq_length = rows[component];
     p.request.max_segments = component == 0 ? j->capacity : 1;
     p.request.max_seqlen = component == 0 ? ROWS : LENGTH;
     p.request.features = component == 2;

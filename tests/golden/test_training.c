@@ -56,7 +56,7 @@ static void open_run(run_t *r, const char *name, bool by_chance)
     p.mesh = loong_mesh_single();
     p.schedule = "auto";
     p.micro_batches = 1;
-    p.request.tokens = ROWS / MICRO * TOKENS;
+    p.request.rows = ROWS / MICRO * TOKENS;
     p.request.max_seqlen = TOKENS;
     p.request.max_segments = ROWS / MICRO;
     p.precision.compute = p.precision.wide = LOONG_F64;

@@ -157,7 +157,7 @@ static loong_status_t compile(const runner_t *r, int stage, bool train,
     const loong_family_t *family =
         loong_find_family(r->ctx, job->model->keys[0].value);
     const loong_model_request_t request = {
-        .tokens = r->rows,
+        .rows = r->rows,
         .max_segments = PICTURES + 2,
         .max_seqlen = r->rows,
         .train = train,

@@ -6,7 +6,8 @@ add_test(NAME lint_text COMMAND ${lint}/text.sh ${PROJECT_SOURCE_DIR})
 add_test(NAME lint_messages COMMAND ${lint}/messages.sh ${PROJECT_SOURCE_DIR})
 add_test(NAME lint_layers COMMAND ${lint}/layers.sh ${PROJECT_SOURCE_DIR}
   ${PROJECT_BINARY_DIR})
-set(lint_tests lint_text lint_messages lint_layers)
+add_test(NAME lint_words COMMAND ${lint}/words.sh ${PROJECT_SOURCE_DIR})
+set(lint_tests lint_text lint_messages lint_layers lint_words)
 if(LOONG_CTAGS)
   add_test(NAME lint_sizes COMMAND ${lint}/sizes.sh ${PROJECT_SOURCE_DIR})
   add_test(NAME lint_symbols COMMAND ${lint}/symbols.sh ${PROJECT_SOURCE_DIR}

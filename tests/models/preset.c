@@ -104,9 +104,12 @@ void preset_measure(loong_context_t *ctx, const loong_pairs_t *pairs,
     loong_precision_t precision = {LOONG_F32, LOONG_F32};
     loong_graph_t *graph = NULL;
     assert_ok(ctx, loongi_decoder_configure(ctx, pairs, &config));
-    loong_model_request_t request = {.tokens = 16, .max_seqlen = 16,
-                                     .max_segments = 1, .train = true,
-                                     .begins = true, .ends = true,
+    loong_model_request_t request = {.rows = 16,
+                                     .max_seqlen = 16,
+                                     .max_segments = 1,
+                                     .train = true,
+                                     .begins = true,
+                                     .ends = true,
                                      .num_layers = config.num_layers};
     assert_ok(ctx, loong_graph_create(ctx, precision, &graph));
     assert_ok(ctx, loongi_decoder_build(graph, &config, &request));

@@ -363,7 +363,7 @@ static void prompts_have_their_length(void **state)
     assert_true(table_length(chunk[LOONG_VARIANT_TRAIN]) == 41.0);
     assert_true(table_length(chunk[LOONG_VARIANT_EVAL]) == 41.0);
     assert_true(table_length(chunk[LOONG_VARIANT_LOGITS]) == 24.0);
-    assert_int_equal(t->component->params.logits_tokens, 24);
+    assert_int_equal(t->component->params.logits_rows, 24);
     loong_trainer_destroy(&t);
     end(&p);
 }

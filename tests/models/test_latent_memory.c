@@ -80,7 +80,7 @@ static planned_t plan(loong_dtype_t compute, const char *absorb, int64_t tokens)
     memset(&p, 0, sizeof(p));
     p.family = loong_find_family(ctx, "deepseek_v2");
     p.config = &config;
-    p.request.tokens = p.request.seq_length = p.request.max_seqlen = tokens;
+    p.request.rows = p.request.seq_length = p.request.max_seqlen = tokens;
     p.request.max_segments = 1;
     p.precision.compute = compute;
     p.precision.wide = LOONG_F32;

@@ -197,7 +197,7 @@ static void test_bad_label(void **state)
             assert_int_equal(op_case_status(&c, kernels[k], text),
                              LOONG_ERR_ARG);
             snprintf(want, sizeof(want),
-                     "label of token row 4 is %d, must be in 0..12", bad[i]);
+                     "label of row 4 is %d, must be in 0..12", bad[i]);
             if (strstr(text, want) == NULL) {
                 fail_msg("'%s' is not in: %s", want, text);
             }

@@ -571,7 +571,7 @@ static void test_bad_id(void **state)
         }
         c.arg[0].values = bad;
         assert_int_equal(op_case_status(&c, NULL, text), LOONG_ERR_ARG);
-        assert_non_null(strstr(text, "id 61 at token 2, allowed 0 to 60"));
+        assert_non_null(strstr(text, "id 61 at row 2, allowed 0 to 60"));
     }
 }
 

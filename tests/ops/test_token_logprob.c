@@ -275,8 +275,7 @@ static void test_bad_label(void **state)
         char text[512];
         assert_int_equal(op_case_status(i == 0 ? &c : &back, NULL, text),
                          LOONG_ERR_ARG);
-        if (strstr(text, "label of token row 4 is 97, must be in 0..96") ==
-            NULL) {
+        if (strstr(text, "label of row 4 is 97, must be in 0..96") == NULL) {
             fail_msg("%s", text);
         }
     }

@@ -17,7 +17,7 @@ static loong_component_params_t make_params(loong_dtype_t dtype)
     loong_component_params_t p = engine_params(dtype);
     engine_model.num_layers = 6;
     engine_model.padded_vocab_size = ENGINE_VOCAB; /* rows of odd number */
-    p.logits_tokens = 8;
+    p.logits_rows = 8;
     p.compile.recompute = layers;
     return p;
 }

@@ -205,14 +205,14 @@ has err "resume.override: [data] goes on with changed data"
 # No token to learn is no loss of 0.
 run 2 eval recipe.yaml checkpoint.load=save \
     'data.validation=[{name: none, path: none}]'
-has err "data 'none': no token of it carries loss"
+has err "data 'none': nothing of it carries loss"
 # It is known before the training, as is a prompt with nothing to go on from.
 for check in "" --check; do
     # shellcheck disable=SC2086
     run 2 recipe.yaml $check checkpoint.save=early \
         'data.validation=[{name: none, path: none}]' data.tokenizer=bytes \
         '+eval.sample.prompts=["the", ""]'
-    has err "data 'none': no token of it carries loss"
+    has err "data 'none': nothing of it carries loss"
     has err "eval.sample.prompts[1] has no tokens"
 done
 [ ! -e early/latest ] || fail "it was trained"

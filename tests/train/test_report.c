@@ -136,7 +136,7 @@ static void figures_fit_each_other(void **state)
 {
     (void)state;
     /* Layers, the head; scores of 3 heads of 8 channels for 8.5 keys. */
-    const double flops_per_token =
+    const double flops_per_row =
         6.0 * (2 * (24 * (2 * 24 + 2 * 8) + 3 * 24 * 40) + 24 * 61) +
         6.0 * 2 * 3 * (8 + 8) * 8.5;
     double gflops[ROOM];
@@ -166,7 +166,7 @@ static void figures_fit_each_other(void **state)
         int step = i < 4 ? i + 1 : 6 + 2 * (i - 4);
         assert_true(share[i] > 0.0 && share[i] < 1.0);
         double flops = 1e9 * gflops[i] / tokens[i];
-        assert_true(fabs(flops - flops_per_token) < 1e-6 * flops);
+        assert_true(fabs(flops - flops_per_row) < 1e-6 * flops);
         /* One rate of products a run. */
         int first = i < 4 ? 0 : 4;
         double rate = gflops[first] / share[first];

@@ -66,7 +66,7 @@ static loong_status_t build_with_pixels(loong_graph_t *graph,
 {
     loong_context_t *ctx = loong_graph_context(graph);
     loong_graph_input(graph, "pixels", LOONG_F32,
-                      loong_shape_2d(request->tokens, 3));
+                      loong_shape_2d(request->rows, 3));
     return loong_find_family(ctx, "llama")->build(graph, config, request);
 }
 
@@ -81,7 +81,7 @@ static loong_status_t build_with_loss(loong_graph_t *graph, const void *config,
     loong_loss(graph,
                loong_graph_input(graph, "loss_weight",
                                  loong_graph_precision(graph).wide,
-                                 loong_shape_1d(request->tokens)),
+                                 loong_shape_1d(request->rows)),
                &loss);
     return loong_graph_status(graph);
 }

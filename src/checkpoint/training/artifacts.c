@@ -153,10 +153,10 @@ loong_status_t loongi_artifacts_code(loong_context_t *ctx,
 static loong_status_t keep_tokenizer_of(loong_context_t *ctx,
                                         const loong_recipe_t *recipe,
                                         const char *key,
-                                        loong_artifacts_t *kept)
+                                        loong_artifacts_t *artifacts)
 {
     loong_status_t status = loongi_hf_files_read_tokenizer(
-        kept->files, loong_recipe_text(recipe, key));
+        artifacts->files, loong_recipe_text(recipe, key));
     if (status != LOONG_OK) {
         loongi_error_note(ctx, "wanted by %s (%s)", key,
                           loong_recipe_where(recipe, key));
@@ -167,53 +167,56 @@ static loong_status_t keep_tokenizer_of(loong_context_t *ctx,
 static loong_status_t keep_tokenizer(loong_context_t *ctx,
                                      const loong_recipe_t *recipe,
                                      const loong_checkpoint_t *earlier,
-                                     loong_artifacts_t *kept)
+                                     loong_artifacts_t *artifacts)
 {
     const char *named = loong_recipe_text(recipe, "data.tokenizer");
     const char *init = loong_recipe_init_key(recipe, NULL);
     char dir[PATH_MAX];
     if (named != NULL) {
         return strcmp(named, "bytes") != 0
-                   ? keep_tokenizer_of(ctx, recipe, "data.tokenizer", kept)
+                   ? keep_tokenizer_of(ctx, recipe, "data.tokenizer", artifacts)
                    : LOONG_OK;
     }
     if (init != NULL) {
         LOONG_TRY(loongi_hf_tokens_read(ctx, loong_recipe_text(recipe, init),
-                                        kept->tokens));
-        return keep_tokenizer_of(ctx, recipe, init, kept);
+                                        artifacts->hf_fields));
+        return keep_tokenizer_of(ctx, recipe, init, artifacts);
     }
     if (earlier == NULL) {
         return LOONG_OK;
     }
     for (int i = 0; i < LOONG_HF_TOKENS; i++) {
-        LOONG_TRY(take_known(kept->tokens, loongi_checkpoint_metadata(earlier),
+        LOONG_TRY(take_known(artifacts->hf_fields,
+                             loongi_checkpoint_metadata(earlier),
                              loongi_hf_token_names[i]));
     }
     return loongi_dir_exists(kept_dir(earlier, dir))
-               ? loongi_hf_files_read_tokenizer(kept->files, dir)
+               ? loongi_hf_files_read_tokenizer(artifacts->files, dir)
                : LOONG_OK;
 }
 
 loong_status_t loongi_artifacts_read(loong_context_t *ctx,
                                      const loong_recipe_t *recipe,
-                                     loong_artifacts_t *kept)
+                                     loong_artifacts_t *artifacts)
 {
-    LOONG_TRY(loongi_pairs_create(ctx, &kept->tokens));
-    LOONG_TRY(loongi_hf_files_create(ctx, &kept->files));
+    LOONG_TRY(loongi_pairs_create(ctx, &artifacts->hf_fields));
+    LOONG_TRY(loongi_hf_files_create(ctx, &artifacts->files));
     loong_checkpoint_t *ck = open_earlier(ctx, recipe, true);
-    loong_status_t status = keep_tokenizer(ctx, recipe, ck, kept);
+    loong_status_t status = keep_tokenizer(ctx, recipe, ck, artifacts);
     if (status == LOONG_OK) {
-        status = code_of_dir(ctx, recipe, kept->tokens, kept->files);
+        status =
+            code_of_dir(ctx, recipe, artifacts->hf_fields, artifacts->files);
     }
     if (status == LOONG_OK && ck != NULL) {
-        status = code_of_earlier(recipe, ck, kept->tokens, kept->files);
+        status =
+            code_of_earlier(recipe, ck, artifacts->hf_fields, artifacts->files);
     }
     loongi_checkpoint_close(&ck);
     return status;
 }
 
-void loongi_artifacts_clear(loong_artifacts_t *kept)
+void loongi_artifacts_clear(loong_artifacts_t *artifacts)
 {
-    loongi_pairs_destroy(&kept->tokens);
-    loongi_hf_files_destroy(&kept->files);
+    loongi_pairs_destroy(&artifacts->hf_fields);
+    loongi_hf_files_destroy(&artifacts->files);
 }

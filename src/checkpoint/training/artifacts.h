@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 typedef struct loong_artifacts {
-    loong_pairs_t *tokens; /* ids for exports (hf_tokens.h); NULL: not read */
+    loong_pairs_t *hf_fields; /* for exports (hf_tokens.h); NULL: not read */
     loong_hf_files_t *files;
 } loong_artifacts_t;
 
@@ -21,8 +21,8 @@ typedef struct loong_artifacts {
  * run goes on from. */
 LOONG_NODISCARD loong_status_t
 loongi_artifacts_read(loong_context_t *ctx, const loong_recipe_t *recipe,
-                      loong_artifacts_t *kept);
-void loongi_artifacts_clear(loong_artifacts_t *kept);
+                      loong_artifacts_t *artifacts);
+void loongi_artifacts_clear(loong_artifacts_t *artifacts);
 
 /* Adds LOONG_HF_AUTO_MAP (hf_code.h) when one of them has Python files of the
  * model. */

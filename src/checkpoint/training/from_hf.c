@@ -12,7 +12,7 @@
 #include "resume_check.h"
 #include "view.h"
 
-#define FOUNDATION "model.foundation"
+#define MODEL_KEY "model.foundation"
 
 static loong_status_t add_set(void *user, const char *key, const char *value)
 {
@@ -49,8 +49,8 @@ typedef struct adoption {
  * would have no effect. */
 static bool is_replaced(const adoption_t *a, const char *key)
 {
-    static const char type[] = FOUNDATION ".rope_scaling.type";
-    static const char window[] = FOUNDATION ".window_size";
+    static const char type[] = MODEL_KEY ".rope_scaling.type";
+    static const char window[] = MODEL_KEY ".window_size";
     const loong_recipe_t *r = a->recipe;
     const char *theirs = loongi_pairs_get(a->read, "rope_scaling.type");
     if (strncmp(key, "rope_scaling.", 13) == 0) {

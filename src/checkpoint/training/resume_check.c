@@ -14,7 +14,7 @@
 
 const char *loongi_model_role(const loong_recipe_t *recipe)
 {
-    const char *role = LOONG_FOUNDATION;
+    const char *role = LOONG_DEFAULT_ROLE;
     for (int64_t i = 0; loong_recipe_component(recipe, i) != NULL; i++) {
         role = loong_recipe_component(recipe, i);
     }

@@ -75,7 +75,7 @@ static void token_types(decoder_t *d)
     d->token_types = LOONG_NONE;
     if (some && d->c->vision_ffn > 0) {
         loong_val_t types = loong_graph_input(d->g, "token_types", LOONG_I32,
-                                              loong_shape_1d(r->tokens));
+                                              loong_shape_1d(r->rows));
         d->token_types = loong_nn_stream_rows(&d->nn, types);
     }
 }
@@ -84,7 +84,7 @@ static void token_types(decoder_t *d)
 static void sequence(decoder_t *d)
 {
     const loong_decoder_config_t *c = d->c;
-    loong_shape_t tokens = loong_shape_1d(d->request->tokens);
+    loong_shape_t tokens = loong_shape_1d(d->request->rows);
     d->sequence.cu_seqlens =
         loong_graph_input(d->g, "cu_seqlens", LOONG_I32,
                           loong_shape_1d(d->request->max_segments + 1));
@@ -123,7 +123,7 @@ static loong_val_t embedding_table(decoder_t *d)
 static loong_val_t embed(decoder_t *d)
 {
     const loong_decoder_config_t *c = d->c;
-    loong_shape_t tokens = loong_shape_1d(d->request->tokens);
+    loong_shape_t tokens = loong_shape_1d(d->request->rows);
     loong_val_t ids = loong_graph_input(d->g, "tokens", LOONG_I32, tokens);
     loong_val_t table = embedding_table(d);
     loong_graph_push(d->g, "embed_tokens");
@@ -145,7 +145,7 @@ static loong_val_t embed(decoder_t *d)
             &d->nn, loong_graph_input(d->g, "is_feature", LOONG_I32, tokens));
         x = loong_select_rows(d->g, x,
                               loong_nn_receive(&d->nn, "projected",
-                                               d->request->tokens,
+                                               d->request->rows,
                                                c->hidden_size),
                               is_feature);
     }
@@ -316,10 +316,9 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
         loong_nn_vocabulary(&d.nn, c->vocab_size, c->padded_vocab_size);
     sequence(&d);
     token_types(&d);
-    loong_val_t x = request->begins
-                        ? embed(&d)
-                        : loong_nn_stage_input(&d.nn, request->tokens,
-                                               c->hidden_size);
+    loong_val_t x = request->begins ? embed(&d)
+                                    : loong_nn_stage_input(&d.nn, request->rows,
+                                                           c->hidden_size);
     for (int i = 0; i < request->num_layers; i++) {
         x = layer(&d, x, request->first_layer + i);
     }
@@ -378,7 +377,7 @@ static double attention_parameters(const loong_decoder_config_t *c)
            h * heads * c->v_head_dim;
 }
 
-static double flops_per_token(const loong_decoder_config_t *config)
+static double flops_per_row(const loong_decoder_config_t *config)
 {
     double h = (double)config->hidden_size;
     double dense = (config->mlp == LOONG_MLP_SWIGLU ? 3.0 : 2.0) * h *
@@ -420,7 +419,7 @@ void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
     facts->num_layers = c->num_layers;
     facts->num_experts = c->num_experts * expert_sets(c);
     facts->router_topk = c->num_experts > 0 ? c->router.topk : 0;
-    facts->flops_per_token = flops_per_token(c);
+    facts->flops_per_row = flops_per_row(c);
     int64_t idle =
         (c->num_experts - c->router.topk) * c->moe_ffn_hidden_size +
         c->num_experts * c->vision_ffn;

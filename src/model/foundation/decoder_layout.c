@@ -110,11 +110,11 @@ loong_status_t loongi_decoder_check_mesh(loong_context_t *ctx,
     }
     check_experts(&problems, c, request, mesh);
     want_share(&problems, "vocab_size", c->vocab_size, tp);
-    if (request->sequence_parallel && request->tokens % tp != 0) {
+    if (request->sequence_parallel && request->rows % tp != 0) {
         loongi_problems_add(&problems,
                             "sequence_parallel: %lld tokens of a micro-batch "
                             "are no multiple of tensor_model_parallel_size %d",
-                            (long long)request->tokens, tp);
+                            (long long)request->rows, tp);
     }
     want_heads(&problems, c, mesh);
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "parallel");

@@ -15,7 +15,7 @@ loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
     loong_nn_shard_t inner = loong_nn_shard(&nn, c->hidden_size);
     const loong_nn_column_t first = {.name = "linear_1", .out = inner};
     loong_val_t x =
-        loong_nn_receive(&nn, "features", request->tokens, c->input_size);
+        loong_nn_receive(&nn, "features", request->rows, c->input_size);
     x = loong_nn_enter(&nn, x);
     x = loong_nn_column_linear(&nn, 1, &first, x, true);
     x = loong_gelu(graph, x, LOONG_ACT_GELU);
@@ -51,7 +51,7 @@ static void facts(const void *config, loong_model_facts_t *facts)
 {
     const loong_projector_config_t *c = config;
     facts->hidden_size = c->hidden_size;
-    facts->flops_per_token =
+    facts->flops_per_row =
         6.0 * (double)c->hidden_size * (double)(c->input_size + c->hidden_size);
 }
 

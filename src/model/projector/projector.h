@@ -26,7 +26,7 @@ extern const loong_recipe_table_t loongi_projector_fields;
 
 /* Slot of loong_family_t; config is a loong_projector_config_t. Receives
  * "features" [R, input_size], sends "projected" [R, hidden_size], for R =
- * request->tokens rows. The channels between the products are shared out over
+ * request->rows rows. The channels between the products are shared out over
  * TP, rows are equal on its ranks. */
 LOONG_NODISCARD loong_status_t
 loongi_projector_build(loong_graph_t *graph, const void *config,

@@ -24,7 +24,7 @@ static loong_val_t row_input(vision_t *v, const char *name)
 {
     return loong_nn_stream_rows(
         &v->nn, loong_graph_input(v->g, name, LOONG_I32,
-                                  loong_shape_1d(v->request->tokens)));
+                                  loong_shape_1d(v->request->rows)));
 }
 
 static loong_val_t norm(vision_t *v, const char *name, loong_val_t x)
@@ -59,7 +59,7 @@ static int64_t pixels_of(const loong_vision_config_t *c)
 /* Wide [rows of the stream, pixels of a patch]. */
 static loong_val_t input_patches(vision_t *v)
 {
-    loong_shape_t shape = loong_shape_2d(v->request->tokens, pixels_of(v->c));
+    loong_shape_t shape = loong_shape_2d(v->request->rows, pixels_of(v->c));
     return loong_nn_stream_rows(
         &v->nn, loong_graph_input(v->g, "patches",
                                   loong_graph_precision(v->g).wide, shape));
@@ -164,7 +164,7 @@ static void classify(vision_t *v, loong_val_t x)
     const loong_vision_config_t *c = v->c;
     loong_graph_t *g = v->g;
     loong_nn_t whole = v->nn;
-    int64_t pictures = v->request->tokens / loongi_vision_rows(c);
+    int64_t pictures = v->request->rows / loongi_vision_rows(c);
     whole.sequence_parallel = false;
     x = linear(&whole, "classifier", pool(v, x, pictures), c->num_classes,
                c->classifier_bias);
@@ -233,10 +233,9 @@ loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
     v.sequence.cu_seqlens =
         loong_graph_input(graph, "cu_seqlens", LOONG_I32,
                           loong_shape_1d(request->max_segments + 1));
-    loong_val_t x =
-        request->begins
-            ? embed(&v)
-            : loong_nn_stage_input(&v.nn, request->tokens, c->hidden_size);
+    loong_val_t x = request->begins ? embed(&v)
+                                    : loong_nn_stage_input(&v.nn, request->rows,
+                                                           c->hidden_size);
     int64_t last = loongi_vision_layers(c);
     for (int i = 0; i < request->num_layers; i++) {
         int index = request->first_layer + i;
@@ -274,7 +273,7 @@ static void facts(const void *config, loong_model_facts_t *facts)
     facts->num_layers = (int)c->num_layers;
     double width = 4.0 * h + 2.0 * (double)c->ffn_hidden_size;
     pixels *= c->masked_image_modeling ? 2.0 : 1.0; /* once more at the end */
-    facts->flops_per_token = 6.0 * h * (pixels + (double)c->num_layers * width);
+    facts->flops_per_row = 6.0 * h * (pixels + (double)c->num_layers * width);
 }
 
 /* Every row of a picture sees all of them. */
@@ -309,16 +308,16 @@ static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
         loongi_problems_add(&problems, "expert parallel ranks: the model has "
                                        "no experts");
     }
-    if (request->tokens < rows) {
+    if (request->rows < rows) {
         loongi_problems_add(&problems,
                             "%lld rows of a micro-batch, a picture has %lld",
-                            (long long)request->tokens, (long long)rows);
+                            (long long)request->rows, (long long)rows);
     }
-    if (request->sequence_parallel && request->tokens % tp != 0) {
+    if (request->sequence_parallel && request->rows % tp != 0) {
         loongi_problems_add(&problems,
                             "sequence_parallel: %lld rows of a micro-batch "
                             "are no multiple of tensor_model_parallel_size %d",
-                            (long long)request->tokens, tp);
+                            (long long)request->rows, tp);
     }
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "parallel");
 }

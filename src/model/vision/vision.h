@@ -68,7 +68,7 @@ extern const loong_recipe_table_t loongi_vision_fields;
 
 /* Slots of loong_family_t; config is a loong_vision_config_t.
  *
- * A micro-batch has R = request->tokens rows and room for N = R / (rows of a
+ * A micro-batch has R = request->rows rows and room for N = R / (rows of a
  * picture) pictures. Each is a segment, its class token first; what is left are
  * segments of padding, none longer than a picture. Inputs: patches wide [R,
  * channels p^2], positions i32 [R] in the picture, cu_seqlens i32 [max_segments

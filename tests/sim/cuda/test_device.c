@@ -190,7 +190,7 @@ static void test_messages(void **state)
     loong_device_get_error(device)->end = 61;
     loong_device_get_error(device)->kind = LOONG_DEVICE_ERROR_ID;
     assert_fails(ctx, loong_device_synchronize(device, "it"), LOONG_ERR_ARG,
-                 "cuda:0: id 61 at token 2, allowed 0 to 60");
+                 "cuda:0: id 61 at row 2, allowed 0 to 60");
     assert_ok(ctx, loong_device_synchronize(device, "it")); /* told once */
     loong_device_destroy(&device);
     assert_string_equal(loongi_device_first(ctx), "cuda");

@@ -34,7 +34,7 @@ vendor() {
     rule "<$header> is included outside of ($where)"
 }
 vendor 'mpi\.h' 'backends/mpi/'
-vendor '(oneapi/)?dnnl' 'kernels/|tools/loong_bench_floor|backends/cpu/'
+vendor '(oneapi/)?dnnl' 'kernels/|tools/loong_bench_floor|backends/cpu/|src/isa/isa\.c'
 vendor 'hdf5' 'src/checkpoint/native/native_h5\.c'
 vendor 'jansson' 'src/base/json\.c'
 vendor 'yaml' 'src/recipe/tree_parse\.c'
@@ -53,9 +53,9 @@ sources '(^|[^_[:alnum:]>.])(exit|abort|printf|fprintf|puts|putchar|perror)\(' \
   rule "the library neither prints nor exits"
 
 sources '^[[:space:]]*#[[:space:]]*(if|ifdef|ifndef|elif)' src include |
-  grep -vE '^src/base/|ifndef [A-Z0-9_]+_H$|ifdef __cplusplus' |
+  grep -vE '^src/(base|isa)/|ifndef [A-Z0-9_]+_H$|ifdef __cplusplus' |
   grep -vE '^include/loong/status\.h:[0-9]+:#if defined\(__GNUC__\)' |
-  rule "#if outside of backends/, kernels/ and src/base/"
+  rule "#if outside of backends/, kernels/, src/base/ and src/isa/"
 
 sources '\<(TODO|FIXME|XXX)\>' $code | rule "unfinished work"
 

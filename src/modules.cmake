@@ -83,8 +83,7 @@ loong_module(NAME safetensors DIR src/checkpoint/safetensors USES base
   LIBS xxhash DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")
 loong_module(NAME huggingface DIR src/checkpoint/huggingface
   USES base recipe foundation vision projector safetensors)
-loong_module(NAME native DIR src/checkpoint/native
-  USES base safetensors huggingface
+loong_module(NAME native DIR src/checkpoint/native USES base safetensors
   LIBS ${HDF5_LINK_LIBRARIES} INCLUDES ${HDF5_INCLUDE_DIRS})
 loong_module(NAME exchange DIR src/checkpoint PUBLIC checkpoint
   USES base safetensors huggingface native CALLS nn)

@@ -8,7 +8,6 @@
 
 #include "convert.h"
 #include "file.h"
-#include "hf_files.h"
 #include "hf_config.h"
 #include "hf_quant.h"
 #include "mapped.h"
@@ -59,7 +58,7 @@ static loong_status_t native_rows(void *user, int64_t index, int64_t row,
 static loong_status_t convert_native(converter_t *c)
 {
     loong_native_write_params_t write = {0};
-    loong_hf_files_t *files = NULL;
+    loong_file_set_t *files = NULL;
     LOONG_TRY(loongi_checkpoint_open(c->ctx, c->params->from, &c->native));
     LOONG_TRY(loongi_checkpoint_verify_hf(c->native, true));
     LOONG_TRY(loongi_checkpoint_map(c->native));
@@ -85,14 +84,13 @@ static loong_status_t convert_native(converter_t *c)
     write.user = c;
     write.meter = &c->meter;
     LOONG_TRY(c->key.status);
-    LOONG_TRY(loongi_hf_files_create(c->ctx, &files));
+    LOONG_TRY(loongi_file_set_create(c->ctx, &files));
     write.files = files;
-    loong_status_t status =
-        loongi_hf_files_read_step(files, loongi_checkpoint_path(c->native));
+    loong_status_t status = loongi_checkpoint_read_hf(c->native, files);
     if (status == LOONG_OK) {
         status = loongi_native_write(c->ctx, &write);
     }
-    loongi_hf_files_destroy(&files);
+    loongi_file_set_destroy(&files);
     return status;
 }
 

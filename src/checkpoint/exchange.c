@@ -25,7 +25,7 @@ typedef struct importer {
     const char *component;
     loong_arena_t *arena;
     loong_pairs_t *metadata;
-    loong_hf_files_t *files;
+    loong_file_set_t *files;
     loong_text_t key;
     int64_t count;
     loong_checkpoint_tensor_t *tensors;
@@ -105,10 +105,10 @@ static loong_status_t run_import(importer_t *im)
     LOONG_TRY(loongi_hf_code_read(
         im->ctx, p->hf_dir,
         loongi_pairs_get(loongi_hf_model(im->hf), "family"), im->metadata));
-    LOONG_TRY(loongi_hf_files_create(im->ctx, &im->files));
-    LOONG_TRY(loongi_hf_files_read_tokenizer(im->files, p->hf_dir));
+    LOONG_TRY(loongi_file_set_create(im->ctx, &im->files));
+    LOONG_TRY(loongi_hf_files_read_tokenizer(im->ctx, p->hf_dir, im->files));
     if (loongi_pairs_get(im->metadata, LOONG_HF_AUTO_MAP) != NULL) {
-        LOONG_TRY(loongi_hf_files_read_code(im->files, p->hf_dir));
+        LOONG_TRY(loongi_file_set_read_dir(im->files, p->hf_dir, ".py"));
     }
     loongi_text_printf(&im->key, "import 1 %lld\n",
                        (long long)p->max_file_bytes);
@@ -207,7 +207,7 @@ loong_checkpoint_import(loong_context_t *ctx,
         status = run_import(&im);
     }
     loongi_text_free(&im.key);
-    loongi_hf_files_destroy(&im.files);
+    loongi_file_set_destroy(&im.files);
     loongi_pairs_destroy(&im.metadata);
     loongi_arena_destroy(&im.arena);
     loongi_hf_close(&im.hf);
@@ -514,18 +514,18 @@ export_open(native_source_t *source,
 /* A directory that was asked for and has nothing is a mistake. */
 static loong_status_t check_tokenizer(loong_context_t *ctx, const char *dir)
 {
-    loong_hf_files_t *files = NULL;
+    loong_file_set_t *files = NULL;
     if (dir == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_hf_files_create(ctx, &files));
-    loong_status_t status = loongi_hf_files_read_tokenizer(files, dir);
-    if (status == LOONG_OK && loongi_hf_files_count(files) == 0) {
+    LOONG_TRY(loongi_file_set_create(ctx, &files));
+    loong_status_t status = loongi_hf_files_read_tokenizer(ctx, dir, files);
+    if (status == LOONG_OK && loongi_file_set_count(files) == 0) {
         status = LOONG_FAIL(ctx, LOONG_ERR_NOT_FOUND,
                             "'%s' has no file of a tokenizer (tokenizer.json, "
                             "tokenizer.model, ...)", dir);
     }
-    loongi_hf_files_destroy(&files);
+    loongi_file_set_destroy(&files);
     return status;
 }
 

@@ -41,7 +41,7 @@ check no kernels/linear/linear_ref.c loong/nn.h graph_impl.h
 check yes src/model/vision/vision.c loong/nn.h
 check no src/model/vision/vision.c nn_impl.h graph_impl.h decoder.h
 check no src/recipe/recipe.c loong/kernel.h
-check no src/checkpoint/native/native_dir.c loong/checkpoint.h
+check no src/checkpoint/native/native_dir.c loong/checkpoint.h hf_files.h
 check no src/report/report.c loong/trainer.h trainer_impl.h
 check no src/plan/choices.c fast.h loong/trainer.h
 exit $bad

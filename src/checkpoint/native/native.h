@@ -20,7 +20,7 @@
 #ifndef LOONG_NATIVE_H
 #define LOONG_NATIVE_H
 
-#include "hf_files.h"
+#include "file_set.h"
 #include "loong/dtype.h"
 #include "pairs.h"
 #include "safetensors.h"
@@ -68,7 +68,7 @@ typedef struct loong_checkpoint_save_params {
     int64_t step;
     const loong_checkpoint_comm_t *comm;
     const loong_pairs_t *metadata; /* rank 0's is stored */
-    const loong_hf_files_t *files; /* rank 0: to keep in hf/; or NULL */
+    const loong_file_set_t *files; /* rank 0: to keep in hf/; or NULL */
     bool async;            /* helper threads write and assemble */
     int keep_last;         /* steps kept, this one included; 0: all */
 } loong_checkpoint_save_params_t;
@@ -214,9 +214,11 @@ loongi_checkpoint_check(const loong_checkpoint_t *checkpoint,
 LOONG_NODISCARD loong_status_t
 loongi_checkpoint_verify(loong_checkpoint_t *checkpoint, int part, int parts);
 
+/* Reads the files that a step keeps in hf/, if it does. */
+LOONG_NODISCARD loong_status_t loongi_checkpoint_read_hf(
+    const loong_checkpoint_t *checkpoint, loong_file_set_t *files);
 /* The checksums of the files that checkpoint.json lists of hf/; others: no more
- * of those that an export takes may be there. Errors: LOONG_ERR_FORMAT, files
- * are named. */
+ * may be there. Errors: LOONG_ERR_FORMAT, files are named. */
 LOONG_NODISCARD loong_status_t loongi_checkpoint_verify_hf(
     const loong_checkpoint_t *checkpoint, bool others);
 /* False: an earlier version saved it, so nothing is known of its hf/. */

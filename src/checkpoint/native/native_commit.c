@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "file.h"
-#include "hf_files.h"
 #include "native_dir.h"
 #include "native_h5.h"
 #include "native_save.h"
@@ -186,14 +185,14 @@ static loong_status_t add_index(const loong_native_files_t *files,
 }
 
 static loong_status_t keep_files(loong_context_t *ctx,
-                                 const loong_hf_files_t *files,
+                                 const loong_file_set_t *files,
                                  const char *dir, loong_layout_t *layout)
 {
-    LOONG_TRY(loongi_hf_files_write(ctx, files, dir));
-    for (int64_t i = 0; i < loongi_hf_files_count(files); i++) {
+    LOONG_TRY(loongi_file_set_write(ctx, files, dir));
+    for (int64_t i = 0; i < loongi_file_set_count(files); i++) {
         const char *bytes = NULL;
         size_t length = 0;
-        const char *name = loongi_hf_files_get(files, i, &bytes, &length);
+        const char *name = loongi_file_set_get(files, i, &bytes, &length);
         LOONG_TRY(loongi_layout_add_hf(layout, name, (int64_t)length,
                                        loongi_checksum(bytes, length)));
     }
@@ -205,7 +204,7 @@ static loong_status_t describe(const loong_native_files_t *files,
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/hf", files->tmp_dir);
-    if (files->files != NULL && loongi_hf_files_count(files->files) > 0) {
+    if (files->files != NULL && loongi_file_set_count(files->files) > 0) {
         LOONG_TRY(keep_files(layout->ctx, files->files, path, layout));
     }
     LOONG_TRY(collect(files, layout));

@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -518,24 +520,35 @@ static bool lists(const loong_layout_t *layout, const char *name)
     return i < layout->hf_count;
 }
 
-/* Files of the tokenizer and of the model that came later. */
+loong_status_t loongi_checkpoint_read_hf(const loong_checkpoint_t *checkpoint,
+                                         loong_file_set_t *files)
+{
+    char dir[PATH_MAX];
+    LOONG_CHECK(checkpoint->ctx,
+                snprintf(dir, sizeof(dir), "%s/hf", checkpoint->dir) < PATH_MAX,
+                LOONG_ERR_ARG, "the path '%s/hf' is too long", checkpoint->dir);
+    return loongi_dir_exists(dir) ? loongi_file_set_read_dir(files, dir, "")
+                                  : LOONG_OK;
+}
+
+/* Files that came later. */
 static loong_status_t add_unlisted(const loong_checkpoint_t *checkpoint,
                                    loong_problems_t *problems)
 {
-    loong_hf_files_t *files = NULL;
-    LOONG_TRY(loongi_hf_files_create(checkpoint->ctx, &files));
-    loong_status_t status = loongi_hf_files_read_step(files, checkpoint->dir);
-    for (int64_t i = 0; i < loongi_hf_files_count(files); i++) {
+    loong_file_set_t *files = NULL;
+    LOONG_TRY(loongi_file_set_create(checkpoint->ctx, &files));
+    loong_status_t status = loongi_checkpoint_read_hf(checkpoint, files);
+    for (int64_t i = 0; i < loongi_file_set_count(files); i++) {
         const char *bytes = NULL;
         size_t length = 0;
-        const char *name = loongi_hf_files_get(files, i, &bytes, &length);
+        const char *name = loongi_file_set_get(files, i, &bytes, &length);
         if (!lists(checkpoint->layout, name)) {
             loongi_problems_add(problems,
                                 "hf/%s: checkpoint.json does not list it",
                                 name);
         }
     }
-    loongi_hf_files_destroy(&files);
+    loongi_file_set_destroy(&files);
     return status;
 }
 

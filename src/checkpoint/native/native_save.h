@@ -76,7 +76,7 @@ typedef struct loong_native_files {
     int64_t step;
     int64_t count;
     const loong_pairs_t *metadata;
-    const loong_hf_files_t *files; /* or NULL */
+    const loong_file_set_t *files; /* or NULL */
 } loong_native_files_t;
 
 #define LOONG_RANK_FORMAT "rank_%05d.h5"

@@ -15,7 +15,7 @@ typedef struct loong_native_write_params {
     const char *dir; /* SAVE */
     int64_t step;
     const loong_pairs_t *metadata;
-    const loong_hf_files_t *files; /* to keep in hf/; or NULL */
+    const loong_file_set_t *files; /* to keep in hf/; or NULL */
     /* What it is made from. A write that was interrupted is gone on with when
      * the key is the same; files that are whole are not made again. */
     const char *key;

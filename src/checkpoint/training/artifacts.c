@@ -15,6 +15,7 @@
 #include "from_hf.h"
 #include "hf_code.h"
 #include "hf_extra.h"
+#include "hf_files.h"
 #include "hf_tokens.h"
 #include "native.h"
 #include "resume_check.h"
@@ -101,7 +102,7 @@ static loong_status_t take_known(loong_pairs_t *pairs,
 
 static loong_status_t code_of_dir(loong_context_t *ctx,
                                   const loong_recipe_t *recipe,
-                                  loong_pairs_t *pairs, loong_hf_files_t *files)
+                                  loong_pairs_t *pairs, loong_file_set_t *files)
 {
     const char *dir = loongi_recipe_hf_dir(recipe);
     if (dir == NULL) {
@@ -111,14 +112,14 @@ static loong_status_t code_of_dir(loong_context_t *ctx,
         ctx, dir, loongi_model_family(recipe, loongi_model_role(recipe)),
         pairs));
     return files != NULL && loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) != NULL
-               ? loongi_hf_files_read_code(files, dir)
+               ? loongi_file_set_read_dir(files, dir, ".py")
                : LOONG_OK;
 }
 
 static loong_status_t code_of_earlier(const loong_recipe_t *recipe,
                                       const loong_checkpoint_t *ck,
                                       loong_pairs_t *pairs,
-                                      loong_hf_files_t *files)
+                                      loong_file_set_t *files)
 {
     const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
     char dir[PATH_MAX];
@@ -133,7 +134,7 @@ static loong_status_t code_of_earlier(const loong_recipe_t *recipe,
     if (files == NULL || loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) == NULL) {
         return LOONG_OK;
     }
-    return loongi_hf_files_read_code(files, kept_dir(ck, dir));
+    return loongi_file_set_read_dir(files, kept_dir(ck, dir), ".py");
 }
 
 loong_status_t loongi_artifacts_code(loong_context_t *ctx,
@@ -156,7 +157,7 @@ static loong_status_t keep_tokenizer_of(loong_context_t *ctx,
                                         loong_artifacts_t *artifacts)
 {
     loong_status_t status = loongi_hf_files_read_tokenizer(
-        artifacts->files, loong_recipe_text(recipe, key));
+        ctx, loong_recipe_text(recipe, key), artifacts->files);
     if (status != LOONG_OK) {
         loongi_error_note(ctx, "wanted by %s (%s)", key,
                           loong_recipe_where(recipe, key));
@@ -191,7 +192,7 @@ static loong_status_t keep_tokenizer(loong_context_t *ctx,
                              loongi_hf_token_names[i]));
     }
     return loongi_dir_exists(kept_dir(earlier, dir))
-               ? loongi_hf_files_read_tokenizer(artifacts->files, dir)
+               ? loongi_hf_files_read_tokenizer(ctx, dir, artifacts->files)
                : LOONG_OK;
 }
 
@@ -200,7 +201,7 @@ loong_status_t loongi_artifacts_read(loong_context_t *ctx,
                                      loong_artifacts_t *artifacts)
 {
     LOONG_TRY(loongi_pairs_create(ctx, &artifacts->hf_fields));
-    LOONG_TRY(loongi_hf_files_create(ctx, &artifacts->files));
+    LOONG_TRY(loongi_file_set_create(ctx, &artifacts->files));
     loong_checkpoint_t *ck = open_earlier(ctx, recipe, true);
     loong_status_t status = keep_tokenizer(ctx, recipe, ck, artifacts);
     if (status == LOONG_OK) {
@@ -218,5 +219,5 @@ loong_status_t loongi_artifacts_read(loong_context_t *ctx,
 void loongi_artifacts_clear(loong_artifacts_t *artifacts)
 {
     loongi_pairs_destroy(&artifacts->hf_fields);
-    loongi_hf_files_destroy(&artifacts->files);
+    loongi_file_set_destroy(&artifacts->files);
 }

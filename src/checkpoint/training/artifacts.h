@@ -4,7 +4,7 @@
 #ifndef LOONG_ARTIFACTS_H
 #define LOONG_ARTIFACTS_H
 
-#include "hf_files.h"
+#include "file_set.h"
 #include "loong/recipe.h"
 #include "pairs.h"
 
@@ -14,7 +14,7 @@ extern "C" {
 
 typedef struct loong_artifacts {
     loong_pairs_t *hf_fields; /* for exports (hf_tokens.h); NULL: not read */
-    loong_hf_files_t *files;
+    loong_file_set_t *files;
 } loong_artifacts_t;
 
 /* Rank 0: reads what the recipe names, else what the checkpoint has that the

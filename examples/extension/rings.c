@@ -171,6 +171,7 @@ static loong_status_t fill(loong_context_t *ctx, const void *config,
 
 static const loong_processor_t processor = {
     .struct_size = sizeof(processor), .name = "point",
+    .reads = 1u << LOONG_ITEM_VALUES | 1u << LOONG_ITEM_LABEL,
     .normalisers = normalisers, .check = check, .begin = begin,
     .row_size = row_size, .keep = keep, .example = example, .bind = bind,
     .fill = fill};

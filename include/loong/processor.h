@@ -28,6 +28,9 @@ enum { LOONG_MAX_NORMALISERS = 4 };
 typedef struct loong_processor {
     size_t struct_size;
     const char *name; /* of what it reads, for messages: "token" */
+    /* The types of items that it reads, as 1 << loong_item_type_t: a source has
+     * no others. */
+    uint32_t reads;
     /* The sums over samples that losses may be divided by; NULL at the end. */
     const char *const *normalisers;
     /* Of `data`, a name for messages. Errors: LOONG_ERR_CONFIG. */

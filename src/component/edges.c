@@ -83,13 +83,18 @@ static loong_status_t derive(loong_model_t *m)
         reached[edge->from] = reached[edge->from] || reached[edge->to];
         edge->gradient = trained[edge->from] && reached[edge->to];
     }
+    const loong_component_t *last = m->components[m->num_components - 1];
     for (int i = 0; i < m->num_components; i++) {
         loong_component_t *c = m->components[i];
+        LOONG_CHECK(m->ctx, c == last || !trained[i] || c->num_losses == 0,
+                    LOONG_ERR_CONFIG,
+                    "model: %s declares a loss '%s', which nothing reports: "
+                    "losses are those of %s",
+                    c->params.name, c->losses[0].name, last->params.name);
         LOONG_CHECK(m->ctx, !trained[i] || reached[i], LOONG_ERR_CONFIG,
                     "model: %s is trained, but no loss reads what it makes",
                     c->params.name);
-        c->params.train =
-            i == m->num_components - 1 ? c->params.train : trained[i];
+        c->params.train = c == last ? c->params.train : trained[i];
     }
     return LOONG_OK;
 }

@@ -70,6 +70,9 @@ static loong_status_t list_chunk(const loong_component_t *c,
         if (!loongi_port_is_data(port) || is_routing(port->name)) {
             continue;
         }
+        LOONG_CHECK(c->ctx, processor != NULL, LOONG_ERR_CONFIG,
+                    "model: %s reads an input '%s', but no data is read for it",
+                    c->params.name, port->name);
         loong_field_t field = {port->name, port->dtype,
                                loongi_shape_elements(&port->shape), NULL, NULL};
         LOONG_TRY(processor->bind(c->ctx, config, &field));

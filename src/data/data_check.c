@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is wrong with data of tokens, before anything is trained on it. Called
- * by src/train/preflight.c. */
+ * What is wrong with data, before anything is trained on it. Called by
+ * src/train/preflight.c. */
 #include "data_check.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base.h"
@@ -127,4 +128,55 @@ loong_status_t loongi_data_check_loss(loong_context_t *ctx,
     LOONG_CHECK(ctx, found, LOONG_ERR_CONFIG,
                 "data '%s': nothing of it carries loss", name);
     return LOONG_OK;
+}
+
+/* ---- what nobody reads --------------------------------------------------- */
+
+static const char *const type_names[] = {[LOONG_ITEM_TOKENS] = "texts",
+                                         [LOONG_ITEM_IMAGE] = "pictures",
+                                         [LOONG_ITEM_LABEL] = "labels",
+                                         [LOONG_ITEM_VALUES] = "values"};
+
+static loong_status_t check_types(loong_context_t *ctx,
+                                  const loong_items_t *items, const char *data,
+                                  const loong_blend_source_info_t *source,
+                                  uint32_t reads)
+{
+    char list[64] = "";
+    for (size_t t = 0; t < LOONG_COUNT_OF(type_names); t++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof(list) - used, "%s%s",
+                 (reads >> t & 1) == 0 ? "" : used > 0 ? ", " : "",
+                 (reads >> t & 1) == 0 ? "" : type_names[t]);
+    }
+    for (int i = 0; i < items->count; i++) {
+        loong_item_type_t type = items->item[i].type;
+        LOONG_CHECK(ctx, (reads >> type & 1) != 0, LOONG_ERR_CONFIG,
+                    "data '%s': %s: this source of class %s has %s, which the "
+                    "model does not read; it reads %s",
+                    data, source->info.path, source->source_class->name,
+                    type_names[type], list);
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_data_check_items(loong_context_t *ctx,
+                                       const loong_blend_t *blend,
+                                       uint32_t reads)
+{
+    loong_items_t items = {
+        .ctx = ctx, .vocab_size = INT32_MAX, .unmarked = true, .picture = -1};
+    loong_blend_info_t info;
+    loong_status_t status = LOONG_OK;
+    loong_blend_get_info(blend, &info);
+    for (int64_t i = 0; i < info.num_sources && status == LOONG_OK; i++) {
+        loong_blend_source_info_t source;
+        loong_blend_get_source(blend, i, &source);
+        status = source.source_class->read(source.source, 0, &items);
+        if (status == LOONG_OK) {
+            status = check_types(ctx, &items, info.name, &source, reads);
+        }
+    }
+    loong_items_free(&items);
+    return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data of tokens, judged before a run. */
+ * Data, judged before a run. */
 #ifndef LOONG_DATA_CHECK_H
 #define LOONG_DATA_CHECK_H
 
@@ -21,6 +21,10 @@ typedef struct loong_ids {
 LOONG_NODISCARD loong_status_t loongi_data_check_ids(
     loong_context_t *ctx, int count, const loong_blend_t *const *blends,
     int64_t vocab, loong_ids_t *found);
+/* Whether each type of item that the first samples of the sources have is one
+ * of `reads` (loong_processor_t). Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t loongi_data_check_items(
+    loong_context_t *ctx, const loong_blend_t *blend, uint32_t reads);
 /* Reads up to the first token of a set that carries loss. Errors:
  * LOONG_ERR_CONFIG where there is none. */
 LOONG_NODISCARD loong_status_t loongi_data_check_loss(

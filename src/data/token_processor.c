@@ -175,6 +175,7 @@ static loong_status_t example(const void *config, int64_t i,
 
 const loong_processor_t loong_token_processor = {sizeof(loong_token_processor),
                                                  "token",
+                                                 1u << LOONG_ITEM_TOKENS,
                                                  normalisers,
                                                  check,
                                                  begin,

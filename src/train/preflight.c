@@ -52,6 +52,24 @@ static loong_status_t check_masks(const loong_trainer_t *t)
     return LOONG_OK;
 }
 
+/* What no component reads should not be there. */
+static loong_status_t check_items(const loong_trainer_t *t)
+{
+    uint32_t reads = 0;
+    for (int i = 0; t->component != NULL && i < t->model->num_components; i++) {
+        const loong_processor_t *p = t->plan.readers[i].processor;
+        reads |= p != NULL ? p->reads : 0;
+    }
+    for (int i = -1; reads != 0 && i < t->data.num_validation; i++) {
+        const loong_blend_t *blend =
+            i < 0 ? t->data.blend : t->data.validation[i].blend;
+        if (blend != NULL) { /* that is told */
+            LOONG_TRY(loongi_data_check_items(t->ctx, blend, reads));
+        }
+    }
+    return LOONG_OK;
+}
+
 /* What a step would refuse is known before the first one. */
 static loong_status_t check_images(const loong_trainer_t *t)
 {
@@ -96,6 +114,7 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
     status = loongi_first_of(status, loongi_trainer_open_data(t));
     if (loong_comm_rank(t->comm) == 0) {
         status = loongi_first_of(status, check_masks(t));
+        status = loongi_first_of(status, check_items(t));
         status = loongi_first_of(status, check_images(t));
     }
     if (loong_comm_rank(t->comm) != 0 ||

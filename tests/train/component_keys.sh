@@ -46,8 +46,8 @@ differ() {
 refused() {
     local text=$1
     shift
-    if "$build/loongrun" "$source/tests/golden/llava_train.yaml" --dry-run \
-        "data.tokenizer=$place" "$@" >out 2>&1 ||
+    if "$build/loongrun" "$source/tests/golden/llava_train.yaml" \
+        "${mode:---dry-run}" "data.tokenizer=$place" "$@" >out 2>&1 ||
         ! grep -qF "$text" out; then
         echo "FAILED: $* should be refused: $text"
         cat out
@@ -120,4 +120,9 @@ refused 'join: has no effect on a model of one component' join=phases \
 refused "matches no scope" $e.recompute.granularity=selective \
     "$e.recompute.scopes=[nothing]"
 refused 'selective needs it' $e.recompute.granularity=selective
+
+# Pictures that no component reads are no data of the model.
+mode=--check refused 'image_text has pictures, which the model does not read' \
+    "data.train=[{path: $place/texts.jsonl, source: image_text}]" \
+    "~$e" "~$j" '~data.max_images'
 echo "components with keys of their own"

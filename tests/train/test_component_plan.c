@@ -2,8 +2,11 @@
  *
  * Plans of a model of several components: what a rank takes of its device is,
  * byte for byte, what one process plans for it, whatever the layouts; what is
- * frozen takes no part in backwards. The linker sends requests for memory
+ * frozen takes no part in backwards; ports that nothing binds, and losses that
+ * nothing reports, are refused. The linker sends requests for memory
  * through wrappers (train.cmake). */
+#include "loong/family.h"
+#include "loong/ops.h"
 #include "loong/register.h"
 #include "stage_plans.h"
 #include "test.h"
@@ -98,7 +101,6 @@ static loong_status_t create(loong_context_t *ctx, loong_comm_t *comm,
            l->overrides[params.num_overrides] != NULL) {
         params.num_overrides++;
     }
-    LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(loong_recipe_parse(ctx, "test", recipe_text, &params, recipe_p));
     loong_trainer_params_t p = {.comm = comm,
                                 .recipe = *recipe_p,
@@ -138,6 +140,7 @@ static loong_status_t allocate(loong_context_t *ctx, loong_comm_t *comm,
     loong_recipe_t *recipe = NULL;
     int rank = loong_comm_rank(comm);
     memset(asked, 0, sizeof(asked));
+    LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(create(ctx, comm, alone->layout, &recipe, &t));
     LOONG_TRY(loongi_resources_create(ctx, t->plan.device, comm,
                                       &t->component->params.resources,
@@ -181,6 +184,7 @@ static void memory_is_as_planned(void **state)
         loong_threads_params_t params;
         alone_t alone = {l, models};
         assert_ok(ctx, loong_comm_create_self(ctx, NULL, &comm));
+        assert_ok(ctx, loong_register_builtin(ctx));
         assert_ok(ctx, create(ctx, comm, l, &recipe, &t));
         for (int r = 0; r < l->ranks; r++) {
             assert_ok(ctx, loongi_stage_plans_model(&t->plan, r, &models[r]));
@@ -265,6 +269,7 @@ static void frozen_has_no_backward(void **state)
         loong_recipe_t *recipe = NULL;
         loong_trainer_t *t = NULL;
         assert_ok(ctx, loong_comm_create_self(ctx, NULL, &comm));
+        assert_ok(ctx, loong_register_builtin(ctx));
         assert_ok(ctx, create(ctx, comm, &kinds[i], &recipe, &t));
         assert_int_equal(t->model->num_components, 3);
         check_frozen(t->model, i);
@@ -276,11 +281,101 @@ static void frozen_has_no_backward(void **state)
     }
 }
 
+/* ---- what nobody binds, reads or reports --------------------------------- */
+
+static const loong_family_t *builtin(loong_graph_t *graph, const char *name)
+{
+    return loong_find_family(loong_graph_context(graph), name);
+}
+
+/* Beside the rows of an edge a projector has no data. */
+static loong_status_t build_with_data(loong_graph_t *graph, const void *config,
+                                      const loong_model_request_t *request)
+{
+    loong_graph_input(graph, "scale", LOONG_F32,
+                      loong_shape_1d(request->rows));
+    return builtin(graph, "mlp_projector")->build(graph, config, request);
+}
+
+static loong_status_t build_with_edge(loong_graph_t *graph, const void *config,
+                                      const loong_model_request_t *request)
+{
+    loong_graph_receive(graph, "depths", LOONG_F32,
+                        loong_shape_2d(request->rows, 4));
+    return builtin(graph, "mlp_projector")->build(graph, config, request);
+}
+
+static loong_status_t build_with_loss(loong_graph_t *graph, const void *config,
+                                      const loong_model_request_t *request)
+{
+    const loong_loss_params_t loss = {.name = "own", .normaliser = "tokens"};
+    LOONG_TRY(builtin(graph, "mlp_projector")->build(graph, config, request));
+    loong_loss(graph,
+               loong_graph_input(graph, "loss_weight",
+                                 loong_graph_precision(graph).wide,
+                                 loong_shape_1d(request->rows)),
+               &loss);
+    return loong_graph_status(graph);
+}
+
+/* What it makes nobody reads. */
+static loong_status_t build_aside(loong_graph_t *graph, const void *config,
+                                  const loong_model_request_t *request)
+{
+    loong_param_params_t p = {.name = "weight",
+                              .shape = loong_shape_2d(4, 12)};
+    (void)config;
+    p.dtype = loong_graph_precision(graph).compute;
+    loong_val_t x = loong_graph_receive(graph, "features", p.dtype,
+                                        loong_shape_2d(request->rows, 12));
+    loong_graph_send(graph, "elsewhere",
+                     loong_linear(graph, x, loong_graph_param(graph, &p),
+                                  LOONG_NONE));
+    return loong_graph_status(graph);
+}
+
+static void what_nobody_binds_is_refused(void **state)
+{
+    (void)state;
+    static const layout_t layout = {1, {"++model.image_projector.family=own"}};
+    static const struct {
+        loong_status_t (*build)(loong_graph_t *graph, const void *config,
+                                const loong_model_request_t *request);
+        const char *error;
+    } cases[] = {
+        {build_with_data, "image_projector reads an input 'scale', but no data "
+                          "is read for it"},
+        {build_with_edge, "image_projector reads 'depths', which no component "
+                          "before it makes"},
+        {build_with_loss, "image_projector declares a loss 'own', which "
+                          "nothing reports: losses are those of foundation"},
+        {build_aside, "foundation reads 'projected', which no component "
+                      "before it makes"}};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        loong_context_t *ctx = test_context();
+        loong_comm_t *comm = NULL;
+        loong_recipe_t *recipe = NULL;
+        loong_trainer_t *t = NULL;
+        assert_ok(ctx, loong_register_builtin(ctx));
+        loong_family_t own = *loong_find_family(ctx, "mlp_projector");
+        own.name = "own";
+        own.build = cases[i].build;
+        assert_ok(ctx, loong_register_family(ctx, &own));
+        assert_ok(ctx, loong_comm_create_self(ctx, NULL, &comm));
+        assert_fails(ctx, create(ctx, comm, &layout, &recipe, &t),
+                     LOONG_ERR_CONFIG, cases[i].error);
+        loong_recipe_destroy(&recipe);
+        loong_comm_destroy(&comm);
+        test_context_end(&ctx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_as_planned),
         cmocka_unit_test(frozen_has_no_backward),
+        cmocka_unit_test(what_nobody_binds_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,7 +178,7 @@ static void what_is_wrong_is_named(void **state)
     refused("model.image_encoder.patch_size=7\n", "no multiple of patch_size");
     refused("data.validation_split=0.1\n", "are not split");
     refused("data.train=[{path: $DIR/data, source: tokens}]\n",
-            "reads pictures with their classes");
+            "has texts, which the model does not read");
     refused("data.train=[{path: $DIR/pictures, source: films}]\n",
             "no source of class 'films', there are tokens, images");
     refused("data.image_processor=" FIXTURES "siglip.json\n",

@@ -365,6 +365,8 @@ static loong_status_t fill(loong_context_t *ctx, const void *config,
 
 const loong_processor_t loong_patch_processor = {sizeof(loong_patch_processor),
                                                  "picture",
+                                                 1u << LOONG_ITEM_IMAGE |
+                                                     1u << LOONG_ITEM_LABEL,
                                                  normalisers,
                                                  check,
                                                  begin,

@@ -30,6 +30,7 @@ extern "C" {
     X(loongi_token_logprob_grad_onednn_widened) \
     X(loongi_embedding_rows) \
     X(loongi_copy_rows) \
+    X(loongi_zero_rows) \
     X(loongi_concat_rows) \
     X(loongi_slice_grad_rows) \
     X(loongi_zigzag_rows) \
@@ -145,6 +146,7 @@ extern "C" {
     X(sign_step)             \
     X(sumsq)                 \
     X(sum)                   \
+    X(zero)                  \
     X(tensor_stats)          \
     X(topk_router)           \
     X(topk_router_grad)      \
@@ -240,6 +242,7 @@ extern "C" {
     X(muon_polynomial) X(muon_step) \
     X(sumsq)                  \
     X(sum)                    \
+    X(zero)                   \
     X(tensor_stats)           \
     X(latent_keys)            \
     X(latent_keys_grad)       \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * add: y = a + b.  multiply: y = a b.  scale: y = factor x.  cast, copy: y = x.
- * accumulate: out = x, or out += x.
+ * accumulate: out = x, or out += x.  zero: y = 0.
  * concat: inputs side by side.  sum_rows: y[c] = sum over rows of x.
  * slice_grad: x in columns begin .., zero elsewhere.
  * zigzag: rows of context parallel ranks in the order of samples, or back.
@@ -182,6 +182,19 @@ static loong_status_t sum_rows(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+static loong_status_t zero(const loong_kernel_call_t *call)
+{
+    ref_mat_t y = ref_out(call, 0);
+    for (int64_t t = 0; t < y.rows; t++) {
+        for (int64_t c = 0; c < y.cols; c++) {
+            ref_put(&y, t, c, 0.0);
+        }
+    }
+    return LOONG_OK;
+}
+
+const loong_kernel_t loongi_zero_ref = {
+    .name = "zero_ref", .op = "zero", .device = "cpu", .run = zero};
 const loong_kernel_t loongi_add_ref = {
     .name = "add_ref", .op = "add", .device = "cpu", .run = add};
 const loong_kernel_t loongi_scale_ref = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy, concat, slice_grad, zigzag, repeat_heads and select_rows as copies of
- * whole rows or heads: any type. */
+ * copy, zero, concat, slice_grad, zigzag, repeat_heads and select_rows as
+ * copies of whole rows or heads: any type. */
 #include <string.h>
 
 #include "base.h"
@@ -37,6 +37,18 @@ static void move(const loong_kernel_call_t *call, int in, int64_t begin,
 static loong_status_t copy(const loong_kernel_call_t *call)
 {
     move(call, 0, 0, false);
+    return LOONG_OK;
+}
+
+static loong_status_t zero(const loong_kernel_call_t *call)
+{
+    const loong_karg_t *y = &call->query->arg[0];
+    size_t size = loong_dtype_size(y->dtype);
+#pragma omp parallel for schedule(static) num_threads(call->query->threads)
+    for (int64_t t = 0; t < loong_karg_rows(y); t++) {
+        memset((char *)call->ptr[0] + (size_t)(t * y->ld) * size, 0,
+               (size_t)loong_karg_cols(y) * size);
+    }
     return LOONG_OK;
 }
 
@@ -142,6 +154,8 @@ const loong_kernel_t loongi_zigzag_rows = {
     .name = "zigzag_rows", .op = "zigzag", .device = "cpu", .run = zigzag};
 const loong_kernel_t loongi_copy_rows = {
     .name = "copy_rows", .op = "copy", .device = "cpu", .run = copy};
+const loong_kernel_t loongi_zero_rows = {
+    .name = "zero_rows", .op = "zero", .device = "cpu", .run = zero};
 const loong_kernel_t loongi_concat_rows = {
     .name = "concat_rows", .op = "concat", .device = "cpu", .run = concat};
 const loong_kernel_t loongi_slice_grad_rows = {.name = "slice_grad_rows",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * concat, slice_grad, zigzag, repeat_heads, sum_heads, select_rows and
- * sum_rows; the formulas stand in elementwise_ref.c. */
+ * concat, slice_grad, zigzag, repeat_heads, sum_heads, select_rows, sum_rows
+ * and zero; the formulas stand in elementwise_ref.c. */
 #include "copy.cuh"
 #include "fold.cuh"
 #include "loong/collective.h"
@@ -150,7 +150,25 @@ template <class T> struct select_rows_fn {
     }
 };
 
+template <class T> struct zero_fn {
+    bool aligned() const
+    {
+        return true;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t, int64_t, int, const loong_frame_t *) const
+    {
+        pack_t zero = {{0}};
+        return zero;
+    }
+};
+
 } // namespace
+
+static loong_status_t run_zero(const loong_kernel_call_t *call)
+{
+    return generate<zero_fn>(call, mat_out(call, 0));
+}
 
 static loong_status_t run_concat(const loong_kernel_call_t *call)
 {
@@ -236,6 +254,7 @@ static bool support_select(const loong_kernel_query_t *query,
            cuda_support_same(query, 1u << 1, reason);
 }
 
+CUDA_KERNEL(zero, support, NULL, run_zero);
 CUDA_KERNEL(concat, support, NULL, run_concat);
 CUDA_KERNEL(slice_grad, support_same, NULL, run_slice_grad);
 CUDA_KERNEL(zigzag, support_same, NULL, run_zigzag);

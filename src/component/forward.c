@@ -9,7 +9,8 @@ loong_status_t loongi_model_forward(const loong_model_t *m,
                                     const loong_frame_t *frame)
 {
     const loong_rank_schedule_t *list = loongi_model_entries(m, variant);
-    const loong_frame_t *frames[2] = {frame, NULL};
+    loong_frame_t own = *frame;
+    const loong_frame_t *frames[2] = {&own, NULL};
     for (int64_t i = 0; i < list->num_entries; i++) {
         const loong_entry_t *e = &list->entries[i];
         if (variant == LOONG_VARIANT_LOGITS &&
@@ -21,6 +22,7 @@ loong_status_t loongi_model_forward(const loong_model_t *m,
             continue;
         }
         LOONG_TRY(loongi_model_need(m, variant, e));
+        LOONG_TRY(loongi_model_frame(m, e, &own));
         LOONG_TRY(loongi_model_run(m, variant, i, frames));
     }
     return loongi_model_finish(m, variant);

@@ -368,6 +368,10 @@ static loong_status_t plan(loong_model_t *m, int num_components,
         m->components[i]->model = m;
         m->components[i]->index = i;
         m->num_components++;
+        /* Experts stand on several replicas, who meet in the programs: they
+         * run padding. */
+        m->components[i]->params.shards.hollow =
+            i + 1 < num_components && m->components[i]->facts.num_experts == 0;
     }
     for (int i = 0; i < num_components; i++) {
         LOONG_TRY(list_ranks(m, m->components[i]));
@@ -512,6 +516,20 @@ loong_status_t loongi_model_need(const loong_model_t *model,
         LOONG_TRY(loongi_transfer_need(transfer, entry));
     }
     return loongi_edges_need(model->under_way[variant], entry);
+}
+
+loong_status_t loongi_model_frame(const loong_model_t *model,
+                                  const loong_entry_t *entry,
+                                  loong_frame_t *frame)
+{
+    const loong_component_t *c = loongi_model_component(model, entry);
+    bool hollow = false;
+    if (entry->micro_batch >= 0 && c->params.shards.hollow) {
+        LOONG_TRY(model->rows->hollow(model->rows->user, c->index,
+                                      entry->micro_batch, &hollow));
+    }
+    frame->hollow = hollow;
+    return LOONG_OK;
 }
 
 loong_status_t loongi_model_finish(const loong_model_t *model,

@@ -126,6 +126,11 @@ LOONG_NODISCARD loong_status_t loongi_model_need(const loong_model_t *model,
                                                  const loong_entry_t *entry);
 LOONG_NODISCARD loong_status_t loongi_model_finish(const loong_model_t *model,
                                                    loong_variant_t variant);
+/* Marks the frame of an entry whose micro-batch has no rows: its program only
+ * meets other replicas, and its inputs need not be filled. */
+LOONG_NODISCARD loong_status_t loongi_model_frame(const loong_model_t *model,
+                                                  const loong_entry_t *entry,
+                                                  loong_frame_t *frame);
 /* One forward without gradients through the chunks of all stages, whose inputs
  * are filled. */
 LOONG_NODISCARD loong_status_t loongi_model_forward(const loong_model_t *model,

@@ -107,6 +107,7 @@
     X(sign_step)         \
     X(sumsq)             \
     X(sum)               \
+    X(zero)              \
     X(tensor_stats)
 
 #define LOONG_OP_DECLARE(name_)                                               \

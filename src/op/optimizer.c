@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw, lion, sgd, ema, those of muon, sign_step, sumsq, sum: steps of the
- * update program, made by hand (src/optim); registered so that programs can be
- * explained and costed. */
+ * adamw, lion, sgd, ema, those of muon, sign_step, sumsq, sum, zero: steps that
+ * are made by hand (src/optim); registered so that programs can be explained
+ * and costed. */
 #include "loong/moe.h"
 #include "op_impl.h"
 
 static loong_status_t infer_none(const loong_op_call_t *call)
 {
     return LOONG_FAIL(call->ctx, LOONG_ERR_ARG,
-                      "%s: stands in update programs, not in graphs",
+                      "%s: is put into programs, it stands in no graph",
                       call->op);
 }
 
@@ -74,6 +74,12 @@ static const loong_op_t sum = {
     .infer = infer_none,
     .cost = cost,
 };
+static const loong_op_t zero = {
+    .name = "zero",
+    .num_out = 1,
+    .infer = infer_none,
+};
+const loong_op_t *const loongi_op_zero = &zero;
 const loong_op_t *const loongi_op_sign_step = &sign_step;
 const loong_op_t *const loongi_op_sumsq = &sumsq;
 const loong_op_t *const loongi_op_sum = &sum;

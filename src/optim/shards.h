@@ -58,6 +58,9 @@ typedef struct loong_shards_params {
      * fp32 and rounded once more. */
     bool reduce_bf16;
     bool lanes; /* sums are to run beside computation */
+    /* Micro-batches may have no rows: then gradients are zero, and nothing but
+     * what is put in runs. */
+    bool hollow;
     bool matrix[LOONG_MAX_OPT_GROUPS]; /* groups whose matrices stay whole */
 } loong_shards_params_t;
 

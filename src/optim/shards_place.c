@@ -269,7 +269,9 @@ loong_status_t loongi_put_step(placer_t *k, int program, int64_t key,
                           p->num_steps + 1, sizeof(*k->keys[program]),
                           "places of steps"));
     k->keys[program][p->num_steps] = key;
-    return loongi_program_append(k->c->ctx, p, k->s->params.device, step,
+    loong_step_t put = *step;
+    put.hollow = LOONG_MAX(step->hollow, LOONG_HOLLOW_RUNS);
+    return loongi_program_append(k->c->ctx, p, k->s->params.device, &put,
                                  k->s->arena);
 }
 

@@ -131,6 +131,25 @@ static loong_status_t put_sum(placer_t *k, const loong_bucket_t *b,
     return b->size > 1 ? put_collective(k, b, true, &where, last) : LOONG_OK;
 }
 
+/* Without rows the gradients of a bucket are zero: those of the micro-batch, or
+ * where micro-batches add up, in the first one those that the others add to. */
+static loong_status_t put_zero(placer_t *k, const loong_bucket_t *b)
+{
+    const span_t *span = span_of(k, b, false);
+    const touch_t *t = k->touches;
+    loong_step_t step;
+    while (!t->grad || t->bucket != b - k->s->buckets) {
+        t++;
+    }
+    loongi_step_move(k->s, "zero", k->s->wide, b->end - b->begin, &step);
+    step.query.num_in = 0;
+    step.hollow = LOONG_HOLLOW_ONLY;
+    step.when = span != NULL ? LOONG_WHEN_ALWAYS : LOONG_WHEN_FIRST;
+    step.operand[0] = span != NULL ? loongi_in_comm(k, span, b->begin)
+                                   : loongi_at(LOONG_BASE_GRAD, b->grad);
+    return loongi_put_step(k, t->program, 2 * t->first, &step);
+}
+
 /* The first stretch at or after `at` that gradients of a bucket were written
  * to; what is between is padding. */
 static bool next_written(const placer_t *k, int64_t bucket, int64_t at,
@@ -203,6 +222,7 @@ loong_status_t loongi_put_sums(placer_t *k)
         const loong_bucket_t *b = &k->s->buckets[i];
         const touch_t *last = last_writer(k, i);
         if (last != NULL) {
+            LOONG_TRY(k->s->params.hollow ? put_zero(k, b) : LOONG_OK);
             LOONG_TRY(put_sum(k, b, last));
             LOONG_TRY(put_finish(k, b, last));
         }

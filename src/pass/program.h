@@ -59,6 +59,14 @@ typedef enum loong_when {
     LOONG_WHEN_AGAIN   /* where a part runs in more than one round */
 } loong_when_t;
 
+/* Whether a step runs where a micro-batch of a component has no rows: in a
+ * hollow entry, which only meets other replicas in their collectives. */
+typedef enum loong_hollow {
+    LOONG_HOLLOW_SKIPS,
+    LOONG_HOLLOW_RUNS,
+    LOONG_HOLLOW_ONLY /* runs there alone */
+} loong_hollow_t;
+
 /* A queue of a device; steps of one lane run in order. */
 typedef enum loong_lane_kind {
     LOONG_LANE_COMPUTE,
@@ -99,6 +107,7 @@ typedef struct loong_step {
      * calls of other groups than its own need not come in order. */
     int32_t await;
     loong_when_t when;
+    loong_hollow_t hollow;
     bool recomputed;
     loong_cost_t cost;
 } loong_step_t;

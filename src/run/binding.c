@@ -8,7 +8,8 @@
 
 bool loongi_step_runs(const loong_step_t *step, const loong_frame_t *frame)
 {
-    if (frame->hollow && step->when != LOONG_WHEN_LAST) {
+    if (step->hollow ==
+        (frame->hollow ? LOONG_HOLLOW_SKIPS : LOONG_HOLLOW_ONLY)) {
         return false;
     }
     switch (step->when) {

@@ -373,11 +373,11 @@ static loong_status_t advance_step(track_t *t, int64_t index, bool company)
     if (step->lane == LOONG_LANE_COMM && (t->apart || t->lane != NULL)) {
         return begin_collective(t, index, runs, company);
     }
-    if (!runs) {
+    if (!runs && !t->frames.host->hollow) {
         return LOONG_OK;
     }
-    LOONG_TRY(await_step(t, step));
-    return run_step(t->run, t->program, index, t->frames);
+    LOONG_TRY(await_step(t, step)); /* who comes next relies on it */
+    return !runs ? LOONG_OK : run_step(t->run, t->program, index, t->frames);
 }
 
 /* The next step of a track. */

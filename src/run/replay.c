@@ -92,6 +92,9 @@ static uint32_t asked_by(const loong_program_t *program)
     uint32_t asked = 0;
     for (int64_t i = 0; i < program->num_steps; i++) {
         const loong_step_t *s = &program->steps[i];
+        if (s->hollow == LOONG_HOLLOW_ONLY) { /* which are not recorded */
+            continue;
+        }
         asked |= s->add_later != 0 ? FIRST : 0u;
         asked |= s->when == LOONG_WHEN_FIRST    ? FIRST
                  : s->when == LOONG_WHEN_LAST   ? LAST

@@ -85,7 +85,7 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
 /* What a program reads: messages, scales, the loader's inputs. */
 static loong_status_t before_program(loong_trainer_t *t,
                                      const loong_entry_t *entry,
-                                     loong_frame_t *frame, bool *runs_p)
+                                     loong_frame_t *frame)
 {
     const loong_stage_t *s = loongi_model_stage(t->model, entry);
     *frame = t->frame;
@@ -98,8 +98,8 @@ static loong_status_t before_program(loong_trainer_t *t,
         loongi_losses_scale(&t->losses, s->chunk[LOONG_VARIANT_TRAIN], frame);
     }
     LOONG_TRY(loongi_model_need(t->model, LOONG_VARIANT_TRAIN, entry));
-    LOONG_TRY(loongi_upstream_frame(&t->upstream, entry, frame, runs_p));
-    if (!*runs_p ||
+    LOONG_TRY(loongi_model_frame(t->model, entry, frame));
+    if (frame->hollow ||
         (entry->kind != LOONG_ENTRY_F && entry->kind != LOONG_ENTRY_E)) {
         return LOONG_OK;
     }
@@ -146,16 +146,12 @@ static loong_status_t run_program(loong_trainer_t *t, int64_t index)
         entry->pair > index ? &list[entry->pair] : NULL;
     loong_frame_t frame[2];
     const loong_frame_t *frames[2] = {&frame[0], &frame[1]};
-    bool runs = true;
     if (entry->pair >= 0 && pair == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(before_program(t, entry, &frame[0], &runs));
+    LOONG_TRY(before_program(t, entry, &frame[0]));
     if (pair != NULL) {
-        LOONG_TRY(before_program(t, pair, &frame[1], &runs));
-    }
-    if (!runs) {
-        return LOONG_OK;
+        LOONG_TRY(before_program(t, pair, &frame[1]));
     }
     double begin = loongi_now();
     LOONG_TRY(loongi_model_run(t->model, LOONG_VARIANT_TRAIN, index, frames));

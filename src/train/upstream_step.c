@@ -5,8 +5,6 @@
  * src/data/batch_plan.h and src/component/edges.h before. */
 #include "upstream_step.h"
 
-#include <string.h>
-
 #include "upstream.h"
 
 /* ---- who reads which picture --------------------------------------------- */
@@ -183,6 +181,24 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
     return LOONG_OK;
 }
 
+/* The pictures of a micro-batch are dealt, and none to this rank. */
+static loong_status_t is_hollow(void *user, int component, int micro_batch,
+                                bool *hollow_p)
+{
+    const loong_upstream_step_t *s = user;
+    const loong_planned_image_t *images = NULL;
+    int64_t count = 0;
+    if (!loongi_upstream_reads_images(s, component)) {
+        return LOONG_OK;
+    }
+    end_t own = end_of(s, component, s->model->cell_rank);
+    LOONG_TRY(loongi_batch_plan_images(s->images->plan, s->consumed,
+                                       micro_batch, &images, &count));
+    *hollow_p = loongi_dealt(count, own.replica, own.replicas) ==
+                loongi_dealt(count, own.replica + 1, own.replicas);
+    return LOONG_OK;
+}
+
 void loongi_upstream_open(loong_upstream_step_t *step, const loong_plan_t *plan,
                           loong_model_t *model)
 {
@@ -193,7 +209,7 @@ void loongi_upstream_open(loong_upstream_step_t *step, const loong_plan_t *plan,
             : 1;
     step->plan = plan;
     step->model = model;
-    step->rows = (loong_edge_rows_t){step, of_cell, list_rows};
+    step->rows = (loong_edge_rows_t){step, of_cell, list_rows, is_hollow};
     loongi_model_set_rows(model, &step->rows);
 }
 
@@ -204,8 +220,6 @@ void loongi_upstream_begin(loong_upstream_step_t *step,
 {
     step->images = images;
     step->consumed = consumed;
-    memset(step->ran, 0, sizeof(step->ran));
-    memset(step->back, 0, sizeof(step->back));
 }
 
 loong_loader_t *loongi_upstream_loader(const loong_upstream_step_t *step,
@@ -238,50 +252,4 @@ bool loongi_upstream_reads_images(const loong_upstream_step_t *step,
     int encoder = encoder_of(step->plan);
     return encoder >= 0 && (component == encoder ||
                             step->plan->readers[component].processor == NULL);
-}
-
-/* Gradients of a step in which no micro-batch had a row. */
-static loong_status_t clear_gradients(const loong_component_t *c)
-{
-    for (int i = 0; i < c->num_stages; i++) {
-        const loong_stage_t *s = c->stages[i];
-        LOONG_TRY(loong_device_fill(s->run.device, s->run.base[LOONG_BASE_GRAD],
-                                    0, (size_t)s->shards->grad_bytes));
-    }
-    return LOONG_OK;
-}
-
-/* Data-parallel ranks meet in every micro-batch. */
-static bool meets_always(const loong_component_t *c)
-{
-    return c->stages[0]->shards->params.sharding >= LOONG_SHARDING_GRADS;
-}
-
-loong_status_t loongi_upstream_frame(loong_upstream_step_t *step,
-                                     const loong_entry_t *entry,
-                                     loong_frame_t *frame, bool *runs_p)
-{
-    const loong_component_t *c = step->model->components[entry->component];
-    const loong_planned_image_t *images = NULL;
-    int64_t count = 0;
-    bool forward = entry->kind == LOONG_ENTRY_F || entry->kind == LOONG_ENTRY_E;
-    bool *ran = forward ? step->ran : step->back;
-    *runs_p = true;
-    if (entry->micro_batch < 0 || meets_always(c) ||
-        !loongi_upstream_reads_images(step, c->index)) {
-        return LOONG_OK;
-    }
-    end_t own = end_of(step, c->index, step->model->cell_rank);
-    LOONG_TRY(loongi_batch_plan_images(step->images->plan, step->consumed,
-                                       entry->micro_batch, &images, &count));
-    bool empty = loongi_dealt(count, own.replica, own.replicas) ==
-                 loongi_dealt(count, own.replica + 1, own.replicas);
-    frame->hollow = empty;
-    frame->first = !ran[c->index];
-    *runs_p = !empty || (!forward && frame->last);
-    if (empty && *runs_p && frame->first) {
-        LOONG_TRY(clear_gradients(c));
-    }
-    ran[c->index] = ran[c->index] || *runs_p;
-    return LOONG_OK;
 }

@@ -31,8 +31,6 @@ typedef struct loong_upstream_step {
     loong_edge_rows_t rows;       /* between its components */
     const loong_images_t *images; /* of the data set that is read */
     int64_t consumed;
-    bool ran[LOONG_MAX_COMPONENTS];     /* a micro-batch, forward */
-    bool back[LOONG_MAX_COMPONENTS];    /* and backward */
     int64_t idle[LOONG_MAX_COMPONENTS]; /* updates that were left out */
 } loong_upstream_step_t;
 
@@ -63,13 +61,6 @@ LOONG_NODISCARD loong_status_t loongi_upstream_any(
 /* Whether a component has rows of pictures of texts alone. */
 bool loongi_upstream_reads_images(const loong_upstream_step_t *step,
                                   int component);
-
-/* Whether an entry's component reads pictures of texts and has none in its
- * micro-batch: then frame says so, and *runs_p whether the entry is run at
- * all. */
-LOONG_NODISCARD loong_status_t
-loongi_upstream_frame(loong_upstream_step_t *step, const loong_entry_t *entry,
-                      loong_frame_t *frame, bool *runs_p);
 
 #ifdef __cplusplus
 }

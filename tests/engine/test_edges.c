@@ -3,7 +3,8 @@
  * Three components in one step: "maker" has items of three rows and sends two
  * of each, "middle" hands them on, "reader" has the loss. Gradients of all
  * three against the formula, in layouts where they have other tensor and data
- * parallel ranks; what is not bound or not reached is refused. */
+ * parallel ranks, in every sharding, with micro-batches that have no items: of
+ * these nothing is computed. What is not bound or not reached is refused. */
 #include "test.h"
 
 #include <math.h>
@@ -74,7 +75,17 @@ typedef struct layout {
     int world, maker, reader; /* tensor parallel ranks of these */
     int frozen;               /* components, from the first on */
     const char *join;
+    loong_sharding_t sharding;
+    int hollow; /* 1: some micro-batches have no items, 2: all of a replica */
 } layout_t;
+
+/* A rank, and what ran on it in micro-batches without items. */
+typedef struct rank {
+    const layout_t *layout;
+    int cell_rank;
+    bool hollow; /* the entry that runs */
+    int products, collectives;
+} rank_t;
 
 static int block_of(const layout_t *l)
 {
@@ -85,6 +96,22 @@ static int block_of(const layout_t *l)
 static int room_of(const layout_t *l)
 {
     return ITEMS * l->reader / l->maker;
+}
+
+static bool is_hollow(const layout_t *l, int replica, int micro_batch)
+{
+    return (l->hollow > 0 && (replica + micro_batch) % 3 == 0) ||
+           (l->hollow > 1 && replica % 2 == 0);
+}
+
+static loong_status_t find_hollow(void *user, int component, int micro_batch,
+                                  bool *hollow_p)
+{
+    const rank_t *r = user;
+    *hollow_p = component < 2 && is_hollow(r->layout,
+                                           r->cell_rank / r->layout->maker,
+                                           micro_batch);
+    return LOONG_OK;
 }
 
 static double number(int what, int64_t replica, int micro_batch, int64_t i)
@@ -106,11 +133,13 @@ static void reader_of(const layout_t *l, int e, int i, int *reader_p, int *at_p)
 static loong_status_t list_rows(void *user, const loong_message_t *m,
                                 loong_segment_t *segments, int64_t *count_p)
 {
-    const layout_t *l = user;
+    const layout_t *l = ((const rank_t *)user)->layout;
     int from = m->backward ? m->to_rank : m->from_rank;
     int to = m->backward ? m->from_rank : m->to_rank;
     int64_t count = 0;
-    for (int i = 0; i < ITEMS; i++) {
+    int items =
+        is_hollow(l, from / l->maker, m->from_micro_batch) ? 0 : ITEMS;
+    for (int i = 0; i < items; i++) {
         loong_segment_t s = {3 * i + 1, 2 * i, 2};
         int e = from / l->maker;
         int reader = to / l->maker;
@@ -158,7 +187,7 @@ static void back(const double *dy, const double *x, const double *w, double *dw,
     }
 }
 
-static void expect_gradients(const layout_t *l, double *const w[COMPONENTS],
+static void expect_gradients(const layout_t *l, double w[COMPONENTS][H * H],
                              double dw[COMPONENTS][H * H])
 {
     int block = block_of(l);
@@ -167,6 +196,9 @@ static void expect_gradients(const layout_t *l, double *const w[COMPONENTS],
         int cell = r * l->maker / block;
         int e = r % (block / l->maker);
         for (int b = 0; b < MICRO_BATCHES; b++) {
+            if (is_hollow(l, e, b)) {
+                continue;
+            }
             for (int row = 0; row < 2 * ITEMS; row++) {
                 double x[4][H];
                 double d[H];
@@ -197,8 +229,9 @@ static void expect_gradients(const layout_t *l, double *const w[COMPONENTS],
 
 /* ---- a step -------------------------------------------------------------- */
 
+/* Where there are no items what is read is spoilt. */
 static void fill(const loong_model_t *m, const loong_entry_t *e,
-                 int64_t replica)
+                 int64_t replica, bool hollow)
 {
     const loong_model_chunk_t *c = m->chunks[LOONG_VARIANT_TRAIN][e->component];
     loong_binding_t run = loongi_model_bind(m, LOONG_VARIANT_TRAIN, e);
@@ -209,13 +242,26 @@ static void fill(const loong_model_t *m, const loong_entry_t *e,
         }
         double *to = (void *)(run.base[p->operand.base] + p->operand.offset);
         for (int64_t k = 0; k < loongi_shape_elements(&p->shape); k++) {
-            to[k] =
-                number(e->component == 0 ? 0 : 9, replica, e->micro_batch, k);
+            to[k] = hollow ? NAN
+                           : number(e->component == 0 ? 0 : 9, replica,
+                                    e->micro_batch, k);
         }
     }
 }
 
-static loong_status_t run_step(const loong_model_t *m)
+static void count_step(void *user, const loong_program_t *program,
+                       int64_t index, void *const *ptr,
+                       const loong_step_time_t *time)
+{
+    const loong_step_t *step = &program->steps[index];
+    rank_t *r = user;
+    (void)ptr;
+    (void)time;
+    r->products += r->hollow && strncmp(step->query.op, "linear", 6) == 0;
+    r->collectives += r->hollow && step->kernel->communicates;
+}
+
+static loong_status_t run_step(const loong_model_t *m, rank_t *r)
 {
     const loong_rank_schedule_t *list =
         loongi_model_entries(m, LOONG_VARIANT_TRAIN);
@@ -235,8 +281,10 @@ static loong_status_t run_step(const loong_model_t *m)
             LOONG_TRY(loongi_program_run(&s->run, &s->optimizer->late, &frame));
         } else if (e->kind < (loong_entry_kind_t)LOONG_PROGRAM_COUNT) {
             LOONG_TRY(loongi_model_need(m, LOONG_VARIANT_TRAIN, e));
+            LOONG_TRY(loongi_model_frame(m, e, &frame));
+            r->hollow = frame.hollow;
             if (e->kind == LOONG_ENTRY_F || e->kind == LOONG_ENTRY_E) {
-                fill(m, e, c->params.mesh.coord[LOONG_AXIS_DP]);
+                fill(m, e, c->params.mesh.coord[LOONG_AXIS_DP], r->hollow);
             }
             LOONG_TRY(loongi_model_run(m, LOONG_VARIANT_TRAIN, i, frames));
         } else {
@@ -261,6 +309,7 @@ static loong_component_params_t params_of(const layout_t *l, int component,
     p.compile.threads = p.shards.threads = 1;
     p.optimizer.group[0].eps = 1e-8;
     p.shards.bucket_bytes = 1 << 14;
+    p.shards.sharding = l->sharding;
     p.schedule = "auto";
     p.join = l->join;
     p.micro_batches = MICRO_BATCHES;
@@ -269,33 +318,81 @@ static loong_component_params_t params_of(const layout_t *l, int component,
     return p;
 }
 
-/* The parameter or the gradient of a component. */
-static double *values_of(const loong_model_t *m, int component, bool gradient)
+/* Elements of the one bucket of a component that this rank has. */
+static const double *values_of(const loong_model_t *m, int component,
+                               bool gradient, int64_t *begin_p, int64_t *end_p)
 {
     const loong_stage_t *s = m->stages[component];
-    const loong_flat_t *flat = &s->layout->flats[0];
-    return (void *)(s->run.base[gradient ? LOONG_BASE_GRAD : LOONG_BASE_PARAM] +
-                    (gradient ? flat->grad_offset : flat->param_offset));
+    const loong_bucket_t *b = loongi_shards_bucket(s->shards, 0, 0);
+    if (b == NULL) { /* frozen, and on all ranks */
+        *begin_p = 0;
+        *end_p = H * H;
+        return (void *)(s->run.base[LOONG_BASE_PARAM] +
+                        s->layout->flats[0].param_offset);
+    }
+    *begin_p = gradient ? b->update_begin : b->param_begin;
+    *end_p = LOONG_MIN(gradient ? b->update_end : b->param_end, H * H);
+    return (void *)(gradient ? s->run.base[LOONG_BASE_GRAD] +
+                                   loongi_shards_grad(s->shards, b, *begin_p)
+                             : s->run.base[LOONG_BASE_PARAM] + b->param);
 }
 
-static void compare(const layout_t *l, const loong_model_t *m)
+/* The weights of all components, from all ranks that have something of them. */
+static loong_status_t gather(const loong_model_t *m, loong_comm_t *comm,
+                             double w[COMPONENTS][H * H])
 {
-    double dw[COMPONENTS][H * H];
-    double *w[COMPONENTS];
+    double sum[2][COMPONENTS][H * H] = {{{0}}};
     for (int c = 0; c < COMPONENTS; c++) {
-        w[c] = values_of(m, c, false);
+        int64_t begin, end;
+        const double *own = values_of(m, c, false, &begin, &end);
+        for (int64_t i = begin; i < end; i++) {
+            sum[0][c][i] = own[i - begin];
+            sum[1][c][i] = 1.0;
+        }
     }
+    LOONG_TRY(loong_comm_all_reduce(comm, sum, 2 * COMPONENTS * H * H,
+                                    LOONG_F64, LOONG_REDUCE_SUM, "weights"));
+    for (int i = 0; i < COMPONENTS * H * H; i++) {
+        (&w[0][0])[i] = (&sum[0][0][0])[i] / (&sum[1][0][0])[i];
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t compare(const layout_t *l, const loong_model_t *m,
+                              loong_comm_t *comm)
+{
+    double w[COMPONENTS][H * H];
+    double dw[COMPONENTS][H * H];
+    LOONG_TRY(gather(m, comm, w));
     expect_gradients(l, w, dw);
     for (int c = l->frozen; c < COMPONENTS; c++) {
-        const double *found = values_of(m, c, true);
-        for (int i = 0; i < H * H; i++) {
-            if (!(fabs(found[i] - dw[c][i]) <= 1e-12)) {
-                fail_msg("%d ranks, %d and %d, %s: gradient %d of %s is %.17g, "
-                         "not %.17g",
-                         l->world, l->maker, l->reader, l->join, i, names[c],
-                         found[i], dw[c][i]);
+        int64_t begin, end;
+        const double *found = values_of(m, c, true, &begin, &end);
+        for (int64_t i = begin; i < end; i++) {
+            if (!(fabs(found[i - begin] - dw[c][i]) <= 1e-12)) {
+                fail_msg("%d ranks, %d and %d, %s, %s, hollow %d: gradient %d "
+                         "of %s is %.17g, not %.17g",
+                         l->world, l->maker, l->reader, l->join,
+                         loongi_sharding_name(l->sharding), l->hollow, (int)i,
+                         names[c], found[i - begin], dw[c][i]);
             }
         }
+    }
+    return LOONG_OK;
+}
+
+/* Hollow entries compute nothing; replicas meet in them where gradients, or
+ * parameters, are shared out. */
+static void check_counts(const loong_model_t *m, const rank_t *r)
+{
+    const loong_shards_t *s = m->stages[1]->shards;
+    bool any = false;
+    for (int b = 0; b < MICRO_BATCHES; b++) {
+        any = any || is_hollow(r->layout, r->cell_rank / r->layout->maker, b);
+    }
+    assert_int_equal(r->products, 0);
+    if (s->params.sharding >= LOONG_SHARDING_GRADS && s->buckets[0].size > 1) {
+        assert_int_equal(r->collectives > 0, any);
     }
 }
 
@@ -305,7 +402,8 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
     layout_t *l = user;
     loong_component_params_t p[COMPONENTS];
     config_t config[COMPONENTS];
-    const loong_edge_rows_t rows = {l, ITEMS * 2, list_rows};
+    rank_t rank = {.layout = l};
+    const loong_edge_rows_t rows = {&rank, ITEMS * 2, list_rows, find_hollow};
     loong_device_t *device = NULL;
     loong_resources_t *resources = NULL;
     loong_model_t *model = NULL;
@@ -330,10 +428,16 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
                                       &resources));
     LOONG_TRY(loongi_model_allocate(model, resources));
     LOONG_TRY(loongi_model_initialize(model, 7));
-    for (int step = 0; step < 2; step++) {
-        LOONG_TRY(run_step(model));
-        compare(l, model);
+    rank.cell_rank = model->cell_rank;
+    for (int c = 0; c < COMPONENTS; c++) {
+        model->components[c]->run.hook = count_step;
+        model->components[c]->run.hook_user = &rank;
     }
+    for (int step = 0; step < 2; step++) {
+        LOONG_TRY(run_step(model, &rank));
+        LOONG_TRY(compare(l, model, comm));
+    }
+    check_counts(model, &rank);
     for (int c = 0; c < COMPONENTS; c++) {
         assert_int_equal(model->components[c]->params.train, c >= l->frozen);
     }
@@ -351,9 +455,14 @@ static void test_layouts(void **state)
                                    {4, 4, 1}, {4, 1, 4}, {4, 2, 1}};
     static const char *const joins[] = {"coupled", "phases"};
     for (int64_t i = 0; i < LOONG_COUNT_OF(ranks); i++) {
-        for (int k = 0; k < 4; k++) {
-            layout_t l = {ranks[i][0], ranks[i][1], ranks[i][2], k / 2,
-                          joins[k % 2]};
+        for (int k = 0; k < 12; k++) {
+            layout_t l = {ranks[i][0],
+                          ranks[i][1],
+                          ranks[i][2],
+                          k / 2 % 2,
+                          joins[k % 2],
+                          (loong_sharding_t)((i + k) % LOONG_SHARDING_COUNT),
+                          k / 4};
             loong_context_t *ctx = test_context();
             loong_threads_params_t params = {.size = l.world};
             params.context.log = test_log;
@@ -367,7 +476,7 @@ static void test_layouts(void **state)
 static void test_refusals(void **state)
 {
     (void)state;
-    const layout_t l = {1, 1, 1, 0, NULL};
+    const layout_t l = {.world = 1, .maker = 1, .reader = 1};
     config_t config[COMPONENTS] = {{0, false}, {1, false}, {2, false}};
     loong_component_params_t p[COMPONENTS];
     loong_context_t *ctx = test_context();

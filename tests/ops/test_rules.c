@@ -322,7 +322,7 @@ static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
     X(sum_rows_rank, loong_sum_rows(g, v->w),                                 \
       "sum_rows: x has 1 dimensions, 2 wanted")                               \
     X(adamw_graph, apply(g, "adamw", &group, IN(v->w)),                       \
-      "adamw: stands in update programs, not in graphs")
+      "adamw: is put into programs, it stands in no graph")
 
 #define BUILD(name_, expression_, message_)                                   \
     static loong_val_t build_##name_(loong_graph_t *g, const values_t *v)     \
@@ -487,7 +487,7 @@ static const char *const run_ops[] = {
     "layernorm", "add_layernorm", "layernorm_grad", "rope_table", "rope",
     "swiglu", "swiglu_grad", "gelu", "gelu_grad", "add", "scale", "dropout",
     "multiply", "kl_estimate", "kl_estimate_grad", "cast", "copy", "accumulate",
-    "sum_rows", "concat", "slice_grad", "segment_sum", "segment_repeat",
+    "zero", "sum_rows", "concat", "slice_grad", "segment_sum", "segment_repeat",
     "select_rows", "zigzag", "repeat_heads", "sum_heads", "linear", "linear_dw",
     "attention", "attention_grad", "mean_squares", "mean_squares_grad",
     "rms_scale", "rms_scale_grad", "head_linear", "head_linear_dw",

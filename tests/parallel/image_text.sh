@@ -27,9 +27,11 @@ train: {global_batch_size: 12}
 optimizer: {lr: 0.01, clip_grad: 1.0}
 YAML
 e=model.image_encoder.
-# A step of `rare` has a picture or none: then encoder and projector stay.
+# A step of `rare` has a picture or none: then encoder and projector stay, and
+# ranks without pictures only meet the others where these share out gradients.
 rare="data.train=[{\"path\":\"$place/rare.jsonl\"}]"
-kinds=("" "$rare" "train.exit_interval=2"
+zero=parallel.data_parallel_sharding=optim_grads_params
+kinds=("" "$rare" "$rare train.exit_interval=2 $zero"
     "train.kl_loss_coeff=0.5 parallel.pipeline_model_parallel_size=1")
 # The image encoder learns: where it is fixed another loss comes out.
 last_loss() {

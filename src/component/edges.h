@@ -27,7 +27,8 @@ typedef struct loong_edge_rows {
     int64_t most;
     loong_status_t (*list)(void *user, const loong_message_t *message,
                            loong_segment_t *segments, int64_t *count_p);
-    /* Whether a component's micro-batch has no rows on this rank. */
+    /* Whether a component's micro-batch has no rows on this rank; NULL: all
+     * have some. */
     loong_status_t (*hollow)(void *user, int component, int micro_batch,
                              bool *hollow_p);
 } loong_edge_rows_t;

@@ -524,7 +524,8 @@ loong_status_t loongi_model_frame(const loong_model_t *model,
 {
     const loong_component_t *c = loongi_model_component(model, entry);
     bool hollow = false;
-    if (entry->micro_batch >= 0 && c->params.shards.hollow) {
+    if (entry->micro_batch >= 0 && c->params.shards.hollow &&
+        model->rows->hollow != NULL) {
         LOONG_TRY(model->rows->hollow(model->rows->user, c->index,
                                       entry->micro_batch, &hollow));
     }

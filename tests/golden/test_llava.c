@@ -414,7 +414,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
                                void *user)
 {
     job_t j = {.layout = user, .ctx = ctx};
-    const loong_edge_rows_t rows = {&j, 4, list_rows};
+    const loong_edge_rows_t rows = {&j, 4, list_rows, NULL};
     loong_component_params_t p[COMPONENTS];
     loong_device_t *device = NULL;
     loong_resources_t *resources = NULL;

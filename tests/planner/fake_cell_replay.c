@@ -2,6 +2,7 @@
  *
  * Runs the lists of all ranks of a cell on exactly the planned bytes, which are
  * spoilt as soon as the plan gives them up. */
+#include <stdio.h>
 #include <string.h>
 
 #include "fake_cell_replay.h"
@@ -18,9 +19,9 @@ static loong_frame_t frame_of(replay_t *r, int rank, const loong_entry_t *e)
         r->fake, e->component, fake_replica(r->fake, e->component, rank),
         fake_stage_of(r, rank, e), r->step, e->micro_batch);
     if (fake_is(r, FAULT_FIRST_ON_HOLLOW)) {
-        bool first = e->micro_batch == 0;
-        r->planted += first != frame.first && e->kind == LOONG_ENTRY_B;
-        frame.first = first;
+        bool clears = frame.first && frame.hollow && e->kind == LOONG_ENTRY_B;
+        r->planted += clears;
+        frame.first = frame.first && !clears;
     }
     return frame;
 }
@@ -121,18 +122,36 @@ static void give_areas_back(replay_t *r, int rank, int64_t at)
 
 /* ---- entries ------------------------------------------------------------- */
 
-static void clear_gradients(replay_t *r, int rank, const loong_entry_t *e)
+/* Blocks until all replicas came to the same collective of the same program. */
+static int meet(replay_t *r, int rank, const loong_entry_t *e,
+                const loong_frame_t *frame)
 {
-    int index = index_of(r, e);
-    const loong_model_chunk_t *c = r->chunks[rank][index];
-    fake_region_t *grad = r->base[rank][LOONG_BASE_GRAD];
-    int64_t begin = r->ranks[rank]->places[index].begin[LOONG_BASE_GRAD];
-    memset(grad->data + begin, 0, (size_t)c->grad_bytes);
-    fake_world_write(&r->world, grad->data + begin, c->grad_bytes, "gradients");
+    int stage = fake_stage_of(r, rank, e);
+    int count = fake_collectives(r->fake, e, stage, frame);
+    int replicas = fake_cell_of(r)->params.components[e->component].replicas;
+    int replica = fake_replica(r->fake, e->component, rank);
+    if (frame->hollow && count > 0 && replicas > 1 && replica == 0) {
+        bool less = fake_is(r, FAULT_HOLLOW_MEETS_LESS);
+        bool none = fake_is(r, FAULT_HOLLOW_LEFT_OUT);
+        r->planted += less || none;
+        count = none ? 0 : count - less;
+    }
+    while (e->micro_batch >= 0 && r->met[rank] < count) {
+        uint8_t *come = &r->come[e->component][stage][e->kind][e->micro_batch]
+                                [r->met[rank]];
+        *come += !r->waits[rank];
+        r->waits[rank] = true;
+        if (*come < replicas) {
+            return WAITS;
+        }
+        r->waits[rank] = false;
+        r->met[rank]++;
+        r->met_in_all++;
+    }
+    r->met[rank] = 0;
+    return MOVES;
 }
 
-/* A micro-batch without anything is left out; the last backward runs what comes
- * once a step. */
 static int run_program(replay_t *r, int rank, const loong_entry_t *e)
 {
     loong_frame_t frame = frame_of(r, rank, e);
@@ -143,19 +162,17 @@ static int run_program(replay_t *r, int rank, const loong_entry_t *e)
     const loong_port_t *ids = loongi_model_chunk_input(c, "ids");
     const loong_frame_t *frames[2] = {&frame, NULL};
     fake_region_t *scratch = r->base[rank][LOONG_BASE_SCRATCH];
+    int state = meet(r, rank, e, &frame);
+    if (state != MOVES) {
+        return state;
+    }
+    r->hollow += frame.hollow;
     if (frame.hollow && fake_is(r, FAULT_HOLLOW_RUNS)) {
         r->planted++;
         frame.hollow = false;
     }
-    if (frame.hollow && (forward || !frame.last)) {
-        r->left_out++;
-        return MOVES;
-    }
-    if (frame.hollow && frame.first) { /* all of them were */
-        clear_gradients(r, rank, e);
-    }
     fake_region_poison(scratch, 0, scratch->bytes);
-    if (forward && ids != NULL) {
+    if (forward && ids != NULL && !frame.hollow) {
         char *data = fake_port_data(&run, ids);
         if (!fake_world_write(&r->world, data, fake_port_bytes(ids), "ids")) {
             return WRONG;
@@ -222,18 +239,42 @@ static int run_entry(replay_t *r, int rank)
         return MOVES;
     }
     state = run_program(r, rank, e);
-    give_areas_back(r, rank, r->at[rank]);
+    if (state == MOVES) {
+        give_areas_back(r, rank, r->at[rank]);
+    }
     return state;
 }
 
 /* ---- steps --------------------------------------------------------------- */
 
+/* No rank waits for ever: else says in which entries. */
+static bool all_through(replay_t *r)
+{
+    char text[300] = "";
+    for (int rank = 0; rank < fake_cell_of(r)->params.ranks; rank++) {
+        const loong_rank_schedule_t *list = &fake_cell_of(r)->ranks[rank];
+        const loong_entry_t *e = &list->entries[r->at[rank]];
+        size_t used = strlen(text);
+        if (r->at[rank] < list->num_entries) {
+            snprintf(text + used, sizeof(text) - used,
+                     "%srank %d waits in %s %d.%d", used > 0 ? ", " : "", rank,
+                     loongi_entry_name(e->kind), (int)e->component,
+                     (int)e->micro_batch);
+        }
+    }
+    if (text[0] != '\0') {
+        fake_world_fail(&r->world, "%s", text);
+    }
+    return text[0] == '\0';
+}
+
 /* Ranks advance in random order, some entries at a time. */
 static bool run_lists(replay_t *r)
 {
     int ranks = fake_cell_of(r)->params.ranks;
+    int most = (2 + FAKE_COLLECTIVES) * ranks;
     int waiting = 0;
-    for (int rank = fake_replay_draw(r, ranks); waiting < 2 * ranks;
+    for (int rank = fake_replay_draw(r, ranks); waiting < most;
          rank = (rank + 1) % ranks) {
         bool moved = false;
         int state = MOVES;
@@ -250,13 +291,7 @@ static bool run_lists(replay_t *r)
         }
         waiting = moved ? 0 : waiting + 1;
     }
-    for (int rank = 0; rank < ranks; rank++) {
-        if (r->at[rank] < fake_cell_of(r)->ranks[rank].num_entries) {
-            fake_world_fail(&r->world, "rank %d waits for ever", rank);
-            return false;
-        }
-    }
-    return fake_match(r);
+    return all_through(r) && fake_match(r);
 }
 
 /* No message is left over; gradients are the reference's. */
@@ -301,6 +336,7 @@ static bool run_step(replay_t *r)
     memset(r->cleared, 0, sizeof(r->cleared));
     memset(r->passed, 0, sizeof(r->passed));
     memset(r->begun, 0, sizeof(r->begun));
+    memset(r->come, 0, sizeof(r->come));
     r->num_sent = r->num_received = 0;
     for (int rank = 0; rank < fake_cell_of(r)->params.ranks; rank++) {
         fake_region_t *grad = r->base[rank][LOONG_BASE_GRAD];
@@ -379,12 +415,12 @@ loong_status_t fake_replay_plan(replay_t *r, int rank)
     return LOONG_OK;
 }
 
-/* Planned = touched, where nothing was left out. */
+/* Planned = touched, where no entry was hollow. */
 static bool is_exact(replay_t *r)
 {
     static const loong_base_t bases[] = {LOONG_BASE_SLOT, LOONG_BASE_INPUT,
                                          LOONG_BASE_EDGE, LOONG_BASE_EDGE_GRAD};
-    for (int rank = 0; rank < fake_cell_of(r)->params.ranks && r->left_out == 0;
+    for (int rank = 0; rank < fake_cell_of(r)->params.ranks && r->hollow == 0;
          rank++) {
         for (int b = 0; b < LOONG_COUNT_OF(bases); b++) {
             const fake_region_t *region = r->base[rank][bases[b]];

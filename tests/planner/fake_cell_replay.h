@@ -10,8 +10,11 @@
 /* What is planted. */
 #define FAULT_LIST(X)                                                     \
     X(NONE, "nothing")                                                    \
-    X(FIRST_ON_HOLLOW, "`first` on a micro-batch that is left out")       \
+    X(FIRST_ON_HOLLOW, "`first` on a hollow entry that clears nothing")   \
     X(HOLLOW_RUNS, "a micro-batch without anything runs")                 \
+    X(HOLLOW_LEFT_OUT, "a hollow entry left out by one replica")          \
+    X(HOLLOW_MEETS_LESS, "a hollow entry with a collective too few")      \
+    X(LOCKSTEP, "entries of two components swapped on one rank")          \
     X(ROW_TWICE, "a row's gradient from two")                             \
     X(ROW_BY_NONE, "a row's gradient from none")                          \
     X(AREA_SHARED, "a message before its area is free")                   \
@@ -32,7 +35,8 @@ typedef enum fault {
         FAULTS
 } fault_t;
 
-enum { MOST_CHUNKS = 16, WAITS = 0, MOVES = 1, WRONG = -1 };
+enum { MOST_CHUNKS = 16, FAKE_COLLECTIVES = 3 };
+enum { WAITS = 0, MOVES = 1, WRONG = -1 };
 
 /* A segment that one end has begun. */
 typedef struct posted {
@@ -69,9 +73,15 @@ typedef struct replay {
     posted_t received[FAKE_MESSAGES * FAKE_SEGMENTS];
     bool begun[2][FAKE_MESSAGES];                       /* sent, received */
     fake_segment_t stale[FAKE_MESSAGES][FAKE_SEGMENTS]; /* last step's */
+    /* Replicas that came to a collective: by component, stage, program,
+     * micro-batch and ordinal. */
+    uint8_t come[FAKE_COMPONENTS][FAKE_STAGES][LOONG_PROGRAM_COUNT][FAKE_MICRO]
+                [FAKE_COLLECTIVES];
+    int met[FAKE_RANKS]; /* collectives of a rank's entry */
+    bool waits[FAKE_RANKS]; /* in the next one */
     int step;
     uint64_t drawn;
-    int64_t reused, carried, left_out, areas;
+    int64_t reused, carried, hollow, areas, met_in_all;
 } replay_t;
 
 static inline bool fake_is(const replay_t *r, fault_t fault)

@@ -145,7 +145,18 @@ static loong_status_t compile(fake_components_t *f, int component, int stage)
         status = loongi_model_chunk_compile(b.g, !s->kind->evaluate, &p, chunk);
     }
     loong_graph_destroy(&b.g);
-    return status == LOONG_OK ? loongi_model_chunk_prepare(*chunk) : status;
+    LOONG_TRY(status);
+    if (component + 1 < f->cell->params.num_components) {
+        const loong_shards_params_t params = {.device = FAKE_DEVICE,
+                                              .threads = 1,
+                                              .bucket_bytes = 64,
+                                              .hollow = true};
+        const loong_mesh_t mesh = loong_mesh_single();
+        loong_shards_t **shards = &f->shards[component][stage];
+        LOONG_TRY(loongi_shards_create(*chunk, &mesh, &params, shards));
+        LOONG_TRY(loongi_shards_place(*shards, *chunk));
+    }
+    return loongi_model_chunk_prepare(*chunk);
 }
 
 /* ---- messages ------------------------------------------------------------ */
@@ -240,23 +251,38 @@ loong_frame_t fake_component_frame(const fake_components_t *fake, int component,
                                    int replica, int stage, int step,
                                    int micro_batch)
 {
-    const bool *hollow = fake->hollow[component][replica];
     int micro_batches =
         fake->cell->params.components[component].params.micro_batches;
-    int first = 0;
-    while (first + 1 < micro_batches && hollow[first]) {
-        first++;
-    }
     loong_frame_t frame;
     memset(&frame, 0, sizeof(frame));
     frame.step = step;
     frame.micro_batch = micro_batch;
     frame.seed =
         (uint64_t)((component * FAKE_RANKS + replica) * FAKE_STAGES + stage);
-    frame.first = micro_batch == first;
+    frame.first = micro_batch == 0;
     frame.last = micro_batch + 1 == micro_batches;
-    frame.hollow = micro_batch >= 0 && hollow[micro_batch];
+    frame.hollow =
+        micro_batch >= 0 && fake->hollow[component][replica][micro_batch];
     return frame;
+}
+
+/* Gathers in all programs; sums behind each backward, or the last. */
+int fake_collectives(const fake_components_t *fake, const loong_entry_t *entry,
+                     int stage, const loong_frame_t *frame)
+{
+    const loong_schedule_t *s = fake->cell->schedules[entry->component];
+    loong_sharding_t sharding = fake->sharding[entry->component];
+    bool forward =
+        entry->kind == LOONG_ENTRY_F || entry->kind == LOONG_ENTRY_E;
+    bool sums = entry->kind == (s->kind->split ? LOONG_ENTRY_W : LOONG_ENTRY_B);
+    int most = 1 + (int)fake_draw(fake->seed, 700 + (uint64_t)stage, 3);
+    if (sums && sharding < LOONG_SHARDING_GRADS) {
+        return frame->last ? most : 0;
+    }
+    return sums || ((forward || entry->kind == LOONG_ENTRY_B) &&
+                    sharding == LOONG_SHARDING_PARAMS)
+               ? most
+               : 0;
 }
 
 const loong_port_t *fake_message_port(const fake_components_t *fake,
@@ -310,6 +336,8 @@ loong_status_t fake_components_create(loong_context_t *ctx, uint64_t seed,
     }
     draw_hollow(f);
     for (int c = 0; c < p->num_components; c++) {
+        f->sharding[c] = (loong_sharding_t)fake_draw(f->seed, 600 + (uint64_t)c,
+                                                     LOONG_SHARDING_COUNT);
         for (int s = 0; s < loongi_schedule_stages(f->cell->schedules[c]);
              s++) {
             LOONG_TRY(compile(f, c, s));
@@ -323,6 +351,7 @@ void fake_components_destroy(fake_components_t *fake)
     for (int c = 0; c < FAKE_COMPONENTS; c++) {
         for (int s = 0; s < FAKE_STAGES; s++) {
             loongi_model_chunk_destroy(&fake->chunks[c][s]);
+            loongi_shards_destroy(&fake->shards[c][s]);
         }
     }
     loongi_cell_destroy(&fake->cell);

@@ -2,7 +2,8 @@
  *
  * A random cell whose components are random models: compiled programs of every
  * stage, segments of every message, micro-batches without anything. Replicas
- * are models of their own, so that nothing but messages makes them equal. */
+ * are models of their own, so that nothing but messages makes them equal; they
+ * meet in collectives as the sharding of their component has it. */
 #ifndef FAKE_COMPONENTS_H
 #define FAKE_COMPONENTS_H
 
@@ -11,6 +12,7 @@
 #include "fake.h"
 #include "fake_cell.h"
 #include "memory_plan.h"
+#include "shards.h"
 
 enum {
     FAKE_STAGES = 12, /* of a component, at most */
@@ -29,6 +31,8 @@ typedef struct fake_components {
     fake_cell_t drawn;
     loong_cell_t *cell;
     loong_model_chunk_t *chunks[FAKE_COMPONENTS][FAKE_STAGES];
+    loong_shards_t *shards[FAKE_COMPONENTS][FAKE_STAGES];
+    loong_sharding_t sharding[FAKE_COMPONENTS];
     /* Nothing is there: of components of one stage that others read. */
     bool hollow[FAKE_COMPONENTS][FAKE_RANKS][FAKE_MICRO];
     fake_segment_t segments[FAKE_MESSAGES][FAKE_SEGMENTS]; /* of this step */
@@ -44,10 +48,13 @@ void fake_components_plan(fake_components_t *fake, int step);
 
 /* Where a rank is in a component. */
 int fake_replica(const fake_components_t *fake, int component, int rank);
-/* The frame of a program; first: of those that are there. */
+/* The frame of a program. */
 loong_frame_t fake_component_frame(const fake_components_t *fake, int component,
                                    int replica, int stage, int step,
                                    int micro_batch);
+/* Collectives over the replicas of a component in one of its programs. */
+int fake_collectives(const fake_components_t *fake, const loong_entry_t *entry,
+                     int stage, const loong_frame_t *frame);
 /* The port of a message at one of its ends. */
 const loong_port_t *fake_message_port(const fake_components_t *fake,
                                       int message, bool from);

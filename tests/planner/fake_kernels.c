@@ -324,6 +324,8 @@ loong_status_t fake_run_builtin(const loong_kernel_call_t *call)
         run_copy(&x, &y, 0);
     } else if (strcmp(q->op, "accumulate") == 0) {
         run_accumulate(call);
+    } else if (strcmp(q->op, "zero") == 0) {
+        memset(y.data, 0, (size_t)(y.rows * y.stride));
     } else if (strcmp(q->op, "slice_grad") == 0) {
         for (int64_t r = 0; r < y.rows; r++) {
             memset(y.data + r * y.stride, 0, (size_t)(y.cols * y.size));

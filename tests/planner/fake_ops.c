@@ -191,7 +191,7 @@ static const loong_kernel_t kernels[] = {
     KERNEL("fake_grad4"), KERNEL("fake_grad5"), KERNEL("fake_grad6"),
     KERNEL("fake_grad7"), KERNEL("fake_loss"),  BUILTIN("add"),
     BUILTIN("copy"),      BUILTIN("concat"),    BUILTIN("slice_grad"),
-    BUILTIN("accumulate"),
+    BUILTIN("accumulate"), BUILTIN("zero"),
 };
 
 loong_status_t fake_register(loong_context_t *ctx)

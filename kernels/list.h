@@ -145,8 +145,7 @@ extern "C" {
     X(muon_polynomial) X(muon_step) \
     X(sign_step)             \
     X(sumsq)                 \
-    X(sum)                   \
-    X(zero)                  \
+    X(sum) X(zero)           \
     X(tensor_stats)          \
     X(topk_router)           \
     X(topk_router_grad)      \
@@ -241,8 +240,7 @@ extern "C" {
     X(muon_momentum) X(muon_normalize) \
     X(muon_polynomial) X(muon_step) \
     X(sumsq)                  \
-    X(sum)                    \
-    X(zero)                   \
+    X(sum) X(zero)           \
     X(tensor_stats)           \
     X(latent_keys)            \
     X(latent_keys_grad)       \

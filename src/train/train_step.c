@@ -155,7 +155,9 @@ static loong_status_t run_program(loong_trainer_t *t, int64_t index)
     }
     double begin = loongi_now();
     LOONG_TRY(loongi_model_run(t->model, LOONG_VARIANT_TRAIN, index, frames));
-    loongi_timeline_mark(&t->plan, index, begin);
+    if (!frame[0].hollow) {
+        loongi_timeline_mark(&t->plan, index, begin);
+    }
     LOONG_TRY(after_program(t, entry));
     return pair != NULL ? after_program(t, pair) : LOONG_OK;
 }

@@ -322,11 +322,6 @@ static void copy(const variant_t *v, op_case_t *c)
     c->arg[1] = op_mat(v->dtype, v->s.rows, v->s.cols);
 }
 
-static void zero(const variant_t *v, op_case_t *c)
-{
-    c->arg[0] = op_mat(v->dtype, v->s.rows, v->s.cols);
-}
-
 static void accumulate(const variant_t *v, op_case_t *c)
 {
     c->arg[0] = like(v);
@@ -472,9 +467,8 @@ static const entry_t entries[] = {
     {"multiply", 2, 1, add},
     {"scale", 1, 1, scale},
     {"cast", 1, 1, cast},
-    {"copy", 1, 1, copy},
+    {"copy", 1, 1, copy}, {"zero", 0, 1, copy},
     {"accumulate", 1, 1, accumulate},
-    {"zero", 0, 1, zero},
     {"concat", 3, 1, concat},
     {"slice_grad", 1, 1, slice_grad},
     {"zigzag", 1, 1, zigzag},

@@ -63,10 +63,8 @@ static loong_status_t check_component(const loong_cell_t *cell, int c)
                 "component %d: %d replicas, at least 1 is wanted", c,
                 component->replicas);
     LOONG_CHECK(cell->ctx,
-                cell->params.num_components == 1 || (!p->pair && !p->offload),
-                LOONG_ERR_ARG,
-                "component %d: pairs and offload are there without other "
-                "components only",
+                cell->params.num_components == 1 || !p->pair, LOONG_ERR_ARG,
+                "component %d: pairs are there without other components only",
                 c);
     LOONG_CHECK(
         cell->ctx,

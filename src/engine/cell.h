@@ -81,8 +81,7 @@ struct loong_cell {
 /* Makes the lists of all ranks. LOONG_ERR_ARG, with what was found, for an
  * unknown join, sizes that a schedule does not take, ranks out of range or
  * twice in a component, edges that point back, messages that no stage sends or
- * reads or that stand there twice, and pairs or offload beside another
- * component. */
+ * reads or that stand there twice, and pairs beside another component. */
 LOONG_NODISCARD loong_status_t
 loongi_cell_create(loong_context_t *ctx, const loong_cell_params_t *params,
                    loong_cell_t **cell_p);

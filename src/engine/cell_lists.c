@@ -180,19 +180,6 @@ static void add_messages(list_maker_t *l, int rank)
     }
 }
 
-static bool is_offloaded(const loong_rank_schedule_t *list,
-                         const loong_entry_t *work)
-{
-    int64_t k = 0;
-    while (k < list->num_entries &&
-           (list->entries[k].kind != LOONG_ENTRY_OFFLOAD ||
-            list->entries[k].chunk != work->chunk ||
-            list->entries[k].micro_batch != work->micro_batch)) {
-        k++;
-    }
-    return k < list->num_entries;
-}
-
 static loong_entry_writer_t writer_of(const loong_cell_t *cell, int component,
                                       int rank)
 {
@@ -205,15 +192,10 @@ static loong_entry_writer_t writer_of(const loong_cell_t *cell, int component,
 static loong_status_t put_work(const loong_entry_writer_t *w,
                                const item_t *item)
 {
-    const loong_schedule_t *s = w->schedule;
     loong_entry_t work[2] = {*item[0].work, *item[0].work};
     int count = item[0].work->pair >= 0 ? 2 : 1;
-    bool away[2] = {false, false};
     work[1] = count == 2 ? *item[1].work : work[0];
-    for (int i = 0; i < count && s->params.offload; i++) {
-        away[i] = is_offloaded(&s->ranks[w->rank], &work[i]);
-    }
-    return loongi_entry_put_unit(w, count, work, away);
+    return loongi_entry_put_unit(w, count, work);
 }
 
 static loong_status_t put_message(const loong_cell_t *cell, int rank,

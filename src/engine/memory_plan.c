@@ -22,7 +22,6 @@ static void chunk_bytes(const loong_model_chunk_t *c,
         [LOONG_BASE_STATE] = c->state_bytes,
         [LOONG_BASE_SLOT] = n->slots * c->slot_bytes,
         [LOONG_BASE_INPUT] = n->slots * c->input_bytes,
-        [LOONG_BASE_AWAY] = n->away * c->away_bytes,
         [LOONG_BASE_EDGE] = n->areas[0] * c->edge_bytes[0],
         [LOONG_BASE_EDGE_GRAD] = n->areas[1] * c->edge_bytes[1],
     };
@@ -34,21 +33,17 @@ static void chunk_bytes(const loong_model_chunk_t *c,
 static void place_chunk(loong_memory_plan_t *r, int chunk)
 {
     int64_t bytes[LOONG_BASE_COUNT] = {0};
-    int64_t host = 0;
     for (int u = 0; u < r->num_uses; u++) {
         const loong_model_chunk_t *c = r->use[u].chunks[chunk];
         const loong_chunk_slots_t *n = &r->use[u].list->chunks[chunk];
         if (c != NULL) {
             chunk_bytes(c, n, bytes);
-            host = LOONG_MAX(host, n->host * c->away_bytes);
         }
     }
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         r->places[chunk].begin[b] = r->bytes[b];
         r->bytes[b] += bytes[b];
     }
-    r->places[chunk].host = r->host_bytes;
-    r->host_bytes += host;
 }
 
 static const loong_program_t *program_of(const loong_memory_plan_t *r, int use,
@@ -223,7 +218,6 @@ loong_binding_t loongi_memory_plan_bind(const loong_memory_plan_t *plan,
     const int64_t within[LOONG_BASE_COUNT] = {
         [LOONG_BASE_SLOT] = LOONG_MAX(entry->slot, 0) * c->slot_bytes,
         [LOONG_BASE_INPUT] = LOONG_MAX(entry->slot, 0) * c->input_bytes,
-        [LOONG_BASE_AWAY] = LOONG_MAX(entry->away, 0) * c->away_bytes,
         [LOONG_BASE_EDGE] = LOONG_MAX(entry->area[0], 0) * c->edge_bytes[0],
         [LOONG_BASE_EDGE_GRAD] =
             LOONG_MAX(entry->area[1], 0) * c->edge_bytes[1],

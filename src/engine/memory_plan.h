@@ -41,7 +41,6 @@ typedef struct loong_memory_plan_params {
 /* Where the bases of a chunk begin; slots and areas lie one behind the other.*/
 typedef struct loong_chunk_bases {
     int64_t begin[LOONG_BASE_COUNT];
-    int64_t host;
 } loong_chunk_bases_t;
 
 /* Several uses have the same memory one after the other: training and
@@ -54,7 +53,6 @@ typedef struct loong_memory_plan {
     loong_memory_plan_use_t use[LOONG_MAX_USES];
     loong_chunk_bases_t *places;     /* of each chunk */
     int64_t bytes[LOONG_BASE_COUNT]; /* to allocate, exactly */
-    int64_t host_bytes;              /* where OFFLOAD copies to */
     uint8_t *orders; /* of the pairs of use 0; per (F chunk, B chunk) */
     int64_t *order_at;
 } loong_memory_plan_t;
@@ -78,16 +76,6 @@ loong_binding_t loongi_memory_plan_chunk(const loong_memory_plan_t *plan,
 loong_binding_t loongi_memory_plan_bind(const loong_memory_plan_t *plan,
                                         int use, const loong_binding_t *run,
                                         const loong_entry_t *entry);
-
-/* Where OFFLOAD and RELOAD of an entry keep the away area. */
-static inline int64_t loongi_memory_plan_host(const loong_memory_plan_t *plan,
-                                              int use,
-                                              const loong_entry_t *entry)
-{
-    int index = loongi_memory_plan_index(plan, entry);
-    return plan->places[index].host +
-           entry->host * plan->use[use].chunks[index]->away_bytes;
-}
 
 /* Loads every program of every use at the bases of its entries, with the run
  * of its component; `again`: when these have changed (loongi_program_load). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From the order of computations that a generator gives to the whole list:
- * sends and receives, offload and reload, what stands once in a step, slots. */
+ * sends and receives, what stands once in a step, slots. */
 #include "schedule.h"
 
 #include <stdio.h>
@@ -84,22 +84,17 @@ static loong_status_t put_transfer(const loong_entry_writer_t *w,
 }
 
 static loong_status_t put_before(const loong_entry_writer_t *w,
-                                 const loong_entry_t *work, bool away)
+                                 const loong_entry_t *work)
 {
-    if (work->kind == LOONG_ENTRY_F || work->kind == LOONG_ENTRY_E) {
-        return put_transfer(w, LOONG_ENTRY_RECV_FORWARD, work);
-    }
-    if (work->kind == LOONG_ENTRY_B && away) {
-        return loongi_entry_put(w, loongi_entry(LOONG_ENTRY_RELOAD, work->chunk,
-                                                work->micro_batch));
-    }
-    return LOONG_OK;
+    return work->kind == LOONG_ENTRY_F || work->kind == LOONG_ENTRY_E
+               ? put_transfer(w, LOONG_ENTRY_RECV_FORWARD, work)
+               : LOONG_OK;
 }
 
 /* The gradient may come as soon as there is a slot for it: the rank that sends
  * it never waits for this one. */
 static loong_status_t put_after(const loong_entry_writer_t *w,
-                                const loong_entry_t *work, bool away)
+                                const loong_entry_t *work)
 {
     if (work->kind == LOONG_ENTRY_B) {
         return put_transfer(w, LOONG_ENTRY_SEND_BACKWARD, work);
@@ -108,22 +103,16 @@ static loong_status_t put_after(const loong_entry_writer_t *w,
         return LOONG_OK;
     }
     LOONG_TRY(put_transfer(w, LOONG_ENTRY_SEND_FORWARD, work));
-    if (work->kind == LOONG_ENTRY_E) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(put_transfer(w, LOONG_ENTRY_RECV_BACKWARD, work));
-    return away ? loongi_entry_put(w,
-                                   loongi_entry(LOONG_ENTRY_OFFLOAD,
-                                                work->chunk, work->micro_batch))
-                : LOONG_OK;
+    return work->kind == LOONG_ENTRY_E
+               ? LOONG_OK
+               : put_transfer(w, LOONG_ENTRY_RECV_BACKWARD, work);
 }
 
 loong_status_t loongi_entry_put_unit(const loong_entry_writer_t *w, int count,
-                                     const loong_entry_t *work,
-                                     const bool *away)
+                                     const loong_entry_t *work)
 {
     for (int i = 0; i < count; i++) {
-        LOONG_TRY(put_before(w, &work[i], away[i]));
+        LOONG_TRY(put_before(w, &work[i]));
     }
     for (int i = 0; i < count; i++) {
         LOONG_TRY(loongi_entry_put(
@@ -133,7 +122,7 @@ loong_status_t loongi_entry_put_unit(const loong_entry_writer_t *w, int count,
         pair_last(w->list);
     }
     for (int i = 0; i < count; i++) {
-        LOONG_TRY(put_after(w, &work[i], away[i]));
+        LOONG_TRY(put_after(w, &work[i]));
     }
     return LOONG_OK;
 }
@@ -147,26 +136,8 @@ loong_status_t loongi_entry_put_chunks(const loong_entry_writer_t *w,
     return LOONG_OK;
 }
 
-/* Per computation: is there another one between the forward and the backward
- * of its micro-batch? */
-static void find_away(const loong_schedule_t *s, int64_t count,
-                      const loong_entry_t *work, bool *away)
-{
-    for (int64_t k = 0; k < count; k++) {
-        away[k] = s->params.offload;
-    }
-    for (int64_t k = 1; k < count; k++) {
-        const loong_entry_t *f = &work[k - 1];
-        const loong_entry_t *b = &work[k];
-        if (f->kind == LOONG_ENTRY_F && b->kind == LOONG_ENTRY_B &&
-            f->chunk == b->chunk && f->micro_batch == b->micro_batch) {
-            away[k - 1] = away[k] = false;
-        }
-    }
-}
-
 static loong_status_t put_all(const loong_entry_writer_t *w, int64_t count,
-                              const loong_entry_t *work, const bool *away)
+                              const loong_entry_t *work)
 {
     bool train = !w->schedule->kind->evaluate;
     if (train) {
@@ -174,7 +145,7 @@ static loong_status_t put_all(const loong_entry_writer_t *w, int64_t count,
     }
     for (int64_t k = 0; k < count;) {
         int n = work[k].pair >= 0 ? 2 : 1;
-        LOONG_TRY(loongi_entry_put_unit(w, n, &work[k], &away[k]));
+        LOONG_TRY(loongi_entry_put_unit(w, n, &work[k]));
         k += n;
     }
     if (train) {
@@ -186,19 +157,13 @@ static loong_status_t put_all(const loong_entry_writer_t *w, int64_t count,
 
 static loong_status_t surround(const loong_entry_writer_t *w)
 {
-    loong_context_t *ctx = w->schedule->ctx;
     loong_rank_schedule_t *r = w->list;
     loong_entry_t *work = r->entries;
     int64_t count = r->num_entries;
-    bool *away = NULL;
-    LOONG_TRY(loongi_calloc(ctx, (size_t)count, sizeof(*away),
-                            "offload of a schedule", &away));
     r->entries = NULL;
     r->num_entries = r->cap_entries = 0;
-    find_away(w->schedule, count, work, away);
-    loong_status_t status = put_all(w, count, work, away);
-    loongi_free(ctx, away);
-    loongi_free(ctx, work);
+    loong_status_t status = put_all(w, count, work);
+    loongi_free(w->schedule->ctx, work);
     return status;
 }
 
@@ -248,10 +213,6 @@ loong_status_t loongi_schedule_accept(loong_context_t *ctx, const char *name,
     if (p->pair && !kind->pairs) {
         loongi_problems_add(&problems, "it has no pairs of forward and "
                                        "backward");
-    }
-    if (p->offload && kind->evaluate) {
-        loongi_problems_add(&problems,
-                            "it keeps nothing that could be offloaded");
     }
     snprintf(reason, sizeof(reason), "schedule %s", name);
     return loongi_problems_end(&problems, LOONG_ERR_ARG, reason);
@@ -331,8 +292,6 @@ void loongi_schedule_print(const loong_schedule_t *schedule, int rank,
         print_number("chunk", e->chunk, text);
         print_number("micro-batch", e->micro_batch, text);
         print_number("slot", e->slot, text);
-        print_number("away", e->away, text);
-        print_number("host", e->host, text);
         print_number("with", e->pair, text);
         print_number("rank", e->peer, text);
         loongi_text_printf(text, "\n");

@@ -24,8 +24,7 @@ extern "C" {
  * is what the boundary outputs of a chunk carry, "backward" the gradients of
  * its boundary inputs. Sends and receives only begin; a program waits for the
  * receive that it reads, a slot is used again only when its sends are
- * complete. Offload and reload are planned, checked and simulated; the trainer
- * runs none. What edges between components carry stands in cells alone
+ * complete. What edges between components carry stands in cells alone
  * (cell.h). */
 #define LOONG_ENTRY_LIST(X)                                               \
     LOONG_PROGRAM_LIST(X)                                                 \
@@ -33,8 +32,6 @@ extern "C" {
     X(RECV_FORWARD, "receive forward")                                    \
     X(SEND_BACKWARD, "send backward")                                     \
     X(RECV_BACKWARD, "receive backward")                                  \
-    X(OFFLOAD, "offload") /* the away area to the host */                 \
-    X(RELOAD, "reload")   /* and back */                                  \
     X(REDUCE, "reduce")   /* gradients over their holders, once a step */ \
     X(SEND_EDGE_FORWARD, "send edge forward")                             \
     X(RECV_EDGE_FORWARD, "receive edge forward")                          \
@@ -54,8 +51,6 @@ typedef struct loong_entry {
     int32_t chunk;       /* of the rank; -1: all of them (U) */
     int32_t micro_batch; /* -1: of no micro-batch (P, REDUCE, U) */
     int32_t slot;        /* of the chunk; -1: none */
-    int32_t away;        /* area of what is offloaded; -1: none */
-    int32_t host;        /* where OFFLOAD and RELOAD keep it; -1: none */
     int32_t pair;        /* entry run step by step with this one, or -1 */
     int32_t peer;        /* rank at the other end of a send or receive, or -1 */
     int32_t message;     /* of the cell's table; -1: none */
@@ -71,8 +66,6 @@ static inline loong_entry_t loongi_entry(loong_entry_kind_t kind, int chunk,
                            .chunk = chunk,
                            .micro_batch = micro_batch,
                            .slot = -1,
-                           .away = -1,
-                           .host = -1,
                            .pair = -1,
                            .peer = -1,
                            .message = -1,
@@ -101,8 +94,6 @@ static inline bool loongi_entry_receives_edge(const loong_entry_t *entry)
 /* How many of each a chunk needs: exactly as many as live at one time. */
 typedef struct loong_chunk_slots {
     int32_t slots;
-    int32_t away; /* 0 without offload */
-    int32_t host;
     int32_t areas[2]; /* 0 where no edge arrives; forward, backward */
 } loong_chunk_slots_t;
 
@@ -116,9 +107,8 @@ typedef struct loong_schedule_params {
     int ranks;  /* of the pipeline */
     int chunks; /* of each rank */
     int micro_batches;
-    bool pair;    /* run F of one micro-batch with B of another */
-    bool offload; /* copy the away area out between F and B */
-    bool folded;  /* as kind->folded: stages as those of another schedule */
+    bool pair;   /* run F of one micro-batch with B of another */
+    bool folded; /* as kind->folded: stages as those of another schedule */
 } loong_schedule_params_t;
 
 typedef struct loong_schedule loong_schedule_t;

@@ -108,23 +108,12 @@ static loong_status_t check_numbers(const checker_t *k, int64_t i)
                        (int)e->peer, peer_of(k, e));
     }
     if (step || loongi_entry_receives_edge(e)) {
-        return e->slot == -1 && e->away == -1 && e->host == -1
-                   ? LOONG_OK
-                   : FAIL_AT(k, i, "has a slot");
+        return e->slot == -1 ? LOONG_OK : FAIL_AT(k, i, "has a slot");
     }
-    const loong_chunk_slots_t *n = &k->chunks[e->chunk];
-    bool copies =
-        e->kind == LOONG_ENTRY_OFFLOAD || e->kind == LOONG_ENTRY_RELOAD;
-    bool away = p->offload &&
-                (copies || e->kind == LOONG_ENTRY_F ||
-                 e->kind == LOONG_ENTRY_B || e->kind == LOONG_ENTRY_W);
-    if (e->slot < 0 || e->slot >= n->slots || (e->away >= 0) != away ||
-        e->away >= n->away || (e->host >= 0) != copies || e->host >= n->host) {
-        return FAIL_AT(k, i, "slot %d of %d, away %d of %d, host %d of %d",
-                       (int)e->slot, (int)n->slots, (int)e->away,
-                       (int)n->away, (int)e->host, (int)n->host);
-    }
-    return LOONG_OK;
+    int32_t slots = k->chunks[e->chunk].slots;
+    return e->slot >= 0 && e->slot < slots
+               ? LOONG_OK
+               : FAIL_AT(k, i, "slot %d of %d", (int)e->slot, (int)slots);
 }
 
 static loong_status_t check_pair(const checker_t *k, int64_t i)
@@ -222,9 +211,6 @@ static int wanted(const checker_t *k, loong_entry_kind_t kind, int stage)
         return train && stage > 0;
     case LOONG_ENTRY_RECV_BACKWARD:
         return train && stage < last;
-    case LOONG_ENTRY_OFFLOAD:
-    case LOONG_ENTRY_RELOAD:
-        return k->s->params.offload ? -1 : 0;
     case LOONG_ENTRY_SEND_EDGE_FORWARD:
     case LOONG_ENTRY_RECV_EDGE_FORWARD:
     case LOONG_ENTRY_SEND_EDGE_BACKWARD:
@@ -275,9 +261,6 @@ static loong_status_t check_order(const checker_t *k)
         {LOONG_ENTRY_RECV_FORWARD, LOONG_ENTRY_E},
         {LOONG_ENTRY_F, LOONG_ENTRY_SEND_FORWARD},
         {LOONG_ENTRY_E, LOONG_ENTRY_SEND_FORWARD},
-        {LOONG_ENTRY_F, LOONG_ENTRY_OFFLOAD},
-        {LOONG_ENTRY_OFFLOAD, LOONG_ENTRY_RELOAD},
-        {LOONG_ENTRY_RELOAD, LOONG_ENTRY_B},
         {LOONG_ENTRY_F, LOONG_ENTRY_B},
         {LOONG_ENTRY_RECV_BACKWARD, LOONG_ENTRY_B},
         {LOONG_ENTRY_B, LOONG_ENTRY_SEND_BACKWARD},
@@ -287,13 +270,6 @@ static loong_status_t check_order(const checker_t *k)
         for (int r = 0; r < LOONG_COUNT_OF(before); r++) {
             LOONG_TRY(check_before(k, *place(k, before[r][0], id),
                                    *place(k, before[r][1], id)));
-        }
-        bool out = *place(k, LOONG_ENTRY_OFFLOAD, id) >= 0;
-        bool in = *place(k, LOONG_ENTRY_RELOAD, id) >= 0;
-        if (out != in) {
-            return FAIL_AT(k, -1, "micro-batch %lld is only copied %s",
-                           (long long)(id % k->s->params.micro_batches),
-                           out ? "out" : "in");
         }
     }
     return LOONG_OK;
@@ -457,54 +433,6 @@ static loong_status_t check_areas(const checker_t *k, int chunk, int backward)
     return check_spans(k, n, k->span, areas, "area");
 }
 
-static loong_status_t check_away(const checker_t *k, int chunk)
-{
-    int total = k->s->params.micro_batches;
-    loong_entry_span_t *spans = k->span;
-    int64_t n = 0;
-    for (int i = 0; i < total; i++) {
-        int64_t id = (int64_t)chunk * total + i;
-        int64_t out = *place(k, LOONG_ENTRY_OFFLOAD, id);
-        const loong_entry_t *e = k->list->entries;
-        const loong_entry_t *f = &e[*place(k, LOONG_ENTRY_F, id)];
-        const loong_entry_t *b = &e[*place(k, LOONG_ENTRY_B, id)];
-        int64_t w = *place(k, LOONG_ENTRY_W, id);
-        int64_t in = *place(k, LOONG_ENTRY_RELOAD, id);
-        bool same = w < 0 || e[w].away == b->away;
-        same = same && (out >= 0 ? e[out].away == f->away &&
-                                       e[in].away == b->away &&
-                                       e[in].host == e[out].host
-                                 : f->away == b->away);
-        if (!same) {
-            return FAIL_AT(k, f - e, "its away areas do not agree");
-        }
-        if (out >= 0) {
-            find_span(k, id, BIT(F) | BIT(OFFLOAD), &spans[n]);
-            spans[n++].index = f->away;
-            find_span(k, id, BIT(RELOAD) | BIT(B) | BIT(W), &spans[n]);
-        } else {
-            find_span(k, id, work_kinds, &spans[n]);
-        }
-        spans[n++].index = b->away;
-    }
-    return check_spans(k, n, spans, k->chunks[chunk].away, "away area");
-}
-
-static loong_status_t check_host(const checker_t *k, int chunk)
-{
-    int total = k->s->params.micro_batches;
-    loong_entry_span_t *spans = k->span;
-    int64_t n = 0;
-    for (int i = 0; i < total; i++) {
-        int64_t id = (int64_t)chunk * total + i;
-        if (find_span(k, id, BIT(OFFLOAD) | BIT(RELOAD), &spans[n])) {
-            int64_t out = *place(k, LOONG_ENTRY_OFFLOAD, id);
-            spans[n++].index = k->list->entries[out].host;
-        }
-    }
-    return check_spans(k, n, spans, k->chunks[chunk].host, "host area");
-}
-
 /* The generator's promise: micro-batches of all chunks alive at one time. */
 static loong_status_t check_promise(const checker_t *k)
 {
@@ -534,10 +462,6 @@ static loong_status_t check_rank(checker_t *k)
         LOONG_TRY(check_slots(k, c));
         LOONG_TRY(check_areas(k, c, 0));
         LOONG_TRY(check_areas(k, c, 1));
-        if (k->s->params.offload) {
-            LOONG_TRY(check_away(k, c));
-            LOONG_TRY(check_host(k, c));
-        }
     }
     return k->alone ? check_promise(k) : LOONG_OK;
 }

@@ -29,17 +29,16 @@ typedef struct loong_entry_writer {
 
 LOONG_NODISCARD loong_status_t loongi_entry_put(const loong_entry_writer_t *w,
                                                 loong_entry_t entry);
-/* One computation, or a pair, with what must come before and after. `away` is
- * false when the backward follows the forward at once. */
+/* One computation, or a pair, with what must come before and after. */
 LOONG_NODISCARD loong_status_t
 loongi_entry_put_unit(const loong_entry_writer_t *w, int count,
-                      const loong_entry_t *work, const bool *away);
+                      const loong_entry_t *work);
 /* P of each chunk; REDUCE of each chunk. */
 LOONG_NODISCARD loong_status_t
 loongi_entry_put_chunks(const loong_entry_writer_t *w, loong_entry_kind_t kind);
 
-/* Gives every entry of the component its slot, away area and host area; how
- * many there are to chunks[], per chunk of the component. */
+/* Gives every entry of the component its slot and areas; how many there are to
+ * chunks[], per chunk of the component. */
 LOONG_NODISCARD loong_status_t loongi_schedule_colour(
     const loong_entry_writer_t *w, loong_chunk_slots_t *chunks);
 

@@ -36,7 +36,6 @@ static const look_t looks[] = {
     {LOONG_ENTRY_P, 0x9c8a78, "once before"},
     {LOONG_ENTRY_U, 0xa97bb0, "optimizer"},
     {LOONG_ENTRY_REDUCE, 0xd9605a, "sum of gradients"},
-    {LOONG_ENTRY_RELOAD, 0xb3b3b3, "reload"},
 };
 
 static const look_t *look_of(loong_entry_kind_t kind)
@@ -51,8 +50,7 @@ static const look_t *look_of(loong_entry_kind_t kind)
 
 static bool computes(loong_entry_kind_t kind)
 {
-    return look_of(kind) != NULL && kind != LOONG_ENTRY_REDUCE &&
-           kind != LOONG_ENTRY_RELOAD;
+    return look_of(kind) != NULL && kind != LOONG_ENTRY_REDUCE;
 }
 
 static void put_escaped(loong_text_t *text, const char *words)

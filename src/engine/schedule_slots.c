@@ -3,21 +3,18 @@
  * Slots: which micro-batches of a chunk may use the same memory, one after the
  * other. A micro-batch holds its slot from its first entry to its last; given
  * out in the order of the list, lowest first, the slots of a chunk are exactly
- * as many as micro-batches live at one time. The away area is held from F to
- * OFFLOAD and from RELOAD on, its copy on the host in between. The area where
- * edges arrive for a micro-batch is held from the first receive to the last
- * computation that may read it. */
+ * as many as micro-batches live at one time. The area where edges arrive for a
+ * micro-batch is held from the first receive to the last computation that may
+ * read it. */
 #include "schedule_impl.h"
 
 typedef enum colour_class {
     CLASS_SLOT,
-    CLASS_AWAY,
-    CLASS_HOST,
     CLASS_FORWARD, /* areas of edges */
     CLASS_BACKWARD
 } colour_class_t;
 
-/* Intervals are numbered by micro-batch; away areas have two each. */
+/* Intervals are numbered by micro-batch. */
 typedef struct colouring {
     colour_class_t class;
     int component;
@@ -25,7 +22,7 @@ typedef struct colouring {
     int64_t num_ids;
     int64_t *last;      /* per interval: position of its last entry */
     int32_t *index;     /* per interval: what it was given, or -1 */
-    bool *marked;       /* per micro-batch: offloaded, has an area */
+    bool *marked;       /* per micro-batch: has an area */
     bool *busy;         /* per index */
     int32_t used;       /* indices given out at most */
 } colouring_t;
@@ -33,11 +30,11 @@ typedef struct colouring {
 /* Does the entry mark its micro-batch? */
 static bool marks(const colouring_t *c, const loong_entry_t *e)
 {
-    return e->component == c->component && e->chunk == c->chunk &&
-           e->kind == (c->class == CLASS_FORWARD ? LOONG_ENTRY_RECV_EDGE_FORWARD
-                       : c->class == CLASS_BACKWARD
-                           ? LOONG_ENTRY_RECV_EDGE_BACKWARD
-                           : LOONG_ENTRY_OFFLOAD);
+    return c->class != CLASS_SLOT && e->component == c->component &&
+           e->chunk == c->chunk &&
+           e->kind == (c->class == CLASS_FORWARD
+                           ? LOONG_ENTRY_RECV_EDGE_FORWARD
+                           : LOONG_ENTRY_RECV_EDGE_BACKWARD);
 }
 
 /* The interval that an entry belongs to, or -1. */
@@ -47,30 +44,14 @@ static int64_t interval_of(const colouring_t *c, const loong_entry_t *e)
         e->micro_batch < 0) {
         return -1;
     }
-    if (c->class == CLASS_FORWARD || c->class == CLASS_BACKWARD) {
-        bool reads = loongi_entry_computes(e) &&
-                     (c->class == CLASS_FORWARD ||
-                      (e->kind != LOONG_ENTRY_F && e->kind != LOONG_ENTRY_E));
-        return (reads && c->marked[e->micro_batch]) || marks(c, e)
-                   ? e->micro_batch
-                   : -1;
-    }
-    bool out = e->kind == LOONG_ENTRY_OFFLOAD;
-    bool in = e->kind == LOONG_ENTRY_RELOAD;
     if (c->class == CLASS_SLOT) {
         return loongi_entry_receives_edge(e) ? -1 : e->micro_batch;
     }
-    if (c->class == CLASS_HOST) {
-        return out || in ? e->micro_batch : -1;
-    }
-    int64_t id = 2 * (int64_t)e->micro_batch;
-    if (e->kind == LOONG_ENTRY_F || out) {
-        return id;
-    }
-    if (e->kind == LOONG_ENTRY_B || e->kind == LOONG_ENTRY_W || in) {
-        return id + (c->marked[e->micro_batch] ? 1 : 0);
-    }
-    return -1;
+    bool reads = loongi_entry_computes(e) &&
+                 (c->class == CLASS_FORWARD ||
+                  (e->kind != LOONG_ENTRY_F && e->kind != LOONG_ENTRY_E));
+    return (reads && c->marked[e->micro_batch]) || marks(c, e) ? e->micro_batch
+                                                               : -1;
 }
 
 /* The two entries of a pair run at the same time: what ends with either ends
@@ -118,16 +99,8 @@ static void release(const loong_rank_schedule_t *r, colouring_t *c, int64_t k,
 
 static int32_t *field_of(const colouring_t *c, loong_entry_t *e)
 {
-    switch (c->class) {
-    case CLASS_SLOT:
-        return &e->slot;
-    case CLASS_AWAY:
-        return &e->away;
-    case CLASS_HOST:
-        return &e->host;
-    default:
-        return &e->area[c->class - CLASS_FORWARD];
-    }
+    return c->class == CLASS_SLOT ? &e->slot
+                                  : &e->area[c->class - CLASS_FORWARD];
 }
 
 static void give_out(loong_rank_schedule_t *r, colouring_t *c)
@@ -153,9 +126,8 @@ static loong_status_t colour(const loong_entry_writer_t *w, int chunk,
 {
     const loong_schedule_t *s = w->schedule;
     colouring_t c = {
-        class, w->component, chunk, 2 * (int64_t)s->params.micro_batches,
-        NULL,  NULL,         NULL,  NULL,
-        0};
+        class, w->component, chunk, s->params.micro_batches, NULL, NULL,
+        NULL,  NULL,         0};
     size_t ids = (size_t)c.num_ids;
     LOONG_TRY(loongi_calloc(s->ctx, ids,
                             sizeof(*c.last) + sizeof(*c.index) +
@@ -182,10 +154,6 @@ loong_status_t loongi_schedule_colour(const loong_entry_writer_t *w,
         LOONG_TRY(colour(w, c, CLASS_SLOT, &n->slots));
         LOONG_TRY(colour(w, c, CLASS_FORWARD, &n->areas[0]));
         LOONG_TRY(colour(w, c, CLASS_BACKWARD, &n->areas[1]));
-        if (w->schedule->params.offload) {
-            LOONG_TRY(colour(w, c, CLASS_AWAY, &n->away));
-            LOONG_TRY(colour(w, c, CLASS_HOST, &n->host));
-        }
     }
     return LOONG_OK;
 }

@@ -14,14 +14,12 @@ typedef struct item {
     /* When the pipeline's message to the stage was begun at both ends, -1: not
      * yet; forward and backward. */
     double sent[2], received[2];
-    double offloaded; /* its copy is complete */
     /* Messages of edges to it (forward, backward) and from it: how many are
      * not complete, and when the last one was. */
     int32_t arriving[2], leaving;
     double arrived[2], left;
-    /* The micro-batch that had the slot, the away area, of this number last;
-     * -1: none. */
-    int32_t slot, area;
+    /* The micro-batch that had the slot of this number last; -1: none. */
+    int32_t slot;
 } item_t;
 
 /* Where a component is on a rank. */
@@ -43,7 +41,6 @@ typedef struct machine {
     loong_span_t *spans;             /* of all entries; NULL: not wanted */
     int64_t *at;                     /* per rank: next entry */
     double *clock;                   /* per rank */
-    double *out;         /* per rank: when the lane of copies out is free */
     place_t *places;     /* [component][rank] */
     item_t **items;      /* per component: [replica][stage][micro-batch] */
     passage_t *passages; /* per message */
@@ -135,7 +132,7 @@ static bool wait_sends(machine_t *m, int rank, const loong_entry_t *e,
     return true;
 }
 
-/* Takes the slot and away area of an entry over from who held them. */
+/* Takes the slot of an entry over from who held it. */
 static bool take_over(machine_t *m, int rank, const loong_entry_t *e, int stage)
 {
     int replica = place_of(m, e->component, rank)->replica;
@@ -145,14 +142,6 @@ static bool take_over(machine_t *m, int rank, const loong_entry_t *e, int stage)
             return false;
         }
         *slot = e->micro_batch;
-    }
-    if (e->away >= 0) {
-        int32_t *area = &item(m, e->component, replica, stage, e->away)->area;
-        if (*area >= 0 && *area != e->micro_batch) {
-            wait_until(m, rank,
-                       item(m, e->component, replica, stage, *area)->offloaded);
-        }
-        *area = e->micro_batch;
     }
     return true;
 }
@@ -231,13 +220,12 @@ static bool complete_all(machine_t *m, int rank)
 /* ---- entries ------------------------------------------------------------- */
 
 /* Begins what does not compute. */
-static loong_span_t begin(machine_t *m, int rank, const loong_entry_t *e)
+static void begin(machine_t *m, int rank, const loong_entry_t *e)
 {
     int stage = stage_of(m, rank, e);
     int replica = place_of(m, e->component, rank)->replica;
     item_t *own = item(m, e->component, replica, stage, e->micro_batch);
-    double *clock = &m->clock[rank];
-    loong_span_t span = {*clock, *clock};
+    const double *clock = &m->clock[rank];
     switch (e->kind) {
     case LOONG_ENTRY_RECV_FORWARD:
         own->received[0] = *clock;
@@ -253,15 +241,6 @@ static loong_span_t begin(machine_t *m, int rank, const loong_entry_t *e)
         item(m, e->component, replica, stage - 1, e->micro_batch)->sent[1] =
             *clock;
         break;
-    case LOONG_ENTRY_OFFLOAD:
-        span.begin = LOONG_MAX(m->out[rank], *clock);
-        span.end = span.begin + cost(m, e->kind, e->component, stage);
-        m->out[rank] = own->offloaded = span.end;
-        break;
-    case LOONG_ENTRY_RELOAD:
-        span.begin = LOONG_MAX(*clock, own->offloaded);
-        *clock = span.end = span.begin + cost(m, e->kind, e->component, stage);
-        break;
     default: /* an edge's */
         *(loongi_entry_sends_edge(e) ? &m->passages[e->message].sent
                                      : &m->passages[e->message].received) =
@@ -269,7 +248,6 @@ static loong_span_t begin(machine_t *m, int rank, const loong_entry_t *e)
         m->queue[rank][m->queued[rank]++] = e->message;
         break;
     }
-    return span;
 }
 
 static void pass(machine_t *m, int rank, loong_span_t span)
@@ -346,7 +324,8 @@ static bool run_entry(machine_t *m, int rank)
     if (!is_ready(m, rank, e)) {
         return false;
     }
-    pass(m, rank, begin(m, rank, e));
+    begin(m, rank, e);
+    pass(m, rank, (loong_span_t){m->clock[rank], m->clock[rank]});
     return true;
 }
 
@@ -402,7 +381,7 @@ static loong_status_t prepare_component(machine_t *m, loong_arena_t *arena,
     const loong_schedule_t *s = m->cell->schedules[component];
     const loong_cell_component_t *c = &p->components[component];
     static const item_t nothing = {
-        .sent = {-1.0, -1.0}, .received = {-1.0, -1.0}, .slot = -1, .area = -1};
+        .sent = {-1.0, -1.0}, .received = {-1.0, -1.0}, .slot = -1};
     for (int r = 0; r < p->ranks; r++) {
         m->places[component * p->ranks + r] = (place_t){-1, -1};
     }
@@ -465,9 +444,8 @@ static loong_status_t prepare(machine_t *m, loong_arena_t *arena)
     memset(m->at, 0, 3 * ranks * sizeof(int64_t));
     m->queued = m->at + ranks;
     m->passed = m->queued + ranks;
-    LOONG_TRY(loongi_arena_alloc(arena, 2 * ranks * sizeof(double), &m->clock));
-    memset(m->clock, 0, 2 * ranks * sizeof(double));
-    m->out = m->clock + ranks;
+    LOONG_TRY(loongi_arena_alloc(arena, ranks * sizeof(double), &m->clock));
+    memset(m->clock, 0, ranks * sizeof(double));
     LOONG_TRY(loongi_arena_alloc(arena, components * ranks * sizeof(place_t),
                                  &m->places));
     LOONG_TRY(

@@ -450,7 +450,6 @@ static loong_status_t emit_steps(compiler_t *k)
         p->steps[p->num_steps++] = *step;
     }
     c->slot_bytes = k->layout.slot_bytes;
-    c->away_bytes = k->layout.away_bytes;
     for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
         c->programs[p].kind = (loong_program_kind_t)p;
         c->programs[p].scratch_bytes = k->layout.scratch_bytes[p];
@@ -542,11 +541,7 @@ static loong_status_t run_passes(compiler_t *k, bool train)
     if (!params->no_assemble) {
         LOONG_TRY(loongi_pass_assemble(g));
     }
-    if (!params->overlap || !params->lanes) {
-        return LOONG_OK;
-    }
-    /* What is offloaded is told by where it is made. */
-    return loongi_pass_overlap(g, params->num_offload == 0);
+    return params->overlap && params->lanes ? loongi_pass_overlap(g) : LOONG_OK;
 }
 
 static loong_status_t compile(loong_graph_t *g, bool train,
@@ -571,8 +566,7 @@ static loong_status_t compile(loong_graph_t *g, bool train,
     LOONG_TRY(loongi_repeat_ranges(g, k.num_order, k.order, k.range));
     loongi_pass_hoist(g, k.num_order, k.order, k.steps, k.comm, k.range);
     loong_layout_params_t layout = {
-        k.num_order, k.order, k.workspace, params->in_place,
-        k.comm,      k.range, params->num_offload, params->offload};
+        k.num_order, k.order, k.workspace, params->in_place, k.comm, k.range};
     LOONG_TRY(loongi_pass_memory(g, &layout, &k.layout));
     LOONG_TRY(emit_steps(&k));
     return make_results(&k);

@@ -2,8 +2,7 @@
  *
  * Memory: who lives when, and where. Values that one program alone touches go
  * to scratch, values that a later program of the same micro-batch reads to the
- * slot, or, where their scope is to be offloaded between F and B, to the away
- * area. Lifetimes are positions in the order P, F, B, W of one micro-batch;
+ * slot. Lifetimes are positions in the order P, F, B, W of one micro-batch;
  * other micro-batches have slots of their own, so that order is all that
  * matters within a slot. */
 #include <string.h>
@@ -20,7 +19,6 @@ typedef struct storage {
     loong_program_kind_t last;
     bool used;
     bool kept; /* a declared output: readable until the slot is reused */
-    bool away; /* begins in F in a scope that is offloaded */
     int32_t seen; /* 1 + where the part run in rounds begins that saw it last */
     bool again;   /* that part makes it again before it reads it */
     int32_t rep; /* storage that this one was merged into, or itself */
@@ -58,22 +56,11 @@ static loong_val_t storage_of(const loong_graph_t *g, loong_val_t v)
                                                               : LOONG_NONE;
 }
 
-static bool is_offloaded(const loong_layout_params_t *p,
-                         const loong_node_t *node)
-{
-    bool away = false;
-    for (int i = 0; i < p->num_offload; i++) {
-        away = away || loongi_scope_match(p->offload[i], node->scope);
-    }
-    return away && node->program == LOONG_PROGRAM_F;
-}
-
 static void collect(const loong_graph_t *g, const loong_layout_params_t *p,
                     storage_t *storages)
 {
     for (int64_t k = 0; k < p->num_order; k++) {
         const loong_node_t *node = &g->nodes[p->order[k]];
-        bool away = is_offloaded(p, node);
         if (p->range[k] != 0) {
             touch(&storages[storage_of(g, g->rounds[p->range[k] - 1])],
                   (int32_t)k, node->program);
@@ -83,7 +70,6 @@ static void collect(const loong_graph_t *g, const loong_layout_params_t *p,
                 g, i < node->num_in ? node->in[i]
                                     : node->out[i - node->num_in]);
             if (v != LOONG_NONE) {
-                storages[v].away |= away && !storages[v].used;
                 touch(&storages[v], (int32_t)k, node->program);
             }
         }
@@ -229,16 +215,11 @@ typedef struct memory {
 
 static loong_base_t base_of(const storage_t *s)
 {
-    if (s->kept) {
-        return LOONG_BASE_SLOT;
-    }
-    if (s->first == s->last) {
-        return LOONG_BASE_SCRATCH;
-    }
-    return s->away ? LOONG_BASE_AWAY : LOONG_BASE_SLOT;
+    return s->kept || s->first != s->last ? LOONG_BASE_SLOT
+                                          : LOONG_BASE_SCRATCH;
 }
 
-/* Lays out the slot, the away area, or the scratch of one program. */
+/* Lays out the slot, or the scratch of one program. */
 static loong_status_t place_class(memory_t *m, loong_base_t base,
                                   loong_program_kind_t program,
                                   int64_t *bytes_p)
@@ -290,8 +271,6 @@ static loong_status_t place_all(memory_t *m)
     loong_graph_t *g = m->g;
     LOONG_TRY(place_class(m, LOONG_BASE_SLOT, LOONG_PROGRAM_F,
                           &m->layout->slot_bytes));
-    LOONG_TRY(place_class(m, LOONG_BASE_AWAY, LOONG_PROGRAM_F,
-                          &m->layout->away_bytes));
     for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
         LOONG_TRY(place_class(m, LOONG_BASE_SCRATCH, (loong_program_kind_t)p,
                               &m->layout->scratch_bytes[p]));

@@ -40,7 +40,6 @@ typedef struct overlap {
     plan_t *plans; /* per node */
     int32_t *uses; /* per value */
     loong_program_kind_t *programs; /* per value: where it is made */
-    bool move;
     const loong_op_t *linear;
     const loong_op_t *linear_dw;
     const loong_op_t *gather;
@@ -207,7 +206,7 @@ static bool can_move(const overlap_t *o, const loong_node_t *gather,
                      loong_val_t x)
 {
     const loong_value_t *value = &o->g->values[x];
-    return o->move && value->kind == LOONG_VALUE_NODE && value->node >= 0 &&
+    return value->kind == LOONG_VALUE_NODE && value->node >= 0 &&
            value->root == x && value->into < 0 &&
            o->programs[x] == gather->program && !is_result(o->g, x);
 }
@@ -384,14 +383,13 @@ static void find_programs(overlap_t *o)
     }
 }
 
-loong_status_t loongi_pass_overlap(loong_graph_t *g, bool move)
+loong_status_t loongi_pass_overlap(loong_graph_t *g)
 {
     overlap_t o;
     memset(&o, 0, sizeof(o));
     size_t nodes = (size_t)g->num_nodes;
     o.g = g;
     o.num_nodes = g->num_nodes;
-    o.move = move;
     LOONG_TRY(find_ops(&o));
     LOONG_TRY(
         loongi_arena_alloc(g->arena, nodes * sizeof(*o.nodes), &o.nodes));

@@ -132,17 +132,15 @@ LOONG_NODISCARD loong_status_t loongi_pass_assemble(loong_graph_t *g);
 LOONG_NODISCARD loong_status_t loongi_pass_dense(loong_graph_t *g);
 
 /* Makes products rank by rank, beside the collectives of what they read and
- * of what they make: the last of the passes on the graph. `move`: a rank's own
- * rows may be made where they are gathered. */
-LOONG_NODISCARD loong_status_t loongi_pass_overlap(loong_graph_t *g,
-                                                   bool move);
+ * of what they make: the last of the passes on the graph. A rank's own rows are
+ * made where they are gathered. */
+LOONG_NODISCARD loong_status_t loongi_pass_overlap(loong_graph_t *g);
 
 /* Storage of every value with storage of its own. */
 typedef struct loong_layout {
     loong_operand_t *place;     /* per value, valid where root == itself */
     loong_operand_t *workspace; /* per node */
     int64_t slot_bytes;
-    int64_t away_bytes;
     int64_t scratch_bytes[LOONG_PROGRAM_COUNT];
 } loong_layout_t;
 
@@ -154,8 +152,6 @@ typedef struct loong_layout_params {
     bool in_place;    /* outputs may take the storage of dying inputs */
     const bool *comm; /* per node: runs until its outputs are read */
     const int32_t *range; /* per position: see loongi_repeat_ranges */
-    int num_offload;  /* scopes whose values are offloaded between F and B */
-    const char *const *offload;
 } loong_layout_params_t;
 
 /* Moves collectives up the order, to right behind what they read, but not

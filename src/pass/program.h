@@ -16,21 +16,18 @@ extern "C" {
 #endif
 
 /* Where an operand lives. PARAM, GRAD, STATE, OPTIM are one buffer a rank
- * each; SLOT holds what a later program of the same micro-batch reads, AWAY
- * the part of it that is offloaded between F and B; SCRATCH what one program
- * reads; INPUT what the loader or the stage before wrote; EDGE and EDGE_GRAD
- * what other components did, rows and gradients; COMM what data-parallel ranks
- * gather or sum for a while. */
+ * each; SLOT holds what a later program of the same micro-batch reads; SCRATCH
+ * what one program reads; INPUT what the loader or the stage before wrote; EDGE
+ * and EDGE_GRAD what other components did, rows and gradients; COMM what
+ * data-parallel ranks gather or sum for a while. */
 #define LOONG_BASE_LIST(X)                                                    \
     X(NONE, "none")                                                           \
     X(PARAM, "parameters")                                                    \
     X(GRAD, "gradients")                                                      \
     X(OPTIM, "optimizer")                                                     \
-    X(DERIVED, "derived")                                                     \
     X(STATE, "states")                                                        \
     X(SCRATCH, "scratch")                                                     \
     X(SLOT, "slots")                                                          \
-    X(AWAY, "offloaded")                                                      \
     X(INPUT, "inputs")                                                        \
     X(EDGE, "edges")                                                          \
     X(EDGE_GRAD, "gradients of edges")                                        \
@@ -70,10 +67,7 @@ typedef enum loong_hollow {
 /* A queue of a device; steps of one lane run in order. */
 typedef enum loong_lane_kind {
     LOONG_LANE_COMPUTE,
-    LOONG_LANE_COMM,
-    LOONG_LANE_COPY_IN,
-    LOONG_LANE_COPY_OUT,
-    LOONG_LANE_COUNT
+    LOONG_LANE_COMM
 } loong_lane_kind_t;
 
 /* A part of a program that runs in rounds, from a step that begins it to one
@@ -198,7 +192,6 @@ typedef struct loong_model_chunk {
     int64_t grad_bytes;
     int64_t state_bytes;
     int64_t slot_bytes;    /* of one slot */
-    int64_t away_bytes;    /* of one area that is offloaded */
     int64_t scratch_bytes; /* largest program */
     int64_t input_bytes;   /* of one micro-batch */
     int64_t edge_bytes[2]; /* of one area: rows, and gradients */
@@ -243,9 +236,6 @@ typedef struct loong_compile_params {
     /* Scope globs whose forward is run again in the backward. */
     int num_recompute;
     const char *const *recompute;
-    /* Scope globs whose values are offloaded between F and B. */
-    int num_offload;
-    const char *const *offload;
 } loong_compile_params_t;
 
 /* Differentiates (when `train`) and compiles; the graph may be destroyed

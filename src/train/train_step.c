@@ -189,13 +189,6 @@ static loong_status_t run_entry(loong_trainer_t *t, int64_t index)
     if (entry->kind == LOONG_ENTRY_REDUCE) {
         return reduce(t, index, entry);
     }
-    LOONG_CHECK(t->ctx,
-                entry->kind != LOONG_ENTRY_OFFLOAD &&
-                    entry->kind != LOONG_ENTRY_RELOAD,
-                LOONG_ERR_UNSUPPORTED,
-                "the trainer does not run entries of the kind '%s' of a "
-                "schedule",
-                loongi_entry_name(entry->kind));
     return loongi_model_begin(t->model, LOONG_VARIANT_TRAIN, entry);
 }
 

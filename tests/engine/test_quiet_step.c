@@ -154,46 +154,6 @@ static void test_steps(void **state)
     run(steps, "bf16", "", 2);
 }
 
-/* A schedule can offload, the trainer cannot: an entry that stands in a step
- * all the same is refused, not run as the program of that number. */
-static loong_status_t offload(loong_context_t *ctx, loong_comm_t *comm,
-                              void *user)
-{
-    const job_t *job = user;
-    loong_recipe_t *recipe = NULL;
-    loong_trainer_t *t = NULL;
-    LOONG_TRY(loong_register_builtin(ctx));
-    LOONG_TRY(make_recipe(ctx, job, &recipe));
-    loong_trainer_params_t params = {.comm = comm, .recipe = recipe};
-    loong_status_t status = loong_trainer_create(ctx, &params, &t);
-    for (int i = 0; i < 2 && status == LOONG_OK; i++) {
-        const loong_rank_schedule_t *list =
-            loongi_model_entries(t->component->model, LOONG_VARIANT_TRAIN);
-        if (i == 1) {
-            list->entries[list->num_entries / 2].kind = LOONG_ENTRY_OFFLOAD;
-        }
-        status = loongi_train_begin(t);
-        if (status == LOONG_OK) {
-            status = loongi_train_step(t);
-        }
-        if (i == 1) {
-            assert_int_equal(status, LOONG_ERR_UNSUPPORTED);
-            assert_non_null(strstr(loong_context_error(ctx),
-                                   "entries of the kind 'offload'"));
-            loong_context_clear_error(ctx);
-        }
-    }
-    loong_trainer_destroy(&t);
-    loong_recipe_destroy(&recipe);
-    return status == LOONG_ERR_UNSUPPORTED ? LOONG_OK : LOONG_ERR_INTERNAL;
-}
-
-static void test_offload(void **state)
-{
-    (void)state;
-    run(offload, "fp32", "", 1);
-}
-
 /* The wrappers see what the library does. */
 static void test_wrappers(void **state)
 {
@@ -262,7 +222,6 @@ int main(void)
         cmocka_unit_test(test_wrappers),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_overhead),
-        cmocka_unit_test(test_offload),
     };
     return cmocka_run_group_tests_name("quiet_step", tests, NULL, NULL);
 }

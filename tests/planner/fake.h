@@ -145,8 +145,6 @@ typedef struct fake_options {
     bool no_assemble;
     int num_recompute;
     const char *recompute[2];
-    int num_offload;
-    const char *offload[2];
     int steps;
     bool unchecked; /* leave the validator of schedules out */
 } fake_options_t;
@@ -161,7 +159,6 @@ typedef struct fake_counters {
     int64_t recomputed;
     int64_t weights;   /* steps of W */
     int64_t pairs;
-    int64_t offloaded; /* bytes */
     int64_t reused;    /* slots taken over */
     int64_t tied;
     int64_t messages;

@@ -148,7 +148,6 @@ static bool check_kept(replay_t *r, int rank, int chunk, int slot,
 {
     loong_entry_t e = loongi_entry(LOONG_ENTRY_F, chunk, micro_batch);
     e.slot = slot;
-    e.away = 0;
     loong_binding_t run =
         loongi_memory_plan_bind(r->ranks[rank], 0, &r->run[rank], &e);
     int stage = loongi_schedule_stage(r->schedule, rank, chunk);
@@ -203,26 +202,6 @@ static int take_over(replay_t *r, int rank, const loong_entry_t *e)
 
 /* ---- entries ------------------------------------------------------------ */
 
-static bool copy_away(replay_t *r, int rank, const loong_entry_t *e, bool out)
-{
-    const loong_model_chunk_t *c = r->chunks[rank][e->chunk];
-    fake_region_t *away = r->base[rank][LOONG_BASE_AWAY];
-    fake_region_t *host = r->host[rank];
-    int64_t a = r->ranks[rank]->places[e->chunk].begin[LOONG_BASE_AWAY] +
-                e->away * c->away_bytes;
-    int64_t h = loongi_memory_plan_host(r->ranks[rank], 0, e);
-    fake_region_t *to = out ? host : away;
-    fake_region_t *from = out ? away : host;
-    int64_t to_at = out ? h : a;
-    int64_t from_at = out ? a : h;
-    memcpy(to->data + to_at, from->data + from_at, (size_t)c->away_bytes);
-    memcpy(to->valid + to_at, from->valid + from_at, (size_t)c->away_bytes);
-    to->touched = LOONG_MAX(to->touched, to_at + c->away_bytes);
-    fake_region_poison(from, from_at, c->away_bytes);
-    r->counters->offloaded += out ? c->away_bytes : 0;
-    return true;
-}
-
 static bool fill_ids(replay_t *r, int stage, int micro_batch,
                      const loong_binding_t *run)
 {
@@ -257,16 +236,11 @@ static int ready(replay_t *r, int rank, const loong_entry_t *e)
 
 static bool prepare(replay_t *r, int rank, const loong_entry_t *e)
 {
-    const loong_model_chunk_t *c = r->chunks[rank][e->chunk];
     int stage = loongi_schedule_stage(r->schedule, rank, e->chunk);
     loong_binding_t run =
         loongi_memory_plan_bind(r->ranks[rank], 0, &r->run[rank], e);
     if (e->kind != LOONG_ENTRY_F) {
         return true;
-    }
-    if (e->away >= 0) {
-        spoil_area(r, rank, LOONG_BASE_AWAY, e->chunk, e->away,
-                   c->away_bytes);
     }
     return fill_ids(r, stage, e->micro_batch, &run);
 }
@@ -341,9 +315,6 @@ static int run_entry(replay_t *r, int rank)
     case LOONG_ENTRY_B:
     case LOONG_ENTRY_W:
         return run_program(r, rank, r->at[rank]);
-    case LOONG_ENTRY_OFFLOAD:
-    case LOONG_ENTRY_RELOAD:
-        return copy_away(r, rank, e, e->kind == LOONG_ENTRY_OFFLOAD) ? 1 : -1;
     case LOONG_ENTRY_REDUCE: /* by finish_step, when all are done */
     case LOONG_ENTRY_U:
         return 1;

@@ -28,7 +28,6 @@ typedef struct replay {
     loong_memory_plan_t *ranks[MAX_RANKS];
     loong_binding_t run[MAX_RANKS];
     fake_region_t *base[MAX_RANKS][LOONG_BASE_COUNT];
-    fake_region_t *host[MAX_RANKS];
     int64_t at[MAX_RANKS];
     message_t messages[2][MAX_STAGES][MAX_MICRO]; /* per receiving stage */
     int32_t holder[MAX_STAGES][MAX_MICRO];        /* of slots, -1: nobody */

@@ -131,11 +131,6 @@ loong_status_t __wrap_loongi_schedule_colour(const loong_entry_writer_t *w,
         }
         chunks[c].slots = LOONG_MAX(slots, 1);
     }
-    for (int64_t k = 0; k < r->num_entries && is(PLANT_HOST); k++) {
-        loong_entry_t *e = &r->entries[k];
-        plant_state.planted += e->host > 0;
-        e->host = LOONG_MIN(e->host, 0);
-    }
     return LOONG_OK;
 }
 

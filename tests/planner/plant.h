@@ -17,7 +17,6 @@
     X(PEAK, "256 bytes less are planned than are used")                        \
     X(WASTE, "256 bytes more are planned than are used")                       \
     X(COLOUR, "one slot too few, shared in turn")                             \
-    X(HOST, "all copies on the host lie in one place")                        \
     X(SPLIT, "a node that B needs runs in W")                                 \
     X(GATHER, "a gradient is written by two programs")                        \
     X(FIRST, "the first writer of a gradient adds")                           \

@@ -12,8 +12,8 @@
  * same ranks; each replica of the encoder makes what one micro-batch reads. */
 static const int32_t two_ranks[] = {0, 1};
 static const loong_cell_component_t two[] = {
-    {"one_stage", {1, 1, 1, false, false, false}, 2, two_ranks},
-    {"1f1b", {2, 1, 2, false, false, false}, 1, two_ranks}};
+    {"one_stage", {1, 1, 1, false, false}, 2, two_ranks},
+    {"1f1b", {2, 1, 2, false, false}, 1, two_ranks}};
 static const loong_cell_edge_t one_edge[] = {{0, 1, 0, 0, true}};
 static const loong_message_t four[] = {{0, false, 0, 0, 0, 0},
                                        {0, false, 1, 0, 0, 1},
@@ -108,7 +108,7 @@ static void test_random(void **state)
     test_context_end(&ctx);
 }
 
-/* Pairs and offload too. */
+/* Pairs too. */
 static void test_one_component(void **state)
 {
     (void)state;
@@ -123,7 +123,6 @@ static void test_one_component(void **state)
         fake.params.num_edges = 0;
         fake.params.num_messages = 0;
         bool train = strcmp(c->schedule, "evaluate") != 0;
-        c->params.offload = train && seed % 2 == 0;
         c->params.pair = train && seed % 3 == 0;
         if (loongi_schedule_accept(ctx, c->schedule, &c->params) != LOONG_OK) {
             c->params.pair = false; /* the generator has none */
@@ -170,8 +169,8 @@ static void test_slots_of_an_encoder(void **state)
     loong_context_t *ctx = test_context();
     loong_message_t messages[32];
     const loong_cell_component_t components[] = {
-        {"one_stage", {1, 1, 16, false, false, false}, 1, two_ranks},
-        {"1f1b", {2, 1, 16, false, false, false}, 1, two_ranks}};
+        {"one_stage", {1, 1, 16, false, false}, 1, two_ranks},
+        {"1f1b", {2, 1, 16, false, false}, 1, two_ranks}};
     for (int i = 0; i < 32; i++) {
         messages[i] = (loong_message_t){0, i % 2 == 1, 0, i / 2, 0, i / 2};
     }
@@ -344,8 +343,8 @@ static void test_deadlock(void **state)
     const loong_message_t messages[] = {{0, false, 0, 0, 1, 0},
                                         {0, false, 1, 0, 0, 1}};
     const loong_cell_component_t components[] = {
-        {"one_stage", {1, 1, 1, false, false, false}, 2, two_ranks},
-        {"one_stage", {1, 1, 2, false, false, false}, 2, two_ranks}};
+        {"one_stage", {1, 1, 1, false, false}, 2, two_ranks},
+        {"one_stage", {1, 1, 2, false, false}, 2, two_ranks}};
     const loong_cell_edge_t edges[] = {{0, 1, 0, 0, false}};
     const loong_cell_params_t params = {"coupled", 2,     2, components,
                                         1,         edges, 2, messages};
@@ -406,7 +405,7 @@ static void test_refusals(void **state)
     refuse(ctx, &p, "component 0 has rank 1 twice");
     components[0] = two[0];
     components[1].params.pair = true;
-    refuse(ctx, &p, "pairs and offload");
+    refuse(ctx, &p, "pairs are there without other components only");
     components[1] = two[1];
     components[1].schedule = "evaluate";
     refuse(ctx, &p, "component 0 is trained, the last one is evaluated");

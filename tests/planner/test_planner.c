@@ -33,7 +33,6 @@ static fake_options_t random_options(uint64_t seed)
             o.params.ranks * (1 + (int)fake_draw(seed, 503, 3));
     }
     o.params.pair = kind < 3 && fake_draw(seed, 504, 2);
-    o.params.offload = fake_draw(seed, 505, 3) == 0;
     o.in_place = fake_draw(seed, 506, 4) > 0;
     o.no_direct = fake_draw(seed, 507, 4) == 0;
     o.no_assemble = fake_draw(seed, 508, 4) == 0;
@@ -42,9 +41,6 @@ static fake_options_t random_options(uint64_t seed)
     o.num_recompute = (int)fake_draw(seed, 509, 3);
     o.recompute[0] = globs[fake_draw(seed, 510, 4)];
     o.recompute[1] = globs[fake_draw(seed, 511, 4)];
-    o.num_offload = 1 + (int)fake_draw(seed, 512, 2);
-    o.offload[0] = globs[fake_draw(seed, 513, 4)];
-    o.offload[1] = globs[fake_draw(seed, 514, 4)];
     o.steps = 2;
     return o;
 }
@@ -71,11 +67,10 @@ static bool run_case(loong_context_t *ctx, uint64_t seed, plant_t plant,
 static void fail_case(uint64_t seed, const fake_options_t *o,
                       const char *error)
 {
-    fail_msg("seed %d, %s of %d x %d, %d micro-batches%s%s%s%s%s, recompute "
+    fail_msg("seed %d, %s of %d x %d, %d micro-batches%s%s%s%s, recompute "
              "%d: %s", (int)seed, o->schedule, o->params.ranks,
              o->params.chunks, o->params.micro_batches,
              o->params.pair ? ", pairs" : "",
-             o->params.offload ? ", offload" : "",
              o->in_place ? ", in place" : "",
              o->no_direct ? "" : ", direct",
              o->no_assemble ? "" : ", assemble", o->num_recompute, error);
@@ -100,18 +95,18 @@ static void test_random(void **state)
     print_message(
         "%lld steps compiled: %lld in place, %lld inputs with gaps, %lld "
         "direct, %lld assembled, %lld again, %lld in W\n"
-        "%lld pairs, %lld bytes offloaded, %lld slots taken over, %lld tied, "
+        "%lld pairs, %lld slots taken over, %lld tied, "
         "%lld messages\n",
         (long long)n.steps_run, (long long)n.in_place, (long long)n.strided,
         (long long)n.direct, (long long)n.assembled, (long long)n.recomputed,
         (long long)n.weights, (long long)n.pairs,
-        (long long)n.offloaded, (long long)n.reused, (long long)n.tied,
+        (long long)n.reused, (long long)n.tied,
         (long long)n.messages);
     int64_t least = (int64_t)seeds / 6;
     assert_true(n.in_place > least && n.strided > least && n.direct > least &&
                 n.assembled > least && n.recomputed > least &&
                 n.weights > least && n.pairs > least &&
-                n.offloaded > least && n.reused > least && n.tied > least &&
+                n.reused > least && n.tied > least &&
                 n.messages > least);
     test_context_end(&ctx);
 }
@@ -122,7 +117,7 @@ static void test_random(void **state)
 static void test_passes(void **state)
 {
     (void)state;
-    enum { SEEDS = 40, WAYS = 8 };
+    enum { SEEDS = 40, WAYS = 7 };
     loong_context_t *ctx = test_context();
     char error[FAKE_ERROR_SIZE];
     assert_ok(ctx, fake_register(ctx));
@@ -136,8 +131,7 @@ static void test_passes(void **state)
             o.no_direct = !all && way != 2;
             o.no_assemble = !all && way != 3;
             o.num_recompute = all || way == 4 ? 1 : 0;
-            o.params.offload = all || way == 5;
-            o.params.pair = (all || way == 6) &&
+            o.params.pair = (all || way == 5) &&
                             strncmp(o.schedule, "zero", 4) != 0;
             if (!run_case(ctx, seed, PLANT_NONE, &o, &n, error)) {
                 fail_case(seed, &o, error);
@@ -147,7 +141,6 @@ static void test_passes(void **state)
             assert_true(!o.no_direct || n.direct == 0);
             assert_true(!o.no_assemble || n.assembled == 0);
             assert_true(o.num_recompute > 0 || n.recomputed == 0);
-            assert_true(o.params.offload || n.offloaded == 0);
             assert_true(o.params.pair || n.pairs == 0);
         }
     }

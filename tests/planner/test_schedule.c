@@ -12,7 +12,7 @@ static void test_one_stage(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    loong_schedule_params_t params = {1, 1, 3, false, false, false};
+    loong_schedule_params_t params = {1, 1, 3, false, false};
     static const loong_entry_kind_t want[] = {
         LOONG_ENTRY_P, LOONG_ENTRY_F,      LOONG_ENTRY_B,
         LOONG_ENTRY_F, LOONG_ENTRY_B,      LOONG_ENTRY_F,
@@ -38,7 +38,7 @@ static void test_refusals(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     loong_schedule_t *s = NULL;
-    loong_schedule_params_t p = {2, 1, 4, false, false, false};
+    loong_schedule_params_t p = {2, 1, 4, false, false};
     assert_fails(ctx, loongi_schedule_create(ctx, "1f2b", &p, &s),
                  LOONG_ERR_ARG, "one_stage, 1f1b, interleaved");
     assert_fails(ctx, loongi_schedule_create(ctx, "one_stage", &p, &s),
@@ -61,9 +61,6 @@ static void test_refusals(void **state)
                  LOONG_ERR_ARG, "schedule zero_bubble_h1: 2 problems");
     p.chunks = 1;
     p.pair = false;
-    p.offload = true;
-    assert_fails(ctx, loongi_schedule_create(ctx, "evaluate", &p, &s),
-                 LOONG_ERR_ARG, "offloaded");
     p.micro_batches = 0;
     assert_fails(ctx, loongi_schedule_create(ctx, "1f1b", &p, &s),
                  LOONG_ERR_ARG, "0 micro-batches; at least 1");
@@ -88,7 +85,6 @@ static loong_schedule_params_t random_params(const loong_schedule_kind_t *kind,
     p.chunks = 1 + (int)draw(seed, 1, 4);
     p.micro_batches = 1 + (int)draw(seed, 2, 24);
     p.pair = kind->pairs && draw(seed, 3, 2);
-    p.offload = !kind->evaluate && draw(seed, 4, 2);
     p.folded = kind->evaluate && draw(seed, 6, 2);
     if (kind->accepts != NULL && !kind->accepts(&p, reason)) {
         p.chunks = kind->folded ? 2 : 1;
@@ -116,9 +112,9 @@ static void test_random_sizes(void **state)
                                ctx, loongi_schedule_kinds[kind]->name, &p,
                                &s));
             if (loongi_schedule_check(s) != LOONG_OK) {
-                fail_msg("%s: %d ranks, %d chunks, %d micro-batches, pair %d, "
-                         "offload %d: %s", s->kind->name, p.ranks, p.chunks,
-                         p.micro_batches, p.pair, p.offload,
+                fail_msg("%s: %d ranks, %d chunks, %d micro-batches, pair %d: "
+                         "%s", s->kind->name, p.ranks, p.chunks,
+                         p.micro_batches, p.pair,
                          loong_context_error(ctx));
             }
             loongi_schedule_destroy(&s);
@@ -167,7 +163,7 @@ static void test_bubbles(void **state)
     loong_context_t *ctx = test_context();
     for (int ranks = 1; ranks <= 8; ranks++) {
         for (int m = ranks; m <= 4 * ranks; m++) {
-            loong_schedule_params_t p = {ranks, 1, m, false, false, false};
+            loong_schedule_params_t p = {ranks, 1, m, false, false};
             assert_theory("1f1b", &p, simulate(ctx, "1f1b", &p, 1, 2, 0),
                           3.0 * (m + ranks - 1));
             assert_theory("zero_bubble_h1", &p,
@@ -380,7 +376,7 @@ static void test_deadlock(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    loong_schedule_params_t p = {2, 3, 4, false, false, false};
+    loong_schedule_params_t p = {2, 3, 4, false, false};
     loong_schedule_t *s = NULL;
     assert_ok(ctx, loongi_schedule_create(ctx, "interleaved", &p, &s));
     loong_rank_schedule_t *r = &s->ranks[0];
@@ -403,7 +399,7 @@ static void test_slots_of_a_pair(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    loong_schedule_params_t p = {1, 1, 2, true, false, false};
+    loong_schedule_params_t p = {1, 1, 2, true, false};
     loong_schedule_t *s = NULL;
     assert_ok(ctx, loongi_schedule_create(ctx, "one_stage", &p, &s));
     loong_rank_schedule_t *r = &s->ranks[0];
@@ -432,24 +428,16 @@ static void test_slots(void **state)
         int rank;
         loong_chunk_slots_t want;
     } cases[] = {
-        {"one_stage", {1, 1, 8, false, false, false}, 0, {1, 0, 0, {0, 0}}},
-        {"one_stage", {1, 1, 8, true, false, false}, 0, {2, 0, 0, {0, 0}}},
-        {"1f1b", {4, 1, 8, false, false, false}, 0, {4, 0, 0, {0, 0}}},
-        {"1f1b", {4, 1, 8, false, false, false}, 3, {1, 0, 0, {0, 0}}},
-        {"1f1b", {4, 1, 8, false, true, false}, 0, {4, 1, 4, {0, 0}}},
-        {"1f1b", {4, 1, 8, true, false, false}, 0, {5, 0, 0, {0, 0}}},
-        {"1f1b", {4, 1, 8, true, true, false}, 0, {5, 2, 4, {0, 0}}},
-        {"zero_bubble_h1",
-         {4, 1, 8, false, false, false},
-         0,
-         {4, 0, 0, {0, 0}}},
-        {"zero_bubble_h1",
-         {4, 1, 8, false, false, false},
-         3,
-         {4, 0, 0, {0, 0}}},
-        {"interleaved", {4, 2, 8, false, false, false}, 0, {8, 0, 0, {0, 0}}},
-        {"interleaved", {4, 2, 8, false, false, false}, 3, {5, 0, 0, {0, 0}}},
-        {"evaluate", {4, 2, 8, false, false, false}, 0, {1, 0, 0, {0, 0}}},
+        {"one_stage", {1, 1, 8, false, false}, 0, {1, {0, 0}}},
+        {"one_stage", {1, 1, 8, true, false}, 0, {2, {0, 0}}},
+        {"1f1b", {4, 1, 8, false, false}, 0, {4, {0, 0}}},
+        {"1f1b", {4, 1, 8, false, false}, 3, {1, {0, 0}}},
+        {"1f1b", {4, 1, 8, true, false}, 0, {5, {0, 0}}},
+        {"zero_bubble_h1", {4, 1, 8, false, false}, 0, {4, {0, 0}}},
+        {"zero_bubble_h1", {4, 1, 8, false, false}, 3, {4, {0, 0}}},
+        {"interleaved", {4, 2, 8, false, false}, 0, {8, {0, 0}}},
+        {"interleaved", {4, 2, 8, false, false}, 3, {5, {0, 0}}},
+        {"evaluate", {4, 2, 8, false, false}, 0, {1, {0, 0}}},
     };
     loong_context_t *ctx = test_context();
     for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
@@ -458,8 +446,7 @@ static void test_slots(void **state)
                                               &cases[i].params, &s));
         loong_chunk_slots_t got = s->ranks[cases[i].rank].chunks[0];
         if (memcmp(&got, &cases[i].want, sizeof(got)) != 0) {
-            fail_msg("case %d, %s: %d slots, %d away, %d on the host", i,
-                     cases[i].name, got.slots, got.away, got.host);
+            fail_msg("case %d, %s: %d slots", i, cases[i].name, got.slots);
         }
         loongi_schedule_destroy(&s);
     }

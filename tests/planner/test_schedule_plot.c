@@ -130,7 +130,7 @@ static int64_t drawn_entries(const loong_cell_t *cell)
         for (int64_t i = 0; i < cell->ranks[r].num_entries; i++) {
             loong_entry_kind_t kind = cell->ranks[r].entries[i].kind;
             count += kind < LOONG_ENTRY_SEND_FORWARD ||
-                     kind == LOONG_ENTRY_RELOAD || kind == LOONG_ENTRY_REDUCE;
+                     kind == LOONG_ENTRY_REDUCE;
         }
     }
     return count;
@@ -192,8 +192,7 @@ static void test_every_kind(void **state)
                 .ranks = 1 + i % 4,
                 .chunks = 1 + i / 8,
                 .micro_batches = 4 * (1 + i % 3),
-                .pair = kind->pairs && i % 2 == 1,
-                .offload = !kind->evaluate && i % 3 == 1};
+                .pair = kind->pairs && i % 2 == 1};
             char reason[LOONG_REASON_SIZE];
             if (kind->accepts != NULL && !kind->accepts(&p, reason)) {
                 continue;

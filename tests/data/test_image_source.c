@@ -4,6 +4,8 @@
  * Python (tests/oracle/images.py), and what is refused. */
 #include <inttypes.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "crc.h"
 #include "file.h"
@@ -87,6 +89,12 @@ static void test_folder_errors(void **state)
     assert_ok(ctx, loong_image_source_create(ctx, in_dir("e"), &source));
     assert_fails(ctx, loong_image_source_peek(ctx, source, 0, &sample),
                  LOONG_ERR_UNSUPPORTED, "e/k/x.png: is no JPEG");
+    loong_image_source_destroy(&source);
+    assert_int_equal(unlink(in_dir("e/k/x.png")), 0);
+    assert_int_equal(mkfifo(in_dir("e/k/x.png"), 0600), 0);
+    assert_ok(ctx, loong_image_source_create(ctx, in_dir("e"), &source));
+    assert_fails(ctx, loong_image_source_read(ctx, source, 0, &sample),
+                 LOONG_ERR_FORMAT, "e/k/x.png: is no regular file");
     loong_image_source_destroy(&source);
     put(ctx, "rgb.png", "e/k", "x.bmp");
     assert_fails(ctx, loong_image_source_create(ctx, in_dir("e"), &source),

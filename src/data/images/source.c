@@ -80,6 +80,8 @@ static loong_status_t check_file(loong_context_t *ctx,
     struct stat info;
     LOONG_CHECK(ctx, fd >= 0 && fstat(fd, &info) == 0, LOONG_ERR_IO, "%s: %s",
                 entry->file, strerror(errno));
+    LOONG_CHECK(ctx, S_ISREG(info.st_mode), LOONG_ERR_FORMAT,
+                "%s: is no regular file", entry->file);
     LOONG_CHECK(ctx, entry->file_size < 0 || entry->file_size == info.st_size,
                 LOONG_ERR_MISMATCH,
                 "%s: has %" PRId64 " bytes, and %" PRId64 " when it was opened",
@@ -123,7 +125,8 @@ static loong_status_t read_sample(loong_context_t *ctx,
                 "there is no sample %" PRId64 " of %" PRId64, i, source->count);
     const image_entry_t *entry = &source->entries[i];
     loong_image_sample_t found = {.name = entry->name, .label = entry->label};
-    int fd = open(entry->file, O_RDONLY | O_CLOEXEC);
+    /* A pipe without a writer would be waited for. */
+    int fd = open(entry->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     loong_status_t status = take(ctx, entry, fd, whole, &found);
     if (fd >= 0) {
         close(fd);

@@ -16,6 +16,14 @@ loong_status_t loong_register_family(loong_context_t *ctx,
         family != NULL && family->name != NULL && family->configure != NULL &&
             family->facts != NULL && family->build != NULL,
         LOONG_ERR_ARG, "a family needs a name, configure, facts and build");
+    LOONG_CHECK(ctx,
+                family->processor == NULL ||
+                    family->processor->struct_size == sizeof(loong_processor_t),
+                LOONG_ERR_ARG,
+                "family %s: its loong_processor_t has %zu bytes, %zu wanted: "
+                "it was made for another version",
+                family->name, family->processor->struct_size,
+                sizeof(loong_processor_t));
     LOONG_CHECK(ctx, loong_find_family(ctx, family->name) == NULL,
                 LOONG_ERR_ARG, "family %s is registered already", family->name);
     return loongi_registry_add(ctx, LOONG_REGISTRY_FAMILIES, family);

@@ -33,10 +33,10 @@ static loong_status_t open_object(loong_context_t *ctx, const char *path,
                 ", or that gives none", path);
     LOONG_CHECK(ctx,
                 e->struct_size == sizeof(*e) && e->name != NULL &&
-                    e->enter != NULL,
+                    e->enter != NULL && (e->num_keys == 0 || e->keys != NULL),
                 LOONG_ERR_CONFIG,
                 "%s: its loong_extension_t has %zu bytes, %zu wanted, with "
-                "name and enter: it was made for another version",
+                "name, keys and enter: it was made for another version",
                 path, e->struct_size, sizeof(*e));
     *extension_p = e; /* the object stays open */
     return LOONG_OK;
@@ -117,8 +117,8 @@ loong_status_t loongi_recipe_load_extensions(loong_recipe_t *r,
     for (int64_t i = 0; i < list->count; i++) {
         loong_status_t status = load_one(r, own, list->items[i].value);
         if (status != LOONG_OK) {
-            loongi_error_note(r->ctx, "wanted by extensions (%s:%d)",
-                              list->items[i].value->file,
+            loongi_error_note(r->ctx, "wanted by extensions[%lld] (%s:%d)",
+                              (long long)i, list->items[i].value->file,
                               list->items[i].value->line);
             return status;
         }

@@ -55,6 +55,16 @@ printf 'not an object' >text.so
 refused 'text.so' rings.yaml 'extensions=[text.so]'
 refused 'no function loong_extension' rings.yaml \
     "extensions=[$(readlink -f "$build/libloong.so")]"
+# made CHANGE: the example with a flaw
+made() {
+    sed "$1" "$source/examples/extension/rings.c" | cc -shared -fPIC \
+        -I "$source/include" -x c - -L "$build" -lloong -lm -o made.so
+}
+made 's/struct_size = sizeof(processor)/struct_size = 4096/'
+refused 'its loong_processor_t has 4096 bytes' rings.yaml 'extensions=[made.so]'
+made 's/\.keys = keys/.keys = NULL/'
+refused 'with name, keys and enter' rings.yaml 'extensions=[made.so]'
+refused 'extensions\[1\]' rings.yaml 'extensions=[rings.so, made.so]'
 refused 'found rings' rings.yaml '~extensions' '~model.foundation.margin'
 refused 'model.foundation.margin' rings.yaml model.foundation.margin=-1
 [ $failures = 0 ] && echo "losses $one"

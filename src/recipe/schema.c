@@ -136,7 +136,7 @@ static const loong_recipe_key_t keys[] = {
     REAL("data.mask_ratio", "0.6", 1e-6, 1, SAME,
          "masked image modelling: share of a picture's patches that are "
          "masked, rounded to whole ones; which, is drawn anew each time"),
-    INT("data.max_images", NULL, 1, 1e6, SAME,
+    INT("data.max_images", NULL, 1, 1e6, FREE,
         "pictures of a micro-batch of texts, at most, for which the image "
         "encoder has memory; one a sample when not given"),
     INT("data.num_workers", "2", 0, 1024, FREE,

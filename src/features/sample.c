@@ -258,6 +258,12 @@ loong_status_t loongi_sample_check_prompts(const loong_sampling_t *sampling)
     const loong_plan_t *plan = sampling->plan;
     loong_text_encoder_t *encoder = NULL;
     int64_t prompts = loong_recipe_count(plan->recipe, "eval.sample.prompts");
+    int32_t image =
+        plan->pictures.most > 0
+            ? loong_tokenizer_token_to_id(
+                  sampling->tokenizer,
+                  loong_recipe_text(plan->recipe, "data.image_token"))
+            : -1;
     LOONG_TRY(
         loong_text_encoder_create(plan->ctx, sampling->tokenizer, &encoder));
     loong_status_t status = LOONG_OK;
@@ -270,10 +276,16 @@ loong_status_t loongi_sample_check_prompts(const loong_sampling_t *sampling)
         const char *prompt = loong_recipe_text(plan->recipe, path);
         status = loong_text_encode(encoder, prompt, strlen(prompt), true, &ids,
                                    &count);
-        if (status == LOONG_OK && count == 0) {
-            status =
-                LOONG_FAIL(plan->ctx, LOONG_ERR_CONFIG, "%s: %s has no tokens",
-                           loong_recipe_where(plan->recipe, path), path);
+        bool pictures = false;
+        for (int64_t k = 0; status == LOONG_OK && k < count; k++) {
+            pictures = pictures || ids[k] == image;
+        }
+        if (status == LOONG_OK && (count == 0 || pictures)) {
+            status = LOONG_FAIL(
+                plan->ctx, LOONG_ERR_CONFIG, "%s: %s has %s",
+                loong_recipe_where(plan->recipe, path), path,
+                pictures ? "a picture's token, and samples no pictures"
+                         : "no tokens");
         }
     }
     loong_text_encoder_destroy(&encoder);

@@ -57,6 +57,9 @@ typedef struct loong_processor {
     /* Fills it from the rows of a micro-batch. Allocates nothing. */
     loong_status_t (*fill)(loong_context_t *ctx, const void *config,
                            void *const *rows, const loong_field_t *field);
+    /* (optional) What `keep` would refuse, of items as a source's peek has
+     * them: told before the first step. Errors: LOONG_ERR_CONFIG. */
+    loong_status_t (*judge)(const void *config, const loong_items_t *items);
 } loong_processor_t;
 
 enum { LOONG_MAX_VISION_IDS = 16 };

@@ -180,3 +180,27 @@ loong_status_t loongi_data_check_items(loong_context_t *ctx,
     loong_items_free(&items);
     return status;
 }
+
+/* ---- samples ------------------------------------------------------------- */
+
+loong_status_t loongi_data_judge(loong_context_t *ctx,
+                                 const loong_blend_t *blend,
+                                 const loong_processor_t *processor,
+                                 const void *config)
+{
+    loong_items_t items = {.ctx = ctx};
+    loong_status_t status = LOONG_OK;
+    for (int64_t k = 0; k < sources_of(blend) && status == LOONG_OK; k++) {
+        loong_blend_source_info_t s;
+        loong_blend_get_source(blend, k, &s);
+        int64_t count = s.source_class->peek != NULL ? s.info.samples : 0;
+        for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
+            status = s.source_class->peek(s.source, i, &items);
+            if (status == LOONG_OK) {
+                status = processor->judge(config, &items);
+            }
+        }
+    }
+    loong_items_free(&items);
+    return status;
+}

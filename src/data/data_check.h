@@ -5,6 +5,7 @@
 #define LOONG_DATA_CHECK_H
 
 #include "loong/blend.h"
+#include "loong/processor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +26,11 @@ LOONG_NODISCARD loong_status_t loongi_data_check_ids(
  * of `reads` (loong_processor_t). Errors: LOONG_ERR_CONFIG. */
 LOONG_NODISCARD loong_status_t loongi_data_check_items(
     loong_context_t *ctx, const loong_blend_t *blend, uint32_t reads);
+/* Whether the processor takes the samples of all sources that can peek: without
+ * reading them. Errors: LOONG_ERR_CONFIG, of the first that it refuses. */
+LOONG_NODISCARD loong_status_t loongi_data_judge(
+    loong_context_t *ctx, const loong_blend_t *blend,
+    const loong_processor_t *processor, const void *config);
 /* Reads up to the first token of a set that carries loss. Errors:
  * LOONG_ERR_CONFIG where there is none. */
 LOONG_NODISCARD loong_status_t loongi_data_check_loss(

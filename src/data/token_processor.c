@@ -81,9 +81,9 @@ static loong_token_row_t *begin_row(const loong_token_params_t *p, void *memory,
     return row;
 }
 
-static loong_status_t check_items(const loong_token_params_t *p,
-                                  const loong_items_t *items)
+static loong_status_t judge(const void *config, const loong_items_t *items)
 {
+    const loong_token_params_t *p = config;
     const loong_item_t *text = &items->item[0];
     int64_t pictures = items->count - 1;
     int64_t rows = text->size[0] + pictures * (p->image_rows - 1);
@@ -147,7 +147,7 @@ static loong_status_t keep(const void *config, int64_t draw,
     if (items == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(check_items(p, items));
+    LOONG_TRY(judge(p, items));
     lay_out(p, items, row);
     for (size_t t = 0; p->eod_mask_loss && t < T; t++) {
         row->weight[t] = row->starts[t + 1] ? 0 : row->weight[t];
@@ -183,4 +183,5 @@ const loong_processor_t loong_token_processor = {sizeof(loong_token_processor),
                                                  keep,
                                                  example,
                                                  loongi_token_bind,
-                                                 loongi_token_fill};
+                                                 loongi_token_fill,
+                                                 judge};

@@ -66,10 +66,13 @@ typedef struct loong_plan {
     loong_text_t text; /* that was told of it last */
 } loong_plan_t;
 
-/* Of the component with the loss. */
+/* Of the component with the loss; NULL: it could not be planned. */
 static inline const loong_reader_t *loongi_plan_reader(const loong_plan_t *plan)
 {
-    return &plan->readers[plan->component->index];
+    const loong_component_t *c = plan->component;
+    return c != NULL && plan->readers[c->index].processor != NULL
+               ? &plan->readers[c->index]
+               : NULL;
 }
 
 #ifdef __cplusplus

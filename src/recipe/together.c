@@ -86,8 +86,16 @@ static void check_training_length(check_t *c)
 
 static void check_needed(check_t *c)
 {
-    static const char *const always[] = {
-        "data.seq_length", "train.global_batch_size", "optimizer.lr"};
+    static const char *const always[] = {"train.global_batch_size",
+                                         "optimizer.lr"};
+    const char *first = loong_recipe_component(c->recipe, 0);
+    bool unknown = first == NULL && (is_set(c, "model.from_hf") ||
+                                     is_set(c, "init.from_hf"));
+    bool pictures = first != NULL && strcmp(first, "image_encoder") == 0 &&
+                    loong_recipe_component(c->recipe, 1) == NULL;
+    if (!unknown && !pictures) { /* whose rows are counted */
+        want(c, "data.seq_length", "every run needs it");
+    }
     for (int64_t i = 0; i < LOONG_COUNT_OF(always); i++) {
         want(c, always[i], "every run needs it");
     }
@@ -383,6 +391,10 @@ static void check_recompute(check_t *c, const char *role)
 
 static void check_components(check_t *c)
 {
+    static const char *const of_several[] = {
+        "join", "model.image_encoder.parallel.tensor_model_parallel_size",
+        "model.image_encoder.parallel.sequence_parallel"};
+    static const char layer[] = "model.image_encoder.feature_layer";
     const char *role = NULL;
     int64_t count = 0;
     check_recompute(c, NULL);
@@ -390,8 +402,14 @@ static void check_components(check_t *c)
         check_recompute(c, role);
         count++;
     }
-    if (count == 1 && is_set(c, "join")) {
-        problem(c, "join", "has no effect on a model of one component");
+    for (int64_t i = 0; count == 1 && i < LOONG_COUNT_OF(of_several); i++) {
+        if (is_set(c, of_several[i])) {
+            problem(c, of_several[i],
+                    "has no effect on a model of one component");
+        }
+    }
+    if (is_set(c, layer) && get(c, layer) == 0) {
+        problem(c, layer, "found 0; the first layer is 1, the last one -1");
     }
 }
 

@@ -52,35 +52,40 @@ static loong_status_t check_masks(const loong_trainer_t *t)
     return LOONG_OK;
 }
 
-/* What no component reads should not be there. */
-static loong_status_t check_items(const loong_trainer_t *t)
+/* What no component reads should not be there, nor what a step would refuse. */
+static loong_status_t check_items(const loong_trainer_t *t,
+                                  const loong_blend_t *blend)
 {
+    const loong_reader_t *reader = loongi_plan_reader(&t->plan);
     uint32_t reads = 0;
     for (int i = 0; t->component != NULL && i < t->model->num_components; i++) {
         const loong_processor_t *p = t->plan.readers[i].processor;
         reads |= p != NULL ? p->reads : 0;
     }
-    for (int i = -1; reads != 0 && i < t->data.num_validation; i++) {
-        const loong_blend_t *blend =
-            i < 0 ? t->data.blend : t->data.validation[i].blend;
-        if (blend != NULL) { /* that is told */
-            LOONG_TRY(loongi_data_check_items(t->ctx, blend, reads));
-        }
+    if (reads != 0) {
+        LOONG_TRY(loongi_data_check_items(t->ctx, blend, reads));
     }
-    return LOONG_OK;
+    return reader != NULL && reader->processor->judge != NULL
+               ? loongi_data_judge(t->ctx, blend, reader->processor,
+                                   reader->config)
+               : LOONG_OK;
 }
 
 /* What a step would refuse is known before the first one. */
-static loong_status_t check_images(const loong_trainer_t *t)
+static loong_status_t check_samples(const loong_trainer_t *t)
 {
     const loong_picture_plan_t *p = &t->plan.pictures;
     const char key[] = "data.max_images";
-    for (int i = -1; p->most > 0 && i < t->data.num_validation; i++) {
+    for (int i = -1; i < t->data.num_validation; i++) {
         const loong_blend_t *blend =
             i < 0 ? t->data.blend : t->data.validation[i].blend;
         loong_blend_info_t info;
         int64_t most = 0;
         if (blend == NULL) { /* that is told */
+            continue;
+        }
+        LOONG_TRY(check_items(t, blend));
+        if (p->most == 0) {
             continue;
         }
         loong_blend_get_info(blend, &info);
@@ -114,8 +119,7 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
     status = loongi_first_of(status, loongi_trainer_open_data(t));
     if (loong_comm_rank(t->comm) == 0) {
         status = loongi_first_of(status, check_masks(t));
-        status = loongi_first_of(status, check_items(t));
-        status = loongi_first_of(status, check_images(t));
+        status = loongi_first_of(status, check_samples(t));
     }
     if (loong_comm_rank(t->comm) != 0 ||
         (t->component != NULL && !t->plan.judge)) {

@@ -195,6 +195,24 @@ static loong_status_t set_picture_rows(loong_trainer_t *t)
                : loong_recipe_set(t->recipe, key, text, "the model's pictures");
 }
 
+/* What is asked of losses and texts goes to a model with a vocabulary. */
+static loong_status_t check_vocabulary(const loong_trainer_t *t)
+{
+    static const char *const keys[] = {
+        "train.z_loss_coeff", "train.kl_loss_coeff", "eval.sample.prompts"};
+    loong_model_facts_t facts = {0};
+    t->plan.parallel.family->facts(t->plan.parallel.config, &facts);
+    for (int i = 0; i < LOONG_COUNT_OF(keys) && facts.vocab_size == 0; i++) {
+        bool asked = i < 2 ? loong_recipe_real(t->recipe, keys[i]) > 0.0
+                           : loong_recipe_count(t->recipe, keys[i]) > 0;
+        LOONG_CHECK(t->ctx, !asked, LOONG_ERR_CONFIG,
+                    "%s: %s: family %s has no vocabulary",
+                    loong_recipe_where(t->recipe, keys[i]), keys[i],
+                    t->plan.parallel.family->name);
+    }
+    return LOONG_OK;
+}
+
 /* The model and the layout that are asked for. */
 static loong_status_t check_recipe(loong_trainer_t *t,
                                    loong_component_params_t *asked)
@@ -206,6 +224,7 @@ static loong_status_t check_recipe(loong_trainer_t *t,
     }
     t->plan.parallel.family = asked[t->keys.count - 1].family;
     t->plan.parallel.config = asked[t->keys.count - 1].config;
+    LOONG_TRY(check_vocabulary(t));
     LOONG_TRY(set_picture_rows(t));
     LOONG_TRY(loongi_parallel_check(&t->plan.parallel));
     return loongi_parallel_mesh(&t->plan.parallel, loong_comm_rank(t->comm),

@@ -57,21 +57,20 @@ static void note_indices(const loong_blend_t *blend, int64_t count,
     }
 }
 
-/* As the recipe says, else what the model reads. */
+/* As the recipe says, else what the model reads; NULL: of what is wrong with
+ * the model that is not known. */
 static const char *source_class(const loong_trainer_t *t, const char *list,
                                 int64_t i)
 {
     char key[64];
-    loong_model_facts_t facts = {0};
+    const char *role = loong_recipe_component(t->recipe, 0);
     snprintf(key, sizeof(key), "%s[%lld].source", list, (long long)i);
     const char *name = loong_recipe_text(t->recipe, key);
-    if (t->plan.parallel.family != NULL) {
-        t->plan.parallel.family->facts(t->plan.parallel.config, &facts);
-    }
-    return name != NULL           ? name
-           : t->keys.count > 1    ? "image_text"
-           : facts.patch_size > 0 ? "images"
-                                  : "tokens";
+    return name != NULL                         ? name
+           : role == NULL                       ? NULL
+           : loong_recipe_component(t->recipe, 1) != NULL ? "image_text"
+           : strcmp(role, "image_encoder") == 0 ? "images"
+                                                : "tokens";
 }
 
 static loong_blend_params_t blend_params(const loong_trainer_t *t,
@@ -112,6 +111,9 @@ static loong_status_t open_train(loong_trainer_t *t, indices_t *known,
         sources[i].split_end = split > 0.0 ? 1.0 - split : 0.0;
         sources[i].known = &known->train[i];
         sources[i].class_name = source_class(t, "data.train", i);
+        if (sources[i].class_name == NULL) {
+            return LOONG_OK;
+        }
     }
     loong_blend_params_t params = blend_params(t, "train", sources, count);
     params.shuffle = true;
@@ -262,7 +264,7 @@ static loong_status_t add_validation(loong_trainer_t *t, const char *name,
     LOONG_TRY(loong_blend_create(t->ctx, &params, &v->blend));
     t->data.num_validation++;
     v->name = name;
-    if (t->component == NULL) {
+    if (loongi_plan_reader(&t->plan) == NULL) {
         return LOONG_OK;
     }
     loong_blend_get_info(v->blend, &info);
@@ -305,6 +307,9 @@ static loong_status_t open_validation(loong_trainer_t *t,
             source_class(t, "data.validation", i)};
         snprintf(key, sizeof(key), "data.validation[%lld].path", (long long)i);
         whole.path = loong_recipe_text(t->recipe, key);
+        if (whole.class_name == NULL) {
+            continue;
+        }
         LOONG_TRY(check_path(t, key, whole.path));
         snprintf(key, sizeof(key), "data.validation[%lld].name", (long long)i);
         const char *name = loong_recipe_text(t->recipe, key);
@@ -357,7 +362,7 @@ static loong_status_t open_data(loong_trainer_t *t, indices_t *known)
     if (wants_sources(t)) {
         status = open_train(t, known, sources);
     }
-    if (t->data.blend != NULL && t->component != NULL) {
+    if (t->data.blend != NULL && loongi_plan_reader(&t->plan) != NULL) {
         loong_loader_params_t p = loader_params(t);
         p.blend = t->data.blend;
         p.rampup_batch_size = loongi_recipe_rampup(t->recipe);

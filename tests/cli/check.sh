@@ -144,6 +144,21 @@ run 2 good.yaml --check --elsewhere train.micro_batch_size=7
 run 2 good.yaml --elsewhere
 has err "--elsewhere is for --check, --dry-run and --explain"
 
+# Texts with pictures: what a later step would refuse.
+. "$source/tests/train/texts_with_pictures.sh"
+write_texts "$source" texts
+texts=("$source/tests/golden/llava_train.yaml" --check data.tokenizer=texts)
+run 0 "${texts[@]}" 'data.train=[{path: texts/texts.jsonl}]'
+run 2 "${texts[@]}" 'data.train=[{path: texts/texts.jsonl}]' data.seq_length=8
+has err "texts.jsonl:2: takes 12 rows"
+mkdir -p pictures/a
+cp "$source/tests/fixtures/images/rgb.png" pictures/a
+run 2 "${texts[@]}" 'data.train=[{path: pictures, source: images}]'
+has err "its data has something else"
+run 2 "${texts[@]}" 'data.train=[{path: texts/texts.jsonl}]' \
+    "eval.sample.prompts=['a<picture>b']"
+has err "samples no pictures"
+
 # What the family sets is shown, as its own.
 run 0 good.yaml --print-config
 has out "untie_embeddings_and_output_weights: "

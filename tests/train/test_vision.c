@@ -166,6 +166,10 @@ static void refused(const char *keys, const char *says)
     if (strstr(r.error, says) == NULL) {
         fail_msg("'%s' is not in: %s", says, r.error);
     }
+    assert_int_equal(r.state.step, 0);
+    assert_null(strstr(r.error, ".idx")); /* nothing that follows from it */
+    assert_true(strstr(keys, "model.foundation") != NULL ||
+                strstr(r.error, "data.seq_length: not set") == NULL);
     job_end(&p);
 }
 
@@ -174,7 +178,9 @@ static void what_is_wrong_is_named(void **state)
     (void)state;
     refused("data.seq_length=16\n", "found 16, a picture of 24 pixels a side "
                                     "has 10 rows");
-    refused("model.image_encoder.num_classes=2\n", "is of class 2");
+    refused("model.image_encoder.num_classes=2\ntrain.micro_batch_size=1\n"
+            "train.global_batch_size=1\ntrain.train_iters=1\nseed=1\n",
+            "is of class 2"); /* which the one step would not have met */
     refused("model.image_encoder.patch_size=7\n", "no multiple of patch_size");
     refused("data.validation_split=0.1\n", "are not split");
     refused("data.train=[{path: $DIR/data, source: tokens}]\n",
@@ -183,6 +189,20 @@ static void what_is_wrong_is_named(void **state)
             "no source of class 'films', there are tokens, images");
     refused("data.image_processor=" FIXTURES "siglip.json\n",
             "becomes 40 x 33 pixels, the model takes 24 x 24");
+    refused("data.image_processor=none.json\n",
+            "wanted by data.image_processor");
+    refused("data.image_processor=" FIXTURES "raw.json\n",
+            "data 'train': every picture: becomes 16 x 16 pixels");
+    refused("train.kl_loss_coeff=0.1\n", "family vit has no vocabulary");
+    refused("train.z_loss_coeff=0.1\n", "family vit has no vocabulary");
+    refused("eval.sample.prompts=[a]\n", "family vit has no vocabulary");
+    refused("model.image_encoder.feature_layer=0\n", "the first layer is 1");
+    refused("~model.image_encoder.num_classes\n"
+            "model.image_encoder.masked_image_modeling=true\n"
+            "model.image_encoder.feature_layer=1\n",
+            "who read none of an encoder");
+    refused("model.image_encoder.parallel.tensor_model_parallel_size=1\n",
+            "has no effect on a model of one component");
     refused("model.foundation={family: qwen3}\n",
             "image_encoder and foundation; pictures reach a foundation");
 }

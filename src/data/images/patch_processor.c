@@ -5,6 +5,7 @@
  * before. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base.h"
@@ -52,6 +53,38 @@ static int64_t capacity(const loong_patch_params_t *p)
     return p->rows / picture_rows(p);
 }
 
+static loong_status_t check_size(loong_context_t *ctx,
+                                 const loong_patch_params_t *p,
+                                 const char *name, const int64_t from[2])
+{
+    int64_t size[2];
+    loong_image_processor_size(p->processor, from[0], from[1], &size[0],
+                               &size[1]);
+    LOONG_CHECK(ctx, size[0] == p->image_size && size[1] == size[0],
+                LOONG_ERR_CONFIG,
+                "%s: becomes %" PRId64 " x %" PRId64 " pixels, the model takes "
+                "%" PRId64 " x %" PRId64,
+                name, size[0], size[1], p->image_size, p->image_size);
+    return LOONG_OK;
+}
+
+/* Whatever its own size, where all become the same. */
+static loong_status_t check_all_sizes(loong_context_t *ctx,
+                                      const loong_patch_params_t *p,
+                                      const char *data)
+{
+    static const int64_t wide[2] = {64, 32}, high[2] = {32, 64};
+    int64_t a[2], b[2];
+    char name[128];
+    loong_image_processor_size(p->processor, wide[0], wide[1], &a[0], &a[1]);
+    loong_image_processor_size(p->processor, high[0], high[1], &b[0], &b[1]);
+    if (memcmp(a, b, sizeof(a)) != 0) {
+        return LOONG_OK; /* that of each picture decides */
+    }
+    snprintf(name, sizeof(name), "data '%s': every picture", data);
+    return check_size(ctx, p, name, wide);
+}
+
 static loong_status_t check(loong_context_t *ctx, const void *config,
                             const char *data)
 {
@@ -66,7 +99,7 @@ static loong_status_t check(loong_context_t *ctx, const void *config,
                 "data '%s': mask_ratio %g masks none of the %" PRId64
                 " patches of a picture",
                 data, p->mask_ratio, patches_of(p));
-    return LOONG_OK;
+    return check_all_sizes(ctx, p, data);
 }
 
 static loong_status_t begin(const void *config, loong_items_t *items)
@@ -108,24 +141,19 @@ static loong_status_t find_items(const loong_patch_params_t *p,
     return LOONG_OK;
 }
 
-static loong_status_t check_items(const loong_patch_params_t *p,
-                                  loong_context_t *ctx,
-                                  const loong_item_t *picture,
-                                  const loong_item_t *label)
+static loong_status_t judge(const void *config, const loong_items_t *items)
 {
-    int64_t size[2];
-    loong_image_processor_size(p->processor, picture->size[0], picture->size[1],
-                               &size[0], &size[1]);
-    LOONG_CHECK(ctx, size[0] == p->image_size && size[1] == size[0],
-                LOONG_ERR_CONFIG,
-                "%s: becomes %" PRId64 " x %" PRId64 " pixels, the model takes "
-                "%" PRId64 " x %" PRId64,
-                picture->name, size[0], size[1], p->image_size, p->image_size);
-    LOONG_CHECK(ctx, p->num_classes == 0 || label->label < p->num_classes,
-                LOONG_ERR_CONFIG,
-                "%s: is of class %" PRId64 ", the model's num_classes allows 0 "
-                "to %" PRId64,
-                picture->name, label->label, p->num_classes - 1);
+    const loong_patch_params_t *p = config;
+    for (int i = 0; i < items->count && p->num_classes > 0; i++) {
+        const loong_item_t *label = &items->item[i];
+        LOONG_CHECK(items->ctx,
+                    label->type != LOONG_ITEM_LABEL ||
+                        label->label < p->num_classes,
+                    LOONG_ERR_CONFIG,
+                    "%s: is of class %" PRId64 ", the model's num_classes "
+                    "allows 0 to %" PRId64,
+                    items->item[0].name, label->label, p->num_classes - 1);
+    }
     return LOONG_OK;
 }
 
@@ -143,7 +171,8 @@ static loong_status_t keep(const void *config, int64_t draw,
         return LOONG_OK;
     }
     LOONG_TRY(find_items(p, items, &picture, &label));
-    LOONG_TRY(check_items(p, items->ctx, picture, label));
+    LOONG_TRY(judge(p, items));
+    LOONG_TRY(check_size(items->ctx, p, picture->name, picture->size));
     const loong_image_t image = {picture->size[0], picture->size[1],
                                  picture->pixels};
     row->label = label != NULL ? label->label : -1;
@@ -374,4 +403,5 @@ const loong_processor_t loong_patch_processor = {sizeof(loong_patch_processor),
                                                  keep,
                                                  example,
                                                  bind,
-                                                 fill};
+                                                 fill,
+                                                 judge};

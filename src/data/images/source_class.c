@@ -108,6 +108,17 @@ static loong_status_t read_picture(const void *source, int64_t i,
     return status;
 }
 
+static loong_status_t peek(const void *source, int64_t i, loong_items_t *items)
+{
+    const pictures_t *p = source;
+    const image_entry_t *entry = &p->source->entries[i];
+    LOONG_TRY(loongi_items_picture(items, 0, 0));
+    items->item[0].name = entry->name;
+    items->item[0].pixels = NULL;
+    items->item[1].label = entry->label;
+    return LOONG_OK;
+}
+
 loong_status_t loongi_items_picture(loong_items_t *items, int64_t width,
                                     int64_t height)
 {
@@ -133,4 +144,4 @@ const loong_source_class_t loongi_image_source = {sizeof(loongi_image_source),
                                                   get_info,
                                                   read_picture,
                                                   NULL,
-                                                  NULL};
+                                                  peek};

@@ -54,7 +54,10 @@ target_link_options(test_component_plan PRIVATE LINKER:--wrap=loong_device_alloc
 add_test(NAME cli_every_key COMMAND
   ${PROJECT_SOURCE_DIR}/tests/train/every_key.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
-set(train_cli_tests cli_every_key)
+add_test(NAME cli_earlier_run COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/train/earlier_run.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+set(train_cli_tests cli_every_key cli_earlier_run)
 if(MPI_C_FOUND)
   add_test(NAME llava_train COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/llava_train.sh ${PROJECT_BINARY_DIR}

@@ -71,6 +71,7 @@ model:
   image_encoder: {init: {from_hf: image_encoder}, feature_layer: -2}
   image_projector: {family: mlp_projector, init_method_std: 0.3, freeze: true}
   foundation: {init: {from_hf: foundation}}
+init: {by_scope: [{scope: linear_*.weight, std: 0.3}]}
 precision: {params_dtype: fp64}
 data: {image_token: <picture>, seq_length: 24, max_images: 8}
 train: {global_batch_size: 24, micro_batch_size: 2}

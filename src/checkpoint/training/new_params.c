@@ -56,15 +56,14 @@ loong_status_t loongi_new_params_check(const loong_component_t *component,
     const loong_param_rules_t *rules = &component->params.request.rules;
     for (int k = 0; k < rules->num_rules; k++) {
         const loong_param_rule_t *rule = &rules->rules[k];
-        int64_t i = 0;
-        while (i < component->num_whole &&
-               !(starts(rule, component->whole[i].name) &&
-                 is_new(component, from, &component->whole[i]))) {
-            i++;
+        bool meant = false; /* else it is of another component */
+        bool used = false;
+        for (int64_t i = 0; i < component->num_whole && !used; i++) {
+            bool here = starts(rule, component->whole[i].name);
+            meant = meant || here;
+            used = here && is_new(component, from, &component->whole[i]);
         }
-        LOONG_CHECK(component->ctx,
-                    rule->sets != LOONG_RULE_INIT || i < component->num_whole,
-                    LOONG_ERR_CONFIG,
+        LOONG_CHECK(component->ctx, used || !meant, LOONG_ERR_CONFIG,
                     "init.by_scope: %s has no effect: init.from_hf has every "
                     "parameter of this scope",
                     rule->scope);

@@ -117,22 +117,38 @@ static loong_model_request_t one_rank(const loong_component_t *c)
     return request;
 }
 
+/* A part of the component, as one rank would build it. */
+static loong_status_t build_part(const loong_component_t *c,
+                                 const loong_stage_split_t *cut,
+                                 const loong_mesh_t *mesh,
+                                 loong_graph_t **graph_p)
+{
+    loong_model_request_t request = one_rank(c);
+    request.first_layer = cut->first_layer;
+    request.num_layers = cut->num_layers;
+    request.begins = cut->begins;
+    request.ends = cut->ends;
+    LOONG_TRY(loong_graph_create(c->ctx, c->params.precision, graph_p));
+    loong_graph_set_mesh(*graph_p, mesh);
+    loong_status_t status =
+        c->params.family->build(*graph_p, c->params.config, &request);
+    if (status != LOONG_OK) {
+        loong_graph_destroy(graph_p);
+    }
+    return status;
+}
+
 /* Ports that the first of several stages does not have are the last one's. */
 static loong_status_t place_ports(loong_component_t *c)
 {
+    const loong_mesh_t mesh = loong_mesh_single();
     loong_graph_t *graph = NULL;
-    loong_model_request_t request = one_rank(c);
     int stages = c->params.mesh.size[LOONG_AXIS_PP] * c->num_stages;
     if (c->num_ports == 0 || stages == 1) {
         return LOONG_OK;
     }
-    request.first_layer = c->cuts[0].first_layer;
-    request.num_layers = c->cuts[0].num_layers;
-    request.begins = true;
-    LOONG_TRY(loong_graph_create(c->ctx, c->params.precision, &graph));
-    loong_status_t status =
-        c->params.family->build(graph, c->params.config, &request);
-    for (int i = 0; i < c->num_ports && status == LOONG_OK; i++) {
+    LOONG_TRY(build_part(c, &c->cuts[0], &mesh, &graph));
+    for (int i = 0; i < c->num_ports; i++) {
         loong_edge_port_t *port = &c->ports[i];
         port->first = false;
         for (int k = 0; k < graph->num_inputs; k++) {
@@ -141,23 +157,19 @@ static loong_status_t place_ports(loong_component_t *c)
         }
     }
     loong_graph_destroy(&graph);
-    return status;
+    return LOONG_OK;
 }
 
 /* All parameters and losses: those of the model on one rank. */
 static loong_status_t list_whole(loong_component_t *c)
 {
+    const loong_stage_split_t all = {.num_layers = c->facts.num_layers,
+                                   .begins = true,
+                                   .ends = true};
+    const loong_mesh_t mesh = loong_mesh_single();
     loong_graph_t *graph = NULL;
-    loong_model_request_t request = one_rank(c);
-    request.begins = request.ends = true;
-    request.first_layer = 0;
-    request.num_layers = c->facts.num_layers;
-    LOONG_TRY(loong_graph_create(c->ctx, c->params.precision, &graph));
-    loong_status_t status =
-        c->params.family->build(graph, c->params.config, &request);
-    if (status == LOONG_OK) {
-        status = keep_globs(c, graph);
-    }
+    LOONG_TRY(build_part(c, &all, &mesh, &graph));
+    loong_status_t status = keep_globs(c, graph);
     if (status == LOONG_OK) {
         status = keep_whole(c, graph);
     }
@@ -168,6 +180,94 @@ static loong_status_t list_whole(loong_component_t *c)
         status = keep_ports(c, graph);
     }
     loong_graph_destroy(&graph);
+    return status;
+}
+
+/* ---- parameters of several stages ---------------------------------------- */
+
+typedef struct holders {
+    int count, first, last; /* stages */
+    int tied;               /* of them: as one of both ends */
+} holders_t;
+
+/* Parameters mostly come in the order of the whole. */
+static loong_status_t count_holders(const loong_component_t *c, int stage,
+                                    const loong_graph_t *g, holders_t *holders)
+{
+    int64_t at = 0;
+    int64_t before = -1;
+    for (int64_t i = 0; i < g->num_params; i++) {
+        const loong_param_params_t *p = &g->params[i].params;
+        int64_t tried = 0;
+        while (tried < c->num_whole &&
+               strcmp(c->whole[at].name, p->name) != 0) {
+            at = (at + 1) % c->num_whole;
+            tried++;
+        }
+        LOONG_CHECK(c->ctx, tried < c->num_whole, LOONG_ERR_CONFIG,
+                    "%s: stage %d has a parameter '%s', the whole has none",
+                    c->params.name, stage, p->name);
+        holders_t *h = &holders[at];
+        h->first = h->count++ == 0 ? stage : h->first;
+        h->last = stage;
+        if (p->place.partial && p->place.group == LOONG_GROUP_ENDS) {
+            LOONG_CHECK(c->ctx, at > before, LOONG_ERR_UNSUPPORTED,
+                        "%s: stage %d has the tied '%s' and '%s' in another "
+                        "order than the whole",
+                        c->params.name, stage, c->whole[before].name, p->name);
+            before = at;
+            h->tied++;
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t list_holders(const loong_component_t *c, int stages,
+                                   holders_t *holders)
+{
+    for (int s = 0; s < stages; s++) {
+        loong_mesh_t mesh = loong_mesh_single();
+        loong_graph_t *graph = NULL;
+        mesh.ends_together = c->params.mesh.ends_together;
+        mesh.world = mesh.size[LOONG_AXIS_PP] =
+            c->params.mesh.size[LOONG_AXIS_PP];
+        mesh.rank = mesh.coord[LOONG_AXIS_PP] =
+            loongi_schedule_rank(c->evaluation, s);
+        LOONG_TRY(build_part(c, &c->cuts[s], &mesh, &graph));
+        loong_status_t status = count_holders(c, s, graph, holders);
+        loong_graph_destroy(&graph);
+        LOONG_TRY(status);
+    }
+    return LOONG_OK;
+}
+
+/* What several stages hold would be another parameter in each, unless its
+ * gradients are summed: those of both ends are. */
+static loong_status_t check_holders(const loong_component_t *c)
+{
+    int stages = loongi_schedule_stages(c->evaluation);
+    holders_t *holders = NULL;
+    if (stages == 1) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_calloc(c->ctx, (size_t)c->num_whole + 1, sizeof(*holders),
+                            "stages of parameters", &holders));
+    loong_status_t status = list_holders(c, stages, holders);
+    for (int64_t i = 0; i < c->num_whole && status == LOONG_OK; i++) {
+        const holders_t *h = &holders[i];
+        bool ends = h->count == 2 && h->tied == 2 && h->first == 0 &&
+                    h->last == stages - 1;
+        if (!ends && (h->count != 1 || h->tied > 0)) {
+            status = LOONG_FAIL(
+                c->ctx, LOONG_ERR_UNSUPPORTED,
+                "%s: %d of %d stages have the parameter '%s', from stage %d "
+                "to %d; one is there, or the first and the last, where it is "
+                "a tied table (loong_nn_tied_table) of both",
+                c->params.name, h->count, stages, c->whole[i].name, h->first,
+                h->last);
+        }
+    }
+    loongi_free(c->ctx, holders);
     return status;
 }
 
@@ -327,6 +427,7 @@ loong_status_t loongi_component_compile(loong_component_t *component)
     c->params.mesh.ends_together =
         c->num_stages > 1 && (c->evaluation->params.folded ||
                               c->params.mesh.size[LOONG_AXIS_PP] == 1);
+    LOONG_TRY(check_holders(c));
     return create_stages(c);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A random cell whose components are random models: compiled programs of every
- * stage, segments of every message, micro-batches without anything. Replicas
- * are models of their own, so that nothing but messages makes them equal; they
- * meet in collectives as the sharding of their component has it. */
+ * stage, some with outputs that nobody reads, segments of every message,
+ * micro-batches without anything. Replicas are models of their own, so that
+ * nothing but messages makes them equal; they meet in collectives as the
+ * sharding of their component has it. */
 #ifndef FAKE_COMPONENTS_H
 #define FAKE_COMPONENTS_H
 

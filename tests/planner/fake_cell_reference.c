@@ -188,6 +188,17 @@ static void finish_stage(reference_t *f, int component, int replica, int stage)
 static void finish_replica(reference_t *f, int component, int replica)
 {
     const loong_schedule_t *s = f->fake->cell->schedules[component];
+    fake_param_t holders[FAKE_HOLDERS];
+    int count = 0;
+    for (int i = 0; i < loongi_schedule_stages(s); i++) {
+        const loong_model_chunk_t *chunk = f->fake->chunks[component][i];
+        loong_binding_t run = bind(f, component, replica, i, 0);
+        int64_t tied = fake_find_tied(chunk);
+        if (tied >= 0) {
+            holders[count++] = fake_param_of(chunk, &run, tied);
+        }
+    }
+    fake_sum_tie(count, holders);
     for (int i = 0; i < loongi_schedule_stages(s); i++) {
         const loong_model_chunk_t *chunk = f->fake->chunks[component][i];
         for (int m = 0; m < FAKE_MICRO; m++) {
@@ -243,7 +254,7 @@ static void each_store(reference_t *f, bool make)
             for (int64_t i = 0; i < chunk->num_params; i++) {
                 fake_param_t p = fake_param_of(chunk, &run, i);
                 fake_fill(p.param, (size_t)p.elements * 4,
-                          fake_param_key(&frame, i));
+                          fake_param_key(chunk, &frame, i));
             }
         }
     }

@@ -294,6 +294,32 @@ static bool run_lists(replay_t *r)
     return all_through(r) && fake_match(r);
 }
 
+/* What several stages of a replica hold is summed when all are through. */
+static void sum_tie(replay_t *r, int component, int replica)
+{
+    const loong_cell_t *cell = fake_cell_of(r);
+    const loong_cell_component_t *c = &cell->params.components[component];
+    const loong_schedule_t *s = cell->schedules[component];
+    fake_param_t holders[FAKE_HOLDERS];
+    int count = 0;
+    for (int stage = 0; stage < loongi_schedule_stages(s); stage++) {
+        const loong_model_chunk_t *chunk = r->fake->chunks[component][stage];
+        int rank = c->rank[replica * c->params.ranks +
+                           loongi_schedule_rank(s, stage)];
+        loong_binding_t run = loongi_memory_plan_chunk(
+            r->ranks[rank], &r->run[rank],
+            cell->first_chunk[component] + stage / c->params.ranks);
+        int64_t tied = fake_find_tied(chunk);
+        if (tied >= 0) {
+            holders[count++] = fake_param_of(chunk, &run, tied);
+        }
+    }
+    bool missing = fake_is(r, FAULT_TIE_HOLDER) && count > 0;
+    r->planted += missing;
+    r->tied += count > 2;
+    fake_sum_tie(count - missing, holders);
+}
+
 /* No message is left over; gradients are the reference's. */
 static bool finish_rank(replay_t *r, int rank)
 {
@@ -352,6 +378,12 @@ static bool run_step(replay_t *r)
             return false;
         }
     }
+    for (int c = 0; c < fake_cell_of(r)->params.num_components; c++) {
+        int replicas = fake_cell_of(r)->params.components[c].replicas;
+        for (int k = 0; k < replicas; k++) {
+            sum_tie(r, c, k);
+        }
+    }
     for (int rank = 0; rank < fake_cell_of(r)->params.ranks; rank++) {
         if (!finish_rank(r, rank)) {
             return false;
@@ -371,7 +403,8 @@ static void fill_params(replay_t *r, int rank, int index,
         loongi_memory_plan_chunk(r->ranks[rank], &r->run[rank], index);
     for (int64_t i = 0; i < c->num_params; i++) {
         fake_param_t p = fake_param_of(c, &run, i);
-        fake_fill(p.param, (size_t)p.elements * 4, fake_param_key(&frame, i));
+        fake_fill(p.param, (size_t)p.elements * 4,
+                  fake_param_key(c, &frame, i));
         fake_world_write(&r->world, p.param, p.elements * 4, "parameters");
     }
 }

@@ -15,6 +15,7 @@
     X(HOLLOW_LEFT_OUT, "a hollow entry left out by one replica")          \
     X(HOLLOW_MEETS_LESS, "a hollow entry with a collective too few")      \
     X(LOCKSTEP, "entries of two components swapped on one rank")          \
+    X(TIE_HOLDER, "a tie with a holder missing")                          \
     X(ROW_TWICE, "a row's gradient from two")                             \
     X(ROW_BY_NONE, "a row's gradient from none")                          \
     X(AREA_SHARED, "a message before its area is free")                   \
@@ -81,7 +82,7 @@ typedef struct replay {
     bool waits[FAKE_RANKS]; /* in the next one */
     int step;
     uint64_t drawn;
-    int64_t reused, carried, hollow, areas, met_in_all;
+    int64_t reused, carried, hollow, areas, met_in_all, tied;
 } replay_t;
 
 static inline bool fake_is(const replay_t *r, fault_t fault)

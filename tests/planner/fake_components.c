@@ -40,16 +40,19 @@ static loong_val_t node(builder_t *b, int num_in, const loong_val_t *in,
     return out[0];
 }
 
+static loong_val_t make_param(builder_t *b, const char *name, int rows)
+{
+    const loong_param_params_t p = {.name = name,
+                                    .shape = loong_shape_2d(rows, 4),
+                                    .dtype = LOONG_F32};
+    return loong_graph_param(b->g, &p);
+}
+
 static loong_val_t param(builder_t *b)
 {
     char name[16];
-    loong_param_params_t p;
-    memset(&p, 0, sizeof(p));
     snprintf(name, sizeof(name), "p%d", (int)b->g->num_params);
-    p.name = name;
-    p.shape = loong_shape_2d(2 + draw(b, 3), 4);
-    p.dtype = LOONG_F32;
-    return loong_graph_param(b->g, &p);
+    return make_param(b, name, 2 + draw(b, 3));
 }
 
 /* What other stages and components make, one node for two of them. */
@@ -118,6 +121,10 @@ static loong_status_t build(builder_t *b, int component, int stage)
         loong_val_t in[2] = {x, param(b)};
         loong_val_t y = node(b, 2, in, FAKE_EDGE_ROWS);
         x = draw(b, 2) ? loong_add(b->g, x, y) : y;
+    }
+    if (b->fake->tie[component] >> stage & 1u) {
+        loong_val_t in[2] = {x, make_param(b, FAKE_TIED, 3)};
+        x = node(b, 2, in, FAKE_EDGE_ROWS);
     }
     build_end(b, component, stage, x);
     for (int e = 0; e < f->params.num_edges; e++) {
@@ -233,9 +240,33 @@ fake_param_t fake_param_of(const loong_model_chunk_t *chunk,
                           p->elements};
 }
 
-uint64_t fake_param_key(const loong_frame_t *frame, int64_t param)
+int64_t fake_find_tied(const loong_model_chunk_t *chunk)
 {
-    return fake_mix(frame->seed + 17, (uint64_t)param);
+    int64_t i = chunk->num_params - 1;
+    while (i >= 0 && strcmp(chunk->params[i].name, FAKE_TIED) != 0) {
+        i--;
+    }
+    return i;
+}
+
+void fake_sum_tie(int count, const fake_param_t holders[FAKE_HOLDERS])
+{
+    for (int k = 1; k < count; k++) {
+        fake_combine(holders[0].grad, holders[k].grad, 4, holders[0].elements);
+    }
+    for (int k = 1; k < count; k++) {
+        memcpy(holders[k].grad, holders[0].grad,
+               (size_t)holders[0].elements * 4);
+    }
+}
+
+/* What is tied begins the same in all stages of a replica. */
+uint64_t fake_param_key(const loong_model_chunk_t *chunk,
+                        const loong_frame_t *frame, int64_t param)
+{
+    return param == fake_find_tied(chunk)
+               ? fake_mix(frame->seed / FAKE_STAGES, 4)
+               : fake_mix(frame->seed + 17, (uint64_t)param);
 }
 
 uint64_t fake_grad_key(const loong_frame_t *frame, int64_t param)
@@ -323,6 +354,23 @@ static void draw_hollow(fake_components_t *f)
     }
 }
 
+/* Two to four stages of a trained pipeline, or none. */
+static uint32_t draw_tie(const fake_components_t *f, int component)
+{
+    const loong_schedule_t *s = f->cell->schedules[component];
+    int stages = loongi_schedule_stages(s);
+    uint64_t seed = fake_mix(f->seed, 650 + (uint64_t)component);
+    int first = (int)fake_draw(seed, 0, (uint64_t)stages);
+    uint32_t tie = 1u << first;
+    int count = 1;
+    for (int i = first + 1; i < stages && count < FAKE_HOLDERS; i++) {
+        bool holds = fake_draw(seed, (uint64_t)i, 2) == 0;
+        tie |= holds ? 1u << i : 0;
+        count += holds;
+    }
+    return count > 1 && !s->kind->evaluate ? tie : 0;
+}
+
 loong_status_t fake_components_create(loong_context_t *ctx, uint64_t seed,
                                       const char *join, fake_components_t *fake)
 {
@@ -342,6 +390,7 @@ loong_status_t fake_components_create(loong_context_t *ctx, uint64_t seed,
     for (int c = 0; c < p->num_components; c++) {
         f->sharding[c] = (loong_sharding_t)fake_draw(f->seed, 600 + (uint64_t)c,
                                                      LOONG_SHARDING_COUNT);
+        f->tie[c] = draw_tie(f, c);
         for (int s = 0; s < loongi_schedule_stages(f->cell->schedules[c]);
              s++) {
             LOONG_TRY(compile(f, c, s));

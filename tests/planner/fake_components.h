@@ -34,6 +34,7 @@ typedef struct fake_components {
     loong_model_chunk_t *chunks[FAKE_COMPONENTS][FAKE_STAGES];
     loong_shards_t *shards[FAKE_COMPONENTS][FAKE_STAGES];
     loong_sharding_t sharding[FAKE_COMPONENTS];
+    uint32_t tie[FAKE_COMPONENTS]; /* stages that hold FAKE_TIED */
     /* Nothing is there: of components of one stage that others read. */
     bool hollow[FAKE_COMPONENTS][FAKE_RANKS][FAKE_MICRO];
     fake_segment_t segments[FAKE_MESSAGES][FAKE_SEGMENTS]; /* of this step */
@@ -88,11 +89,17 @@ typedef struct fake_param {
     int64_t elements;
 } fake_param_t;
 
+/* Of a tie; one holder is a stage. */
+enum { FAKE_HOLDERS = 4 };
+/* Each holder gets the sum of their gradients, in this order. */
+void fake_sum_tie(int count, const fake_param_t holders[FAKE_HOLDERS]);
+int64_t fake_find_tied(const loong_model_chunk_t *chunk); /* -1: not there */
 fake_param_t fake_param_of(const loong_model_chunk_t *chunk,
                            const loong_binding_t *run, int64_t index);
 /* Of the parameter at the start, of its gradient, of the data of a
  * micro-batch. */
-uint64_t fake_param_key(const loong_frame_t *frame, int64_t param);
+uint64_t fake_param_key(const loong_model_chunk_t *chunk,
+                        const loong_frame_t *frame, int64_t param);
 uint64_t fake_grad_key(const loong_frame_t *frame, int64_t param);
 uint64_t fake_ids_key(const loong_frame_t *frame);
 

@@ -219,14 +219,14 @@ static loong_status_t put_message(const loong_cell_t *cell, int rank,
     return LOONG_OK;
 }
 
-/* P before, REDUCE behind: of each trained component. */
-static loong_status_t put_chunks(const loong_cell_t *cell, int rank,
-                                 loong_entry_kind_t kind, bool *trains_p)
+/* REDUCE of each trained component. */
+static loong_status_t put_reduce(const loong_cell_t *cell, int rank,
+                                 bool *trains_p)
 {
     for (int c = 0; c < cell->params.num_components; c++) {
         loong_entry_writer_t w = writer_of(cell, c, rank);
         if (w.rank >= 0 && !w.schedule->kind->evaluate) {
-            LOONG_TRY(loongi_entry_put_chunks(&w, kind));
+            LOONG_TRY(loongi_entry_put_reduce(&w));
             *trains_p = true;
         }
     }
@@ -246,7 +246,6 @@ static loong_status_t fill_rank(list_maker_t *l, int rank)
     }
     add_messages(l, rank);
     qsort(l->items, (size_t)l->count, sizeof(*l->items), by_place);
-    LOONG_TRY(put_chunks(cell, rank, LOONG_ENTRY_P, &trains));
     for (int64_t i = 0; i < l->count; i++) {
         const item_t *item = &l->items[i];
         if (item->work == NULL) {
@@ -257,7 +256,7 @@ static loong_status_t fill_rank(list_maker_t *l, int rank)
         LOONG_TRY(put_work(&w, item));
         i += item->work->pair >= 0 ? 1 : 0;
     }
-    LOONG_TRY(put_chunks(cell, rank, LOONG_ENTRY_REDUCE, &trains));
+    LOONG_TRY(put_reduce(cell, rank, &trains));
     if (trains) {
         loong_entry_writer_t w = {cell->schedules[0], 0, 0, &cell->ranks[rank]};
         LOONG_TRY(loongi_entry_put(&w, loongi_entry(LOONG_ENTRY_U, -1, -1)));

@@ -127,11 +127,11 @@ loong_status_t loongi_entry_put_unit(const loong_entry_writer_t *w, int count,
     return LOONG_OK;
 }
 
-loong_status_t loongi_entry_put_chunks(const loong_entry_writer_t *w,
-                                       loong_entry_kind_t kind)
+loong_status_t loongi_entry_put_reduce(const loong_entry_writer_t *w)
 {
     for (int c = 0; c < w->schedule->params.chunks; c++) {
-        LOONG_TRY(loongi_entry_put(w, loongi_entry(kind, c, -1)));
+        LOONG_TRY(
+            loongi_entry_put(w, loongi_entry(LOONG_ENTRY_REDUCE, c, -1)));
     }
     return LOONG_OK;
 }
@@ -139,17 +139,13 @@ loong_status_t loongi_entry_put_chunks(const loong_entry_writer_t *w,
 static loong_status_t put_all(const loong_entry_writer_t *w, int64_t count,
                               const loong_entry_t *work)
 {
-    bool train = !w->schedule->kind->evaluate;
-    if (train) {
-        LOONG_TRY(loongi_entry_put_chunks(w, LOONG_ENTRY_P));
-    }
     for (int64_t k = 0; k < count;) {
         int n = work[k].pair >= 0 ? 2 : 1;
         LOONG_TRY(loongi_entry_put_unit(w, n, &work[k]));
         k += n;
     }
-    if (train) {
-        LOONG_TRY(loongi_entry_put_chunks(w, LOONG_ENTRY_REDUCE));
+    if (!w->schedule->kind->evaluate) {
+        LOONG_TRY(loongi_entry_put_reduce(w));
         LOONG_TRY(loongi_entry_put(w, loongi_entry(LOONG_ENTRY_U, -1, -1)));
     }
     return LOONG_OK;

@@ -49,7 +49,7 @@ typedef struct loong_entry {
     loong_entry_kind_t kind;
     int32_t component;   /* of the cell; -1: all of them (U) */
     int32_t chunk;       /* of the rank; -1: all of them (U) */
-    int32_t micro_batch; /* -1: of no micro-batch (P, REDUCE, U) */
+    int32_t micro_batch; /* -1: of no micro-batch (REDUCE, U) */
     int32_t slot;        /* of the chunk; -1: none */
     int32_t pair;        /* entry run step by step with this one, or -1 */
     int32_t peer;        /* rank at the other end of a send or receive, or -1 */
@@ -123,7 +123,7 @@ typedef struct loong_schedule_kind {
     bool pairs;    /* can pair */
     bool (*accepts)(const loong_schedule_params_t *params,
                     char reason[LOONG_REASON_SIZE]); /* NULL: all */
-    /* Appends what one rank computes, in order: P, sends, slots and the rest
+    /* Appends what one rank computes, in order: sends, slots and the rest
      * are put in afterwards, the same way for all generators. */
     loong_status_t (*order)(loong_schedule_t *schedule, int rank);
     /* Promise: micro-batches of all chunks that are alive at one time. */

@@ -68,8 +68,7 @@ static int64_t id_of(const checker_t *k, const loong_entry_t *e)
 
 static bool once_a_step(loong_entry_kind_t kind)
 {
-    return kind == LOONG_ENTRY_P || kind == LOONG_ENTRY_REDUCE ||
-           kind == LOONG_ENTRY_U;
+    return kind == LOONG_ENTRY_REDUCE || kind == LOONG_ENTRY_U;
 }
 
 /* ---- each entry by itself ----------------------------------------------- */
@@ -290,8 +289,6 @@ static loong_status_t check_chunk_order(const checker_t *k, int chunk)
         }
         for (int i = 0; i < total; i++) {
             int64_t at = *place(k, (loong_entry_kind_t)kind, first + i);
-            LOONG_TRY(
-                check_before(k, *place(k, LOONG_ENTRY_P, first), at));
             LOONG_TRY(check_before(k, at, reduce));
             if (i > 0) {
                 LOONG_TRY(check_before(
@@ -367,7 +364,7 @@ static bool find_span(const checker_t *k, int64_t id, uint32_t kinds,
 }
 
 #define BIT(kind_) (1u << LOONG_ENTRY_##kind_)
-static const uint32_t step_kinds = BIT(P) | BIT(REDUCE) | BIT(U);
+static const uint32_t step_kinds = BIT(REDUCE) | BIT(U);
 static const uint32_t work_kinds = BIT(F) | BIT(B) | BIT(W);
 
 static loong_status_t check_slots(const checker_t *k, int chunk)

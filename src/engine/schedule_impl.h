@@ -33,9 +33,9 @@ LOONG_NODISCARD loong_status_t loongi_entry_put(const loong_entry_writer_t *w,
 LOONG_NODISCARD loong_status_t
 loongi_entry_put_unit(const loong_entry_writer_t *w, int count,
                       const loong_entry_t *work);
-/* P of each chunk; REDUCE of each chunk. */
+/* REDUCE of each chunk. */
 LOONG_NODISCARD loong_status_t
-loongi_entry_put_chunks(const loong_entry_writer_t *w, loong_entry_kind_t kind);
+loongi_entry_put_reduce(const loong_entry_writer_t *w);
 
 /* Gives every entry of the component its slot and areas; how many there are to
  * chunks[], per chunk of the component. */

@@ -33,7 +33,6 @@ static const look_t looks[] = {
     {LOONG_ENTRY_B, 0xe8a33d, "backward"},
     {LOONG_ENTRY_W, 0x67a95b, "gradients of weights"},
     {LOONG_ENTRY_E, 0x5b8fd1, "evaluation"},
-    {LOONG_ENTRY_P, 0x9c8a78, "once before"},
     {LOONG_ENTRY_U, 0xa97bb0, "optimizer"},
     {LOONG_ENTRY_REDUCE, 0xd9605a, "sum of gradients"},
 };

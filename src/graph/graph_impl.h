@@ -20,7 +20,6 @@ extern "C" {
 
 /* The program of a chunk that a node belongs to. */
 #define LOONG_PROGRAM_LIST(X)                                                 \
-    X(P, "prepare")  /* once a step, work on parameters alone */              \
     X(F, "forward")                                                           \
     X(B, "backward") /* gradients that earlier stages wait for */             \
     X(W, "weights")  /* gradients of parameters, when split from B */         \

@@ -2,7 +2,7 @@
  *
  * Memory: who lives when, and where. Values that one program alone touches go
  * to scratch, values that a later program of the same micro-batch reads to the
- * slot. Lifetimes are positions in the order P, F, B, W of one micro-batch;
+ * slot. Lifetimes are positions in the order F, B, W of one micro-batch;
  * other micro-batches have slots of their own, so that order is all that
  * matters within a slot. */
 #include <string.h>

@@ -138,8 +138,6 @@ static loong_status_t add_stage(loong_predict_source_t *c,
         LOONG_TRY(add_program(c, &chunk->programs[kinds[i]], micro_batches,
                               &cost->seconds[kinds[i]]));
     }
-    LOONG_TRY(add_program(c, &chunk->programs[LOONG_PROGRAM_P], 1,
-                          &cost->seconds[LOONG_ENTRY_P]));
     LOONG_TRY(add_program(c, &o->late, 1, &cost->seconds[LOONG_ENTRY_REDUCE]));
     LOONG_TRY(add_program(c, &o->norm, 1, update_p));
     return add_program(c, &o->update, 1, update_p);

@@ -149,10 +149,6 @@ static void run_replica(reference_t *f, int component, int replica,
             int stage = backward ? stages - 1 - i : i;
             int next = backward ? stage - 1 : stage + 1;
             bring(f, component, replica, stage, m, backward);
-            if (!backward && m == 0) {
-                run_reference(f, component, replica, stage, -1,
-                              LOONG_PROGRAM_P);
-            }
             run_reference(f, component, replica, stage, m,
                           s->kind->evaluate ? LOONG_PROGRAM_E
                           : backward        ? LOONG_PROGRAM_B

@@ -310,7 +310,6 @@ static int run_entry(replay_t *r, int rank)
 {
     const loong_entry_t *e = entry_of(r, rank, r->at[rank]);
     switch (e->kind) {
-    case LOONG_ENTRY_P:
     case LOONG_ENTRY_F:
     case LOONG_ENTRY_B:
     case LOONG_ENTRY_W:

@@ -72,17 +72,21 @@ loong_module(NAME run DIR src/run USES base comm pass)
 loong_module(NAME engine DIR src/engine USES base comm graph pass run)
 loong_module(NAME nn DIR src/nn PUBLIC family nn
   USES base graph CALLS op data recipe)
+pkg_check_modules(HDF5 REQUIRED hdf5)
+loong_module(NAME safetensors DIR src/checkpoint/safetensors USES base
+  LIBS xxhash DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")
+loong_module(NAME huggingface DIR src/checkpoint/huggingface
+  USES base recipe safetensors)
 loong_module(NAME foundation DIR src/model/foundation
   USES base recipe CALLS nn)
 loong_module(NAME vision DIR src/model/vision
   USES base recipe CALLS nn)
 loong_module(NAME projector DIR src/model/projector
   USES base recipe CALLS nn)
-pkg_check_modules(HDF5 REQUIRED hdf5)
-loong_module(NAME safetensors DIR src/checkpoint/safetensors USES base
-  LIBS xxhash DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")
-loong_module(NAME huggingface DIR src/checkpoint/huggingface
-  USES base recipe foundation vision projector safetensors)
+loong_module(NAME foundation_hf DIR src/model/foundation/hf
+  USES base foundation huggingface)
+loong_module(NAME vision_hf DIR src/model/vision/hf
+  USES base vision huggingface)
 loong_module(NAME native DIR src/checkpoint/native USES base safetensors
   LIBS ${HDF5_LINK_LIBRARIES} INCLUDES ${HDF5_INCLUDE_DIRS})
 loong_module(NAME exchange DIR src/checkpoint PUBLIC checkpoint
@@ -97,7 +101,7 @@ loong_module(NAME component DIR src/component
 loong_module(NAME plan DIR src/plan
   USES base isa device pass run engine optim component metrics CALLS launch)
 loong_module(NAME training_files DIR src/checkpoint/training
-  USES base recipe graph component foundation huggingface native exchange)
+  USES base recipe graph component huggingface native exchange)
 loong_module(NAME report DIR src/report
   USES base comm device run nn plan metrics native)
 loong_module(NAME features DIR src/features
@@ -107,8 +111,8 @@ loong_module(NAME train DIR src/train PUBLIC trainer
   training_files report features CALLS launch images)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
-  USES base op kernels device_cpu comm_staged foundation vision projector data
-  images image_text INCLUDES ${PROJECT_SOURCE_DIR}/backends/cuda)
+  USES base op kernels device_cpu comm_staged foundation_hf vision_hf projector
+  data images image_text INCLUDES ${PROJECT_SOURCE_DIR}/backends/cuda)
 loong_module(NAME version DIR src/version PUBLIC version
   USES kernels native comm_mpi
   DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

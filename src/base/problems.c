@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Collected problems. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,4 +48,35 @@ loong_status_t loongi_problems_end(loong_problems_t *problems,
     loongi_text_free(&problems->text);
     problems->count = problems->shown = 0;
     return outcome;
+}
+
+/* The text has it as a word of its own. */
+static bool mentions(const char *text, const char *key)
+{
+    size_t length = strlen(key);
+    const char *at = strstr(text, key);
+    for (; at != NULL; at = strstr(at + 1, key)) {
+        unsigned char before = at > text ? (unsigned char)at[-1] : ' ';
+        unsigned char behind = (unsigned char)at[length];
+        if (!isalnum(before) && strchr("_.", before) == NULL &&
+            !isalnum(behind) && behind != '_') {
+            return true;
+        }
+    }
+    return false;
+}
+
+void loongi_problems_note_origins(loong_context_t *ctx,
+                                  const loong_pairs_t *origins)
+{
+    loong_text_t told = loongi_text_begin(ctx);
+    loongi_text_printf(&told, "%s", loong_context_error(ctx));
+    for (int64_t i = 0; i < origins->count; i++) {
+        const loong_pair_t *origin = &origins->items[i];
+        if (mentions(loongi_text_get(&told), origin->key)) {
+            loongi_error_note(ctx, "  %s is from %s", origin->key,
+                              origin->value);
+        }
+    }
+    loongi_text_free(&told);
 }

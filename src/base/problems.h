@@ -6,6 +6,7 @@
 #define LOONG_PROBLEMS_H
 
 #include "base.h"
+#include "pairs.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,6 +31,10 @@ void loongi_problems_add(loong_problems_t *problems, const char *fmt, ...)
 LOONG_NODISCARD loong_status_t loongi_problems_end(loong_problems_t *problems,
                                                    loong_status_t status,
                                                    const char *where);
+/* Behind that, of keys: adds where each one stands that the problems mention;
+ * its value in origins says it. */
+void loongi_problems_note_origins(loong_context_t *ctx,
+                                  const loong_pairs_t *origins);
 
 #ifdef __cplusplus
 }

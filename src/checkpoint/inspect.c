@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "convert.h"
-#include "decoder_config.h"
+#include "hf_kind.h"
 #include "loong/checkpoint.h"
 #include "view.h"
 
@@ -319,7 +319,7 @@ static void diff_models(const report_t *r, const loong_view_t *const views[2],
 
 /* Models that differ in what is left to defaults, or in how a number is
  * written, or in the dropout they were trained with, are the same. Keys of
- * other models than decoders are compared as they are. */
+ * models that have no Hugging Face files are compared as they are. */
 static void fill_models(loong_context_t *ctx, loong_view_t *const views[2])
 {
     loong_pairs_t *pairs[2] = {NULL, NULL};
@@ -335,7 +335,10 @@ static void fill_models(loong_context_t *ctx, loong_view_t *const views[2])
             status = loongi_pairs_set(pairs[i], pair->key, pair->value);
         }
         if (status == LOONG_OK) {
-            status = loongi_decoder_fill(ctx, pairs[i]);
+            const loong_hf_kind_t *kind =
+                loongi_hf_kind_find(loongi_pairs_get(pairs[i], "family"));
+            status = kind != NULL ? kind->fill(ctx, pairs[i])
+                                  : LOONG_ERR_UNSUPPORTED;
         }
     }
     for (int i = 0; i < 2; i++) {

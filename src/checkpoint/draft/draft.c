@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "decoder_config.h"
 #include "draft.h"
 #include "file.h"
 #include "hf_config.h"

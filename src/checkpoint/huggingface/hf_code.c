@@ -9,10 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "decoder_config.h"
 #include "file.h"
 #include "hf_extra.h"
-#include "hf_family.h"
+#include "hf_kind.h"
 #include "json.h"
 
 /* "" is no path: the file is then absent. */
@@ -148,23 +147,16 @@ static loong_status_t check_other(loong_context_t *ctx, const char *as)
 {
     const loong_hf_type_t *type = loongi_hf_type_find(as);
     const char *near = loongi_hf_type_nearest(as);
+    char types[LOONG_HF_TYPE_LIST];
     LOONG_CHECK(ctx, type != NULL, LOONG_ERR_ARG,
                 "an export as model type '%s': there is none of that name%s%s "
                 "(%s are)",
                 as, near != NULL ? ", the nearest is " : "",
-                near != NULL ? near : "", loongi_hf_type_list());
+                near != NULL ? near : "", loongi_hf_type_list(types));
     LOONG_CHECK(ctx, strcmp(type->family, as) == 0, LOONG_ERR_ARG,
                 "an export as model type '%s': a model of family %s becomes "
                 "one by what its keys say", as, type->family);
     return LOONG_OK;
-}
-
-static loong_status_t add_stated(void *user, const char *key,
-                                 const char *value)
-{
-    return loongi_pairs_get(user, key) != NULL
-               ? LOONG_OK
-               : loongi_pairs_set(user, key, value);
 }
 
 /* What a model leaves to the defaults of its own family is said before it is
@@ -172,9 +164,12 @@ static loong_status_t add_stated(void *user, const char *key,
 static loong_status_t rename_family(loong_context_t *ctx, const char *as,
                                     loong_pairs_t *model)
 {
-    loong_decoder_config_t config;
-    LOONG_TRY(loongi_decoder_configure(ctx, model, &config));
-    LOONG_TRY(loongi_decoder_state(&config, add_stated, model));
+    const loong_hf_kind_t *kind =
+        loongi_hf_kind_find(loongi_pairs_get(model, "family"));
+    LOONG_CHECK(ctx, kind != NULL, LOONG_ERR_UNSUPPORTED,
+                "family '%s' has no Hugging Face model type",
+                loongi_pairs_get(model, "family"));
+    LOONG_TRY(kind->state(ctx, model));
     return loongi_pairs_set(model, "family", as);
 }
 

@@ -9,7 +9,7 @@
 #include "hf_config_read.h"
 #include "hf_foreign.h"
 #include "hf_quant.h"
-#include "hf_vision.h"
+#include "hf_kind.h"
 
 /* Absent and null are the same in these files, but for flags. */
 const loong_json_t *loongi_hf_field(const loong_json_t *object,
@@ -416,7 +416,7 @@ static loong_status_t map_rotary(loong_hf_reader_t *r)
     return loongi_hf_map_window(r);
 }
 
-static loong_status_t map_all(loong_hf_reader_t *r)
+loong_status_t loongi_hf_decoder_read(loong_hf_reader_t *r)
 {
     bool gpt2 = strcmp(r->type->family, "gpt2") == 0;
     LOONG_TRY(loongi_pairs_set(r->pairs, "family", r->type->family));
@@ -464,6 +464,7 @@ static loong_status_t unknown_type(const loong_hf_reader_t *r,
 {
     const char *what = loongi_hf_foreign_type(name);
     const char *near = loongi_hf_type_nearest(name);
+    char types[LOONG_HF_TYPE_LIST];
     return LOONG_FAIL(r->ctx, LOONG_ERR_UNSUPPORTED,
                       "%s: model_type '%s' is not supported%s%s (%s are)",
                       r->path, name,
@@ -472,7 +473,7 @@ static loong_status_t unknown_type(const loong_hf_reader_t *r,
                                      : "",
                       what != NULL   ? what
                       : near != NULL ? near
-                                     : "", loongi_hf_type_list());
+                                     : "", loongi_hf_type_list(types));
 }
 
 static loong_status_t read_config(loong_hf_reader_t *r,
@@ -491,9 +492,7 @@ static loong_status_t read_config(loong_hf_reader_t *r,
     if (loongi_hf_has_field(r->type->fields, "text_config")) {
         enter_text(r);
     }
-    loong_status_t status = loongi_hf_is_vision(r->type->family)
-                                ? loongi_hf_map_vision(r)
-                                : map_all(r);
+    loong_status_t status = loongi_hf_kind_find(r->type->family)->read(r);
     loong_status_t listed =
         loongi_problems_end(&r->problems, LOONG_ERR_UNSUPPORTED, r->path);
     status = status != LOONG_OK ? status : listed;

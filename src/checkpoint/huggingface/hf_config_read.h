@@ -71,6 +71,8 @@ void loongi_hf_check_layer_types(loong_hf_reader_t *r);
 /* A field that the table of the type has not. */
 void loongi_hf_check_other_field(loong_hf_reader_t *r,
                                  const loong_json_member_t *member);
+/* Of the decoders. */
+LOONG_NODISCARD loong_status_t loongi_hf_decoder_read(loong_hf_reader_t *r);
 /* What a mixture says beyond its table; nothing for other types. */
 LOONG_NODISCARD loong_status_t loongi_hf_map_mixture(loong_hf_reader_t *r);
 LOONG_NODISCARD loong_status_t loongi_hf_map_deepseek(loong_hf_reader_t *r);

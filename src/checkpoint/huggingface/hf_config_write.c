@@ -5,14 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "decoder_config.h"
 #include "file.h"
 #include "hf_code.h"
 #include "hf_config.h"
 #include "hf_config_write.h"
 #include "hf_extra.h"
+#include "hf_kind.h"
 #include "hf_tokens.h"
-#include "hf_vision.h"
 #include "json.h"
 
 void loongi_hf_emit(loong_hf_writer_t *w, const char *name, const char *json)
@@ -336,15 +335,14 @@ static void emit_qwen(loong_hf_writer_t *w)
 }
 
 /* Those of generation_config.json, else the given ones. */
-static void emit_ids(loong_hf_writer_t *w, const loong_json_t *generation,
-                     const loong_hf_config_params_t *params)
+static void emit_ids(loong_hf_writer_t *w, const loong_json_t *generation)
 {
     const char *const *names = loongi_hf_token_names;
     for (int i = 0; i < LOONG_HF_TOKENS; i++) {
         const loong_json_t *value =
             generation ? loongi_json_get(generation, names[i]) : NULL;
-        const char *given = generation == NULL && params->tokens != NULL
-                                ? loongi_pairs_get(params->tokens, names[i])
+        const char *given = generation == NULL && w->kept != NULL
+                                ? loongi_pairs_get(w->kept, names[i])
                                 : NULL;
         if (value != NULL) {
             loong_text_t json = loongi_text_begin(w->ctx);
@@ -357,7 +355,7 @@ static void emit_ids(loong_hf_writer_t *w, const loong_json_t *generation,
     }
 }
 
-static const char *torch_dtype(loong_dtype_t dtype)
+static const char *dtype_name(loong_dtype_t dtype)
 {
     switch (dtype) {
     case LOONG_F64:
@@ -376,15 +374,13 @@ static loong_status_t find_type(loong_hf_writer_t *w)
     const char *family = loongi_pairs_get(w->given, "family");
     LOONG_CHECK(w->ctx, family != NULL, LOONG_ERR_ARG,
                 "the model has no family");
+    char types[LOONG_HF_TYPE_LIST];
     w->type = loongi_hf_type_find(family);
     LOONG_CHECK(w->ctx, w->type != NULL, LOONG_ERR_UNSUPPORTED,
                 "family '%s' has no Hugging Face model type (%s have)", family,
-                loongi_hf_type_list());
+                loongi_hf_type_list(types));
     LOONG_TRY(loongi_pairs_copy(w->ctx, w->given, &w->model));
-    if (loongi_hf_is_vision(family)) {
-        return loongi_hf_fill_vision(w);
-    }
-    LOONG_TRY(loongi_decoder_fill(w->ctx, w->model));
+    LOONG_TRY(loongi_hf_kind_find(w->type->family)->fill(w->ctx, w->model));
     if (strcmp(family, "llama") == 0 && has_window(w)) {
         w->type = loongi_hf_type_find("mistral");
     }
@@ -459,14 +455,9 @@ static void emit_switches(loong_hf_writer_t *w)
     }
 }
 
-static void compose(loong_hf_writer_t *w, const loong_json_t *generation,
-                    const loong_hf_config_params_t *params)
+void loongi_hf_decoder_write(loong_hf_writer_t *w, const char *torch_dtype)
 {
     char quoted[96];
-    if (loongi_hf_is_vision(w->type->family)) {
-        loongi_hf_compose_vision(w, torch_dtype(params->dtype));
-        return;
-    }
     loongi_text_printf(&w->text, "{");
     snprintf(quoted, sizeof(quoted), "[\"%s\"]", w->type->architecture);
     loongi_hf_emit(w, "architectures", quoted);
@@ -482,21 +473,19 @@ static void compose(loong_hf_writer_t *w, const loong_json_t *generation,
         emit_model(w);
     }
     emit_switches(w);
-    emit_ids(w, generation, params);
+    emit_ids(w, w->generation);
     loongi_hf_emit(w, "use_cache", "true");
-    loongi_hf_emit(w, "torch_dtype", torch_dtype(params->dtype));
+    loongi_hf_emit(w, "torch_dtype", torch_dtype);
     loongi_text_printf(&w->text, "\n}\n");
 }
 
-static loong_status_t write_generation(loong_hf_writer_t *w,
-                                       const loong_hf_config_params_t *params,
-                                       const char *path)
+static loong_status_t write_generation(loong_hf_writer_t *w, const char *path)
 {
     loong_text_t whole = w->text;
     w->text = loongi_text_begin(w->ctx);
     loongi_text_printf(&w->text, "{");
     loongi_hf_emit(w, "_from_model_config", "true");
-    emit_ids(w, NULL, params);
+    emit_ids(w, NULL);
     loongi_text_printf(&w->text, "\n}\n");
     loong_status_t status = w->text.status;
     if (status == LOONG_OK) {
@@ -543,17 +532,18 @@ static loong_status_t write_files(loong_hf_writer_t *w,
 {
     loong_json_t *ids = NULL;
     bool present = loongi_file_exists(generation);
+    const loong_hf_kind_t *kind = loongi_hf_kind_find(w->type->family);
     if (present) {
         LOONG_TRY(loongi_json_load(w->ctx, generation, &ids));
     }
-    compose(w, ids, params);
+    w->generation = ids;
+    kind->write(w, dtype_name(params->dtype));
     loongi_json_destroy(&ids);
     LOONG_TRY(end_problems(w));
     LOONG_TRY(w->text.status);
     LOONG_TRY(loongi_file_write(w->ctx, config, w->text.data, w->text.length));
-    return present || loongi_hf_is_vision(w->type->family)
-               ? LOONG_OK
-               : write_generation(w, params, generation);
+    return present || !kind->generates ? LOONG_OK
+                                       : write_generation(w, generation);
 }
 
 loong_status_t loongi_hf_config_check(loong_context_t *ctx,
@@ -563,7 +553,7 @@ loong_status_t loongi_hf_config_check(loong_context_t *ctx,
     loong_hf_writer_t w = begin(ctx, &params);
     loong_status_t status = find_type(&w);
     if (status == LOONG_OK) {
-        compose(&w, NULL, &params);
+        loongi_hf_kind_find(w.type->family)->write(&w, dtype_name(LOONG_F32));
         status = end_problems(&w);
     }
     end(&w);

@@ -5,6 +5,7 @@
 #define LOONG_HF_CONFIG_WRITE_H
 
 #include "hf_family.h"
+#include "json.h"
 #include "pairs.h"
 #include "problems.h"
 
@@ -19,6 +20,7 @@ typedef struct loong_hf_writer {
     const loong_hf_type_t *type;
     const loong_pairs_t *kept; /* LOONG_HF_AUTO_MAP, hf_extra.h; or NULL */
     const char *code;          /* the first of them; or NULL */
+    const loong_json_t *generation; /* beside it; NULL: there is none */
     loong_text_t text;
     loong_problems_t problems;
 } loong_hf_writer_t;
@@ -43,6 +45,8 @@ void loongi_hf_end_object(loong_hf_writer_t *w, const char *name,
 
 void loongi_hf_emit_rope(loong_hf_writer_t *w);
 
+/* Of the decoders. */
+void loongi_hf_decoder_write(loong_hf_writer_t *w, const char *torch_dtype);
 /* What a mixture says beyond its table, and which keys that takes. */
 void loongi_hf_emit_mixture(loong_hf_writer_t *w);
 bool loongi_hf_writes_mixture(const loong_hf_writer_t *w, const char *key);

@@ -7,33 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hf_family.h"
-#include "hf_vision.h"
-
-#define INT_FIELD(name_, key_, fallback_)    \
-    {                                        \
-        name_, LOONG_HF_INT, key_, fallback_ \
-    }
-#define REAL_FIELD(name_, key_, fallback_)    \
-    {                                         \
-        name_, LOONG_HF_REAL, key_, fallback_ \
-    }
-#define BOOL_FIELD(name_, key_, fallback_)    \
-    {                                         \
-        name_, LOONG_HF_BOOL, key_, fallback_ \
-    }
-#define NEUTRAL_FIELD(name_, allowed_)          \
-    {                                           \
-        name_, LOONG_HF_NEUTRAL, NULL, allowed_ \
-    }
-#define CODE_FIELD(name_)                \
-    {                                    \
-        name_, LOONG_HF_CODE, NULL, NULL \
-    }
-#define FIELDS_END                      \
-    {                                   \
-        NULL, LOONG_HF_CODE, NULL, NULL \
-    }
+#include "hf_rows.h"
 
 /* The decoders with rotary positions share all but a few fields. */
 #define ROTARY_FIELDS ROTARY_FIELDS_EPS("1e-06")
@@ -418,7 +392,7 @@ static const loong_hf_fixed_t minimax_m2_fixed[] = {
     {"moe_shared_expert_gate", "false"},
     {NULL, NULL}};
 
-static const loong_hf_type_t types[] = {
+const loong_hf_type_t loongi_hf_decoder_types[] = {
     {"gpt2", "GPT2LMHeadModel", "gpt2", gpt2_fields, gpt2_fixed, 0.0, true,
      false},
     {"llama", "LlamaForCausalLM", "llama", llama_fields, llama_fixed, 1e4,
@@ -461,49 +435,7 @@ static const loong_hf_type_t types[] = {
      deepseek_v3_fixed, 1e4, false, false},
     {"kimi_k2", "DeepseekV3ForCausalLM", "kimi_k2", deepseek_v3_fields,
      deepseek_v3_fixed, 1e4, false, false},
-};
-
-enum { LONGEST_TYPE = 128 };
-
-const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
-{
-    for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
-        if (strcmp(types[i].model_type, model_type) == 0) {
-            return &types[i];
-        }
-    }
-    for (const loong_hf_type_t *t = loongi_hf_vision_types;
-         t->model_type != NULL; t++) {
-        if (strcmp(t->model_type, model_type) == 0) {
-            return t;
-        }
-    }
-    return NULL;
-}
-
-const char *loongi_hf_type_nearest(const char *model_type)
-{
-    const char *nearest = NULL;
-    int best = 2 + (int)LOONG_MIN(strlen(model_type), LONGEST_TYPE) / 3;
-    for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
-        int distance =
-            loongi_edit_distance(model_type, types[i].model_type, best);
-        if (distance < best) {
-            best = distance;
-            nearest = types[i].model_type;
-        }
-    }
-    return nearest;
-}
-
-const char *loongi_hf_type_list(void)
-{
-    return "gpt2, llama, mistral, phi3, qwen, qwen2, qwen3, internlm2, mimo, "
-           "ernie4_5, mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, "
-           "ernie4_5_vl_moe, ernie4_5_moe_vl, minimax_m2, deepseek_v2, "
-           "deepseek_v3, kimi_k2, vit, clip_vision_model, siglip_vision_model, "
-           "clip, siglip";
-}
+    {.model_type = NULL}};
 
 const loong_hf_field_t loongi_hf_common_fields[] = {
     NEUTRAL_FIELD("attention_bias", "false"),

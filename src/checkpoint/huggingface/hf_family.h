@@ -45,12 +45,16 @@ typedef struct loong_hf_type {
     bool states_groups;
 } loong_hf_type_t;
 
+/* Of the decoders. */
+extern const loong_hf_type_t loongi_hf_decoder_types[];
+
 /* NULL when not supported. */
 const loong_hf_type_t *loongi_hf_type_find(const char *model_type);
 /* The likest name among them. */
 const char *loongi_hf_type_nearest(const char *model_type);
-/* "gpt2, llama, ..." */
-const char *loongi_hf_type_list(void);
+enum { LOONG_HF_TYPE_LIST = 512 };
+/* "gpt2, llama, ..."; returns text. */
+const char *loongi_hf_type_list(char text[LOONG_HF_TYPE_LIST]);
 
 /* Fields that every decoder may carry: NEUTRAL ones. */
 extern const loong_hf_field_t loongi_hf_common_fields[];

@@ -4,14 +4,12 @@
  * the engine takes what describes it. */
 #include <stdio.h>
 
-#include "decoder_config.h"
 #include "file.h"
 #include "hf_config.h"
-#include "hf_vision.h"
+#include "hf_kind.h"
 #include "hf_weights.h"
 #include "loong/recipe.h"
 #include "tree.h"
-#include "vision.h"
 
 /* Maps in maps become "rope_scaling.type". */
 static loong_status_t add_keys(loong_pairs_t *pairs, const loong_tree_t *map,
@@ -45,14 +43,11 @@ static loong_status_t state_sizes(loong_pairs_t *pairs)
         "add_attn_proj_bias", "qk_layernorm",
         "untie_embeddings_and_output_weights"};
     loong_pairs_t *filled = NULL;
-    const char *family = loongi_pairs_get(pairs, "family");
-    if (family != NULL && loongi_hf_is_vision(family)) {
-        loong_vision_config_t vision;
-        return loongi_vision_configure(pairs->ctx, pairs, &vision);
-    }
+    const loong_hf_kind_t *kind =
+        loongi_hf_kind_find(loongi_pairs_get(pairs, "family"));
     loong_status_t status = loongi_pairs_copy(pairs->ctx, pairs, &filled);
     if (status == LOONG_OK) {
-        status = loongi_decoder_fill(pairs->ctx, filled);
+        status = kind->fill(pairs->ctx, filled);
     }
     for (int64_t i = 0; i < LOONG_COUNT_OF(keys) && status == LOONG_OK; i++) {
         const char *value = loongi_pairs_get(filled, keys[i]);
@@ -104,7 +99,8 @@ loong_status_t loongi_hf_model_read(loong_context_t *ctx, const char *path,
 /* A recipe may have it: the schema has the range of each key. */
 static loong_status_t check_ranges(loong_context_t *ctx,
                                    const loong_pairs_t *model,
-                                   const loong_pairs_t *origins)
+                                   const loong_pairs_t *origins,
+                                   const char *role)
 {
     loong_recipe_t *recipe = NULL;
     char path[256];
@@ -113,7 +109,7 @@ static loong_status_t check_ranges(loong_context_t *ctx,
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < model->count && status == LOONG_OK; i++) {
         const loong_pair_t *pair = &model->items[i];
-        snprintf(path, sizeof(path), "model.foundation.%s", pair->key);
+        snprintf(path, sizeof(path), "model.%s.%s", role, pair->key);
         status = loong_recipe_set(recipe, path, pair->value,
                                   loongi_pairs_get(origins, pair->key));
     }
@@ -124,18 +120,15 @@ static loong_status_t check_ranges(loong_context_t *ctx,
 static loong_status_t check_config(loong_context_t *ctx, const char *dir,
                                    loong_pairs_t *origins)
 {
-    loong_decoder_config_t config;
-    loong_vision_config_t vision;
     loong_pairs_t *model = NULL;
     LOONG_TRY(loongi_hf_config_trace(ctx, dir, origins, &model));
-    bool sees = loongi_hf_is_vision(loongi_pairs_get(model, "family"));
-    loong_status_t status = sees
-                                ? loongi_vision_configure(ctx, model, &vision)
-                                : loongi_decoder_configure(ctx, model, &config);
+    const loong_hf_kind_t *kind =
+        loongi_hf_kind_find(loongi_pairs_get(model, "family"));
+    loong_status_t status = kind->check(ctx, model);
     if (status != LOONG_OK) {
-        loongi_decoder_note_origins(ctx, origins);
-    } else if (!sees) { /* whose schema is the foundation's */
-        status = check_ranges(ctx, model, origins);
+        loongi_problems_note_origins(ctx, origins);
+    } else {
+        status = check_ranges(ctx, model, origins, kind->role);
     }
     loongi_pairs_destroy(&model);
     return status;

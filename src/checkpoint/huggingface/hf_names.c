@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hf_kind.h"
 #include "hf_map_file.h"
-#include "hf_vision.h"
-#include "vision.h"
 
 static loong_status_t read_size(loong_hf_map_t *map, const loong_pairs_t *model,
                                 const char *key, int64_t *size_p)
@@ -94,8 +93,8 @@ static loong_status_t read_latent(loong_hf_map_t *map,
                : LOONG_OK;
 }
 
-static loong_status_t read_sizes(loong_hf_map_t *map,
-                                 const loong_pairs_t *model)
+loong_status_t loongi_hf_decoder_size(loong_hf_map_t *map,
+                                      const loong_pairs_t *model)
 {
     int64_t heads = 0;
     int64_t groups = 0;
@@ -128,28 +127,6 @@ static loong_status_t read_sizes(loong_hf_map_t *map,
     return loongi_pairs_get(model, "num_experts") != NULL
                ? read_experts(map, model)
                : LOONG_OK;
-}
-
-static loong_status_t read_vision(loong_hf_map_t *map,
-                                  const loong_pairs_t *model)
-{
-    loong_vision_config_t c;
-    int64_t *s = map->sizes;
-    LOONG_TRY(loongi_vision_configure(map->ctx, model, &c));
-    map->layers = c.num_layers;
-    map->groups = 1;
-    map->patch[0] = c.num_channels;
-    map->patch[1] = c.patch_size;
-    s[HF_NONE] = 1;
-    s[HF_HIDDEN] = c.hidden_size;
-    s[HF_FFN] = c.ffn_hidden_size;
-    s[HF_PATCH] = c.num_channels * c.patch_size * c.patch_size;
-    s[HF_POSITION] = loongi_vision_rows(&c);
-    s[HF_CLASSES] = c.num_classes;
-    map->conditions[HF_ALWAYS] = true;
-    map->conditions[HF_IF_CLASSES] = c.num_classes > 0;
-    map->conditions[HF_IF_MASKED] = c.masked_image_modeling;
-    return LOONG_OK;
 }
 
 /* Copies a pattern with '#' replaced by the layer. */
@@ -349,13 +326,15 @@ static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model,
                             const char *path)
 {
     const char *family = loongi_pairs_get(model, "family");
-    map->family = family != NULL ? loongi_hf_names_find(family) : NULL;
-    LOONG_CHECK(map->ctx, map->family != NULL, LOONG_ERR_UNSUPPORTED,
+    const loong_hf_kind_t *kind = loongi_hf_kind_find(family);
+    char types[LOONG_HF_TYPE_LIST];
+    LOONG_CHECK(map->ctx, kind != NULL, LOONG_ERR_UNSUPPORTED,
                 "family '%s' has no Hugging Face names (%s have)",
-                family != NULL ? family : "(missing)", loongi_hf_type_list());
+                family != NULL ? family : "(missing)",
+                loongi_hf_type_list(types));
+    map->family = loongi_hf_names_find(family);
     LOONG_TRY(loongi_arena_create(map->ctx, "parameter map", &map->arena));
-    LOONG_TRY(loongi_hf_is_vision(family) ? read_vision(map, model)
-                                          : read_sizes(map, model));
+    LOONG_TRY(kind->size(map, model));
     if (path != NULL) {
         loong_hf_map_file_t file = {0};
         LOONG_TRY(loongi_hf_map_file_read(map->ctx, map->arena, path,

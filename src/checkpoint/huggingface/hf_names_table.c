@@ -3,16 +3,10 @@
  * The tables of hf_names.h. */
 #include <string.h>
 
-#include "hf_names.h"
+#include "hf_rows.h"
 
-#define ROW(name_, hf_, rows_, columns_, condition_, how_)        \
-    {                                                             \
-        name_, hf_, rows_, columns_, condition_, how_, 0, 1, NULL \
-    }
 #define PLAIN(name_, rows_, columns_, condition_) \
     ROW(name_, NULL, rows_, columns_, condition_, 0)
-#define NAMED(name_, hf_, rows_, columns_) \
-    ROW(name_, hf_, rows_, columns_, HF_ALWAYS, 0)
 #define RENAMED(name_, hf_, rows_, columns_, condition_) \
     ROW(name_, hf_, rows_, columns_, condition_, 0)
 #define FROM_CONV(name_, hf_, rows_, columns_) \
@@ -31,9 +25,6 @@
     {                                                                \
         name_, hf_, rows_, columns_, HF_IF_EXPERTS, 0, 0, 1, second_ \
     }
-#define ROWS_END ROW(NULL, NULL, HF_NONE, HF_NONE, HF_ALWAYS, 0)
-#define ATTN "layers.#.self_attn."
-#define MLP "layers.#.mlp."
 
 #define ROTARY_ATTENTION                                                      \
     PLAIN("embed_tokens.weight", HF_VOCAB, HF_HIDDEN, HF_ALWAYS),             \
@@ -312,94 +303,7 @@ static const loong_hf_row_t ernie_vl_rows[] = {
 static const char *const ernie_vl_beside[] = {
     "vision_model.", "model.vision_model.", "model.resampler_model.", NULL};
 
-/* ---- vision transformers ------------------------------------------------- */
-
-/* A layer, by what its norms and its output projection are called. */
-#define BOTH(name_, hf_, rows_, columns_)                     \
-    NAMED(name_ ".weight", hf_ ".weight", rows_, columns_),    \
-        NAMED(name_ ".bias", hf_ ".bias", rows_, HF_NONE)
-#define CLASSIFIER                                                       \
-    ROW("classifier.weight", NULL, HF_CLASSES, HF_HIDDEN, HF_IF_CLASSES, \
-        HF_BARE | HF_OWN),                                               \
-        ROW("classifier.bias", NULL, HF_CLASSES, HF_NONE, HF_IF_CLASSES, \
-            HF_BARE | HF_OWN),                                           \
-        ROWS_END
-#define IMAGE(hf_) \
-    ROW("patch_embedding.weight", hf_, HF_HIDDEN, HF_PATCH, HF_ALWAYS, HF_IMAGE)
-
-#define LAYER "encoder.layer.#."
-#define SELF LAYER "attention.attention."
-static const loong_hf_row_t vit_rows[] = {
-    ROW("class_token.weight", "embeddings.cls_token", HF_NONE, HF_HIDDEN,
-        HF_ALWAYS, HF_FIRST),
-    ROW("mask_token.weight", "embeddings.mask_token", HF_NONE, HF_HIDDEN,
-        HF_IF_MASKED, HF_FIRST | HF_OWN),
-    ROW("position_embeddings.weight", "embeddings.position_embeddings",
-        HF_POSITION, HF_HIDDEN, HF_ALWAYS, HF_FIRST),
-    IMAGE("embeddings.patch_embeddings.projection.weight"),
-    NAMED("patch_embedding.bias", "embeddings.patch_embeddings.projection.bias",
-          HF_HIDDEN, HF_NONE),
-    BOTH("layers.#.input_layernorm", LAYER "layernorm_before", HF_HIDDEN,
-         HF_NONE),
-    BOTH(ATTN "q_proj", SELF "query", HF_HIDDEN, HF_HIDDEN),
-    BOTH(ATTN "k_proj", SELF "key", HF_HIDDEN, HF_HIDDEN),
-    BOTH(ATTN "v_proj", SELF "value", HF_HIDDEN, HF_HIDDEN),
-    BOTH(ATTN "o_proj", LAYER "attention.output.dense", HF_HIDDEN, HF_HIDDEN),
-    BOTH("layers.#.post_attention_layernorm", LAYER "layernorm_after",
-         HF_HIDDEN, HF_NONE),
-    BOTH(MLP "up_proj", LAYER "intermediate.dense", HF_FFN, HF_HIDDEN),
-    BOTH(MLP "down_proj", LAYER "output.dense", HF_HIDDEN, HF_FFN),
-    BOTH("norm", "layernorm", HF_HIDDEN, HF_NONE),
-    ROW("decoder.weight", "decoder.0.weight", HF_PATCH, HF_HIDDEN, HF_IF_MASKED,
-        HF_BARE | HF_POINT | HF_OWN),
-    ROW("decoder.bias", "decoder.0.bias", HF_PATCH, HF_NONE, HF_IF_MASKED,
-        HF_BARE | HF_OWN),
-    CLASSIFIER};
-
-#undef LAYER
-#undef SELF
-#define LAYER "encoder.layers.#."
-#define SELF LAYER "self_attn."
-#define TOWER_LAYERS                                                           \
-    BOTH("layers.#.input_layernorm", LAYER "layer_norm1", HF_HIDDEN, HF_NONE), \
-        BOTH(ATTN "q_proj", SELF "q_proj", HF_HIDDEN, HF_HIDDEN),              \
-        BOTH(ATTN "k_proj", SELF "k_proj", HF_HIDDEN, HF_HIDDEN),              \
-        BOTH(ATTN "v_proj", SELF "v_proj", HF_HIDDEN, HF_HIDDEN),              \
-        BOTH(ATTN "o_proj", SELF "out_proj", HF_HIDDEN, HF_HIDDEN),            \
-        BOTH("layers.#.post_attention_layernorm", LAYER "layer_norm2",         \
-             HF_HIDDEN, HF_NONE),                                              \
-        BOTH(MLP "up_proj", LAYER "mlp.fc1", HF_FFN, HF_HIDDEN),               \
-        BOTH(MLP "down_proj", LAYER "mlp.fc2", HF_HIDDEN, HF_FFN)
-#define TOWER_POSITIONS                                              \
-    NAMED("position_embeddings.weight",                              \
-          "embeddings.position_embedding.weight", HF_POSITION, HF_HIDDEN)
-
-static const loong_hf_row_t clip_rows[] = {
-    ROW("class_token.weight", "embeddings.class_embedding", HF_NONE, HF_HIDDEN,
-        HF_ALWAYS, HF_ROW),
-    TOWER_POSITIONS,
-    IMAGE("embeddings.patch_embedding.weight"),
-    BOTH("pre_layernorm", "pre_layrnorm", HF_HIDDEN, HF_NONE),
-    TOWER_LAYERS,
-    CLASSIFIER};
-static const loong_hf_row_t siglip_rows[] = {
-    TOWER_POSITIONS,
-    IMAGE("embeddings.patch_embedding.weight"),
-    NAMED("patch_embedding.bias", "embeddings.patch_embedding.bias", HF_HIDDEN,
-          HF_NONE),
-    TOWER_LAYERS,
-    BOTH("norm", "post_layernorm", HF_HIDDEN, HF_NONE),
-    CLASSIFIER};
-
-/* What looks at a class token or an attention pool of its own, and texts. */
-static const char *const vit_beside[] = {"vit.pooler.", "pooler.", NULL};
-static const char *const tower_beside[] = {
-    "vision_model.post_layernorm.", "post_layernorm.", "vision_model.head.",
-    "head.", "text_model.", "text_projection.", "visual_projection.",
-    "logit_scale", "logit_bias", "vision_model.embeddings.position_ids",
-    "embeddings.position_ids", NULL};
-
-static const loong_hf_names_t families[] = {
+const loong_hf_names_t loongi_hf_decoder_names[] = {
     {"gpt2", "transformer.", gpt2_rows, false, NULL},
     {"llama", "model.", rotary_rows, false, NULL},
     {"phi3", "model.", phi3_rows, false, NULL},
@@ -418,17 +322,4 @@ static const loong_hf_names_t families[] = {
     {"deepseek_v2", "model.", deepseek_rows, false, NULL},
     {"deepseek_v3", "model.", deepseek_rows, true, NULL},
     {"kimi_k2", "model.", deepseek_rows, true, NULL},
-    {"vit", "vit.", vit_rows, false, vit_beside},
-    {"clip_vision_model", "vision_model.", clip_rows, false, tower_beside},
-    {"siglip_vision_model", "vision_model.", siglip_rows, false, tower_beside},
-};
-
-const loong_hf_names_t *loongi_hf_names_find(const char *family)
-{
-    for (int64_t i = 0; i < LOONG_COUNT_OF(families); i++) {
-        if (strcmp(families[i].name, family) == 0) {
-            return &families[i];
-        }
-    }
-    return NULL;
-}
+    {NULL, NULL, NULL, false, NULL}};

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "decoder_config.h"
+#include "hf_kind.h"
 #include "loong/family.h"
 #include "recipe_impl.h"
 #include "view.h"
@@ -40,12 +40,9 @@ const char *loongi_model_family(const loong_recipe_t *recipe, const char *role)
 
 loong_status_t loongi_model_fill(loong_context_t *ctx, loong_pairs_t *model)
 {
-    const char *name = loongi_pairs_get(model, "family");
-    const loong_family_t *family =
-        name != NULL ? loong_find_family(ctx, name) : NULL;
-    return family != NULL && family->state == loongi_decoder_state
-               ? loongi_decoder_fill(ctx, model)
-               : LOONG_OK;
+    const loong_hf_kind_t *kind =
+        loongi_hf_kind_find(loongi_pairs_get(model, "family"));
+    return kind != NULL ? kind->fill(ctx, model) : LOONG_OK;
 }
 
 enum { BEFORE, AFTER };

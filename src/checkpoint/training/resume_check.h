@@ -45,7 +45,7 @@ LOONG_NODISCARD loong_status_t loongi_each_model_key(
     const loong_recipe_t *recipe, const char *role,
     loong_status_t (*visit)(void *user, const char *key, const char *value),
     void *user);
-/* loongi_decoder_fill of a decoder's keys; other families state every key. */
+/* `fill` of the family's kind (hf_kind.h); others state every key. */
 LOONG_NODISCARD loong_status_t loongi_model_fill(loong_context_t *ctx,
                                                  loong_pairs_t *model);
 /* The family of a role; NULL: not set. */

@@ -443,7 +443,7 @@ static loong_status_t note_origins(loong_context_t *ctx,
                                   loong_recipe_where(recipe, path));
     }
     if (status == LOONG_OK) {
-        loongi_decoder_note_origins(ctx, origins);
+        loongi_problems_note_origins(ctx, origins);
     }
     loongi_pairs_destroy(&origins);
     return status;

@@ -5,7 +5,6 @@
  * loong_family_t and by readers of config.json; read decoder.h before. */
 #include "decoder_config.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #include "decoder_check.h"
@@ -334,37 +333,6 @@ loong_status_t loongi_decoder_configure(loong_context_t *ctx,
         }
     }
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "the model");
-}
-
-/* The text has it as a word of its own. */
-static bool mentions(const char *text, const char *key)
-{
-    size_t length = strlen(key);
-    const char *at = strstr(text, key);
-    for (; at != NULL; at = strstr(at + 1, key)) {
-        unsigned char before = at > text ? (unsigned char)at[-1] : ' ';
-        unsigned char behind = (unsigned char)at[length];
-        if (!isalnum(before) && strchr("_.", before) == NULL &&
-            !isalnum(behind) && behind != '_') {
-            return true;
-        }
-    }
-    return false;
-}
-
-void loongi_decoder_note_origins(loong_context_t *ctx,
-                                 const loong_pairs_t *origins)
-{
-    loong_text_t told = loongi_text_begin(ctx);
-    loongi_text_printf(&told, "%s", loong_context_error(ctx));
-    for (int64_t i = 0; i < origins->count; i++) {
-        const loong_pair_t *origin = &origins->items[i];
-        if (mentions(loongi_text_get(&told), origin->key)) {
-            loongi_error_note(ctx, "  %s is from %s", origin->key,
-                              origin->value);
-        }
-    }
-    loongi_text_free(&told);
 }
 
 /* Keys that have an effect although nothing is said, with when they have. */

@@ -24,11 +24,6 @@ LOONG_NODISCARD loong_status_t
 loongi_decoder_configure(loong_context_t *ctx, const loong_pairs_t *pairs,
                          loong_decoder_config_t *config);
 
-/* After its failure: where each key stands that the problems mention; the
- * value in origins says it. */
-void loongi_decoder_note_origins(loong_context_t *ctx,
-                                 const loong_pairs_t *origins);
-
 /* Slot of loong_family_t. */
 LOONG_NODISCARD loong_status_t
 loongi_decoder_state(const void *config, loong_model_state_fn add, void *user);

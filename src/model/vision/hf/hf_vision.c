@@ -8,24 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "hf_rows.h"
 #include "vision.h"
-
-#define INT_FIELD(name_, key_, fallback_)    \
-    {                                        \
-        name_, LOONG_HF_INT, key_, fallback_ \
-    }
-#define REAL_FIELD(name_, key_, fallback_)    \
-    {                                         \
-        name_, LOONG_HF_REAL, key_, fallback_ \
-    }
-#define NEUTRAL_FIELD(name_, allowed_)          \
-    {                                           \
-        name_, LOONG_HF_NEUTRAL, NULL, allowed_ \
-    }
-#define CODE_FIELD(name_)                \
-    {                                    \
-        name_, LOONG_HF_CODE, NULL, NULL \
-    }
 
 #define FIELDS(patch_, eps_)                                           \
     INT_FIELD("num_hidden_layers", "num_layers", "12"),                \
@@ -99,22 +83,13 @@ static const loong_hf_fixed_t siglip_fixed[] = {
         .model_type = type_, .architecture = class_, .family = family_, \
         .fields = of_##_fields, .fixed = of_##_fixed                    \
     }
-const loong_hf_type_t loongi_hf_vision_types[] = {
+static const loong_hf_type_t types[] = {
     TYPE("vit", "ViT", "vit", vit),
     TYPE("clip_vision_model", "CLIP", "clip_vision_model", clip),
     TYPE("siglip_vision_model", "Siglip", "siglip_vision_model", siglip),
     TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
     {.model_type = NULL}};
-
-bool loongi_hf_is_vision(const char *name)
-{
-    const loong_hf_type_t *t = loongi_hf_vision_types;
-    while (t->model_type != NULL && strcmp(t->model_type, name) != 0) {
-        t++;
-    }
-    return t->model_type != NULL;
-}
 
 /* The type that has the family's fields in vision_config, and the activation
  * where these have none. */
@@ -231,7 +206,7 @@ static void check_stride(loong_hf_reader_t *r)
     }
 }
 
-loong_status_t loongi_hf_map_vision(loong_hf_reader_t *r)
+static loong_status_t read_config(loong_hf_reader_t *r)
 {
     const char *whole = kind_of(r->type)->whole;
     LOONG_TRY(loongi_pairs_set(r->pairs, "family", r->type->family));
@@ -255,18 +230,6 @@ loong_status_t loongi_hf_map_vision(loong_hf_reader_t *r)
 }
 
 /* ---- writing ------------------------------------------------------------- */
-
-static loong_status_t set_key(void *user, const char *key, const char *value)
-{
-    return loongi_pairs_set(user, key, value);
-}
-
-loong_status_t loongi_hf_fill_vision(loong_hf_writer_t *w)
-{
-    loong_vision_config_t config;
-    LOONG_TRY(loongi_vision_configure(w->ctx, w->model, &config));
-    return loongi_vision_state(&config, set_key, w->model);
-}
 
 static void emit_fields(loong_hf_writer_t *w)
 {
@@ -316,7 +279,7 @@ static void emit_classes(loong_hf_writer_t *w, int64_t classes)
     }
 }
 
-void loongi_hf_compose_vision(loong_hf_writer_t *w, const char *torch_dtype)
+static void write_config(loong_hf_writer_t *w, const char *torch_dtype)
 {
     char name[80];
     int64_t classes = 0;
@@ -356,3 +319,33 @@ void loongi_hf_compose_vision(loong_hf_writer_t *w, const char *torch_dtype)
     loongi_hf_emit(w, "torch_dtype", torch_dtype);
     loongi_text_printf(&w->text, "\n}\n");
 }
+
+/* ---- keys ---------------------------------------------------------------- */
+
+static loong_status_t check(loong_context_t *ctx, const loong_pairs_t *keys)
+{
+    loong_vision_config_t config;
+    return loongi_vision_configure(ctx, keys, &config);
+}
+
+static loong_status_t set_key(void *user, const char *key, const char *value)
+{
+    return loongi_pairs_set(user, key, value);
+}
+
+static loong_status_t fill(loong_context_t *ctx, loong_pairs_t *keys)
+{
+    loong_vision_config_t config;
+    LOONG_TRY(loongi_vision_configure(ctx, keys, &config));
+    return loongi_vision_state(&config, set_key, keys);
+}
+
+const loong_hf_kind_t loongi_hf_vision = {.role = "image_encoder",
+                                          .types = types,
+                                          .names = loongi_hf_vision_names,
+                                          .check = check,
+                                          .fill = fill,
+                                          .state = fill,
+                                          .size = loongi_hf_vision_size,
+                                          .read = read_config,
+                                          .write = write_config};

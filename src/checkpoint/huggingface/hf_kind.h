@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a kind of models gives to those who read and write Hugging Face files.
+ * It stands beside its families (src/model), and nothing here knows its
+ * configuration. */
+#ifndef LOONG_HF_KIND_H
+#define LOONG_HF_KIND_H
+
+#include "hf_config_read.h"
+#include "hf_config_write.h"
+#include "hf_names.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_hf_kind {
+    const char *role; /* of its components in recipes */
+    const loong_hf_type_t *types;  /* ends with a NULL model_type */
+    const loong_hf_names_t *names; /* of each family; ends with a NULL name */
+    bool generates;                /* generation_config.json belongs to it */
+    /* Whether the keys of a component are right. Errors: LOONG_ERR_CONFIG. */
+    loong_status_t (*check)(loong_context_t *ctx, const loong_pairs_t *keys);
+    /* States every key in one way of writing: two models are the same when
+     * their keys are. Errors: as check, then the keys are as they were. */
+    loong_status_t (*fill)(loong_context_t *ctx, loong_pairs_t *keys);
+    /* States what the keys leave to defaults of their family. */
+    loong_status_t (*state)(loong_context_t *ctx, loong_pairs_t *keys);
+    /* Sets layers, sizes and conditions of the names. */
+    loong_status_t (*size)(loong_hf_map_t *map, const loong_pairs_t *keys);
+    /* The keys of a file whose type has been found; problems are added. */
+    loong_status_t (*read)(loong_hf_reader_t *r);
+    /* The whole of config.json, into w->text; problems are added. */
+    void (*write)(loong_hf_writer_t *w, const char *torch_dtype);
+} loong_hf_kind_t;
+
+/* Ends with NULL; src/registry/hf_kinds.c. */
+extern const loong_hf_kind_t *const loongi_hf_kinds[];
+
+/* Of a family, which may be NULL; NULL: it has no names in Hugging Face files.
+ */
+const loong_hf_kind_t *loongi_hf_kind_find(const char *family);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

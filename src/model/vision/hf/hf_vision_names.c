@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tensors of vision transformers in Hugging Face files. A part of
+ * hf_vision.c's loong_hf_kind_t; read hf_names.h before. */
+#include "hf_vision.h"
+
+#include "hf_rows.h"
+#include "vision.h"
+
+/* A layer, by what its norms and its output projection are called. */
+#define BOTH(name_, hf_, rows_, columns_)                     \
+    NAMED(name_ ".weight", hf_ ".weight", rows_, columns_),    \
+        NAMED(name_ ".bias", hf_ ".bias", rows_, HF_NONE)
+#define CLASSIFIER                                                       \
+    ROW("classifier.weight", NULL, HF_CLASSES, HF_HIDDEN, HF_IF_CLASSES, \
+        HF_BARE | HF_OWN),                                               \
+        ROW("classifier.bias", NULL, HF_CLASSES, HF_NONE, HF_IF_CLASSES, \
+            HF_BARE | HF_OWN),                                           \
+        ROWS_END
+#define IMAGE(hf_) \
+    ROW("patch_embedding.weight", hf_, HF_HIDDEN, HF_PATCH, HF_ALWAYS, HF_IMAGE)
+
+#define LAYER "encoder.layer.#."
+#define SELF LAYER "attention.attention."
+static const loong_hf_row_t vit_rows[] = {
+    ROW("class_token.weight", "embeddings.cls_token", HF_NONE, HF_HIDDEN,
+        HF_ALWAYS, HF_FIRST),
+    ROW("mask_token.weight", "embeddings.mask_token", HF_NONE, HF_HIDDEN,
+        HF_IF_MASKED, HF_FIRST | HF_OWN),
+    ROW("position_embeddings.weight", "embeddings.position_embeddings",
+        HF_POSITION, HF_HIDDEN, HF_ALWAYS, HF_FIRST),
+    IMAGE("embeddings.patch_embeddings.projection.weight"),
+    NAMED("patch_embedding.bias", "embeddings.patch_embeddings.projection.bias",
+          HF_HIDDEN, HF_NONE),
+    BOTH("layers.#.input_layernorm", LAYER "layernorm_before", HF_HIDDEN,
+         HF_NONE),
+    BOTH(ATTN "q_proj", SELF "query", HF_HIDDEN, HF_HIDDEN),
+    BOTH(ATTN "k_proj", SELF "key", HF_HIDDEN, HF_HIDDEN),
+    BOTH(ATTN "v_proj", SELF "value", HF_HIDDEN, HF_HIDDEN),
+    BOTH(ATTN "o_proj", LAYER "attention.output.dense", HF_HIDDEN, HF_HIDDEN),
+    BOTH("layers.#.post_attention_layernorm", LAYER "layernorm_after",
+         HF_HIDDEN, HF_NONE),
+    BOTH(MLP "up_proj", LAYER "intermediate.dense", HF_FFN, HF_HIDDEN),
+    BOTH(MLP "down_proj", LAYER "output.dense", HF_HIDDEN, HF_FFN),
+    BOTH("norm", "layernorm", HF_HIDDEN, HF_NONE),
+    ROW("decoder.weight", "decoder.0.weight", HF_PATCH, HF_HIDDEN, HF_IF_MASKED,
+        HF_BARE | HF_POINT | HF_OWN),
+    ROW("decoder.bias", "decoder.0.bias", HF_PATCH, HF_NONE, HF_IF_MASKED,
+        HF_BARE | HF_OWN),
+    CLASSIFIER};
+
+#undef LAYER
+#undef SELF
+#define LAYER "encoder.layers.#."
+#define SELF LAYER "self_attn."
+#define TOWER_LAYERS                                                           \
+    BOTH("layers.#.input_layernorm", LAYER "layer_norm1", HF_HIDDEN, HF_NONE), \
+        BOTH(ATTN "q_proj", SELF "q_proj", HF_HIDDEN, HF_HIDDEN),              \
+        BOTH(ATTN "k_proj", SELF "k_proj", HF_HIDDEN, HF_HIDDEN),              \
+        BOTH(ATTN "v_proj", SELF "v_proj", HF_HIDDEN, HF_HIDDEN),              \
+        BOTH(ATTN "o_proj", SELF "out_proj", HF_HIDDEN, HF_HIDDEN),            \
+        BOTH("layers.#.post_attention_layernorm", LAYER "layer_norm2",         \
+             HF_HIDDEN, HF_NONE),                                              \
+        BOTH(MLP "up_proj", LAYER "mlp.fc1", HF_FFN, HF_HIDDEN),               \
+        BOTH(MLP "down_proj", LAYER "mlp.fc2", HF_HIDDEN, HF_FFN)
+#define TOWER_POSITIONS                                              \
+    NAMED("position_embeddings.weight",                              \
+          "embeddings.position_embedding.weight", HF_POSITION, HF_HIDDEN)
+
+static const loong_hf_row_t clip_rows[] = {
+    ROW("class_token.weight", "embeddings.class_embedding", HF_NONE, HF_HIDDEN,
+        HF_ALWAYS, HF_ROW),
+    TOWER_POSITIONS,
+    IMAGE("embeddings.patch_embedding.weight"),
+    BOTH("pre_layernorm", "pre_layrnorm", HF_HIDDEN, HF_NONE),
+    TOWER_LAYERS,
+    CLASSIFIER};
+static const loong_hf_row_t siglip_rows[] = {
+    TOWER_POSITIONS,
+    IMAGE("embeddings.patch_embedding.weight"),
+    NAMED("patch_embedding.bias", "embeddings.patch_embedding.bias", HF_HIDDEN,
+          HF_NONE),
+    TOWER_LAYERS,
+    BOTH("norm", "post_layernorm", HF_HIDDEN, HF_NONE),
+    CLASSIFIER};
+
+/* What looks at a class token or an attention pool of its own, and texts. */
+static const char *const vit_beside[] = {"vit.pooler.", "pooler.", NULL};
+static const char *const tower_beside[] = {
+    "vision_model.post_layernorm.", "post_layernorm.", "vision_model.head.",
+    "head.", "text_model.", "text_projection.", "visual_projection.",
+    "logit_scale", "logit_bias", "vision_model.embeddings.position_ids",
+    "embeddings.position_ids", NULL};
+
+const loong_hf_names_t loongi_hf_vision_names[] = {
+    {"vit", "vit.", vit_rows, false, vit_beside},
+    {"clip_vision_model", "vision_model.", clip_rows, false, tower_beside},
+    {"siglip_vision_model", "vision_model.", siglip_rows, false, tower_beside},
+    {NULL, NULL, NULL, false, NULL}};
+
+loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
+                                     const loong_pairs_t *model)
+{
+    loong_vision_config_t c;
+    int64_t *s = map->sizes;
+    LOONG_TRY(loongi_vision_configure(map->ctx, model, &c));
+    map->layers = c.num_layers;
+    map->groups = 1;
+    map->patch[0] = c.num_channels;
+    map->patch[1] = c.patch_size;
+    s[HF_NONE] = 1;
+    s[HF_HIDDEN] = c.hidden_size;
+    s[HF_FFN] = c.ffn_hidden_size;
+    s[HF_PATCH] = c.num_channels * c.patch_size * c.patch_size;
+    s[HF_POSITION] = loongi_vision_rows(&c);
+    s[HF_CLASSES] = c.num_classes;
+    map->conditions[HF_ALWAYS] = true;
+    map->conditions[HF_IF_CLASSES] = c.num_classes > 0;
+    map->conditions[HF_IF_MASKED] = c.masked_image_modeling;
+    return LOONG_OK;
+}

@@ -6,8 +6,8 @@
  * from it the same way for all joins.
  *
  * All replicas of a component's pipeline (its ranks along all axes of the mesh
- * but the pipeline's) run the same entries of it in the same order: their
- * programs hold collectives.
+ * but the pipeline's) run the same entries of it in the same order, hollow ones
+ * too: their programs hold collectives.
  *
  * A cell of one component has its schedule's lists. Not collective.
  */

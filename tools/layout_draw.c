@@ -217,9 +217,13 @@ static bool drawn(const layout_t *layout, const axis_t *axis)
     return meets(layout, axis, only, sizeof(only) / sizeof(only[0]));
 }
 
-static bool same_bits(const layout_t *layout, const axis_t *axis)
+/* Components that others read stand on all stages: with another number of them
+ * their gradients are sums in another order. */
+static bool same_bits(const layout_draws_t *d, const layout_t *layout,
+                      const axis_t *axis)
 {
-    return axis->bits != NULL &&
+    bool stages = strcmp(axis->label, "pp") == 0;
+    return axis->bits != NULL && !(stages && d->axes > LAYOUT_ALONE) &&
            meets(layout, axis, promised,
                  sizeof(promised) / sizeof(promised[0]));
 }
@@ -320,7 +324,7 @@ void layout_draw_equal(layout_draws_t *d, const layout_t *from,
         d->draws++;
         *layout = *from;
         for (int i = 0; i < d->axes; i++) {
-            if (same_bits(from, &axes[i])) {
+            if (same_bits(d, from, &axes[i])) {
                 draw_axis(d, i, layout);
             }
         }

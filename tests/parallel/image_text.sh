@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: image_text.sh BUILD SOURCE LAYOUTS STEPS: drawn layouts of a model that
 # reads texts with pictures equal one rank, each with layouts of the image
-# encoder and the projector and a join of its own, resumed on others.
+# encoder and the projector and a join of its own, resumed on others; others of
+# them have the same bits.
 set -eu
 build=$1
 source=$2
@@ -44,7 +45,7 @@ if [ "$(last_loss learns)" = "$(last_loss fixed ${e}freeze=true)" ]; then
     echo "FAILED: the image encoder does not learn"
     exit 1
 fi
-for kind in "${kinds[@]}"; do
+for kind in "${kinds[@]}" --bits; do
     # shellcheck disable=SC2086
     "$build/loong-bench" parity "$place/recipe.yaml" --layouts "$3" \
         --steps "$4" --ranks 8 $kind >"$place/out" 2>&1 || {

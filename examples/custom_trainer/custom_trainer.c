@@ -145,7 +145,7 @@ static void facts(const void *config, loong_model_facts_t *out)
 /* Its feed-forward: a share of the channels on every tensor parallel rank. */
 static loong_val_t feed_forward(loong_nn_t *nn, loong_val_t x, int64_t hidden)
 {
-    loong_nn_shard_t share = loong_nn_shard(nn, 4 * hidden);
+    loong_nn_slice_t share = loong_nn_slice(nn, 4 * hidden);
     const loong_nn_column_t up = {"up_proj", share, false, LOONG_GROUP_TP};
     loong_val_t y;
     loong_graph_push(nn->graph, "mlp");
@@ -188,7 +188,7 @@ static loong_status_t build(loong_graph_t *g, const void *config,
     loong_shape_t tokens = loong_shape_1d(request->rows);
     loong_rope_table_attr_t rope = {.rotary_dim = (int)(c->hidden / c->heads),
                                     .base = 10000.0, .factor = 1.0};
-    loong_nn_shard_t rows = loong_nn_vocabulary(&nn, c->vocab, c->vocab);
+    loong_nn_slice_t rows = loong_nn_vocabulary(&nn, c->vocab, c->vocab);
     nn.output_init_std = c->branch_std;
 
     loong_val_t ids = loong_graph_input(g, "tokens", LOONG_I32, tokens);

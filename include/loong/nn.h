@@ -42,19 +42,19 @@ LOONG_API loong_nn_t loong_nn_begin(loong_graph_t *graph,
                                     const loong_model_request_t *request,
                                     double init_std);
 
-/* A part of something that the ranks of TP share: `begin .. begin + count - 1`
- * of `total`. */
-typedef struct loong_nn_shard {
+/* The slice of something that a rank of TP has: `begin .. begin + count - 1` of
+ * `total`. */
+typedef struct loong_nn_slice {
     int64_t begin;
     int64_t count;
     int64_t total;
     int64_t padding; /* at the end of total: never saved, no real tokens */
-} loong_nn_shard_t;
-LOONG_API loong_nn_shard_t loong_nn_shard(const loong_nn_t *nn, int64_t total);
+} loong_nn_slice_t;
+LOONG_API loong_nn_slice_t loong_nn_slice(const loong_nn_t *nn, int64_t total);
 
 /* Rows of a vocabulary's tables, padded to `padded`: every rank has some of
  * real tokens. */
-LOONG_API loong_nn_shard_t loong_nn_vocabulary(const loong_nn_t *nn,
+LOONG_API loong_nn_slice_t loong_nn_vocabulary(const loong_nn_t *nn,
                                                int64_t vocab, int64_t padded);
 
 /* From the stream into a region and back: sums over the ranks. */
@@ -74,11 +74,11 @@ LOONG_API loong_val_t loong_nn_stream_rows(loong_nn_t *nn, loong_val_t x);
  * scope's path and `name`. `table` has its rows shared out over TP, `matrix`
  * and `vector` are whole and used on the stream. */
 LOONG_API loong_val_t loong_nn_table(loong_nn_t *nn, const char *name,
-                                     loong_nn_shard_t rows, int64_t cols,
+                                     loong_nn_slice_t rows, int64_t cols,
                                      double std);
 /* The same for a table that stands at both ends of the model. */
 LOONG_API loong_val_t loong_nn_tied_table(loong_nn_t *nn, const char *name,
-                                          loong_nn_shard_t rows, int64_t cols,
+                                          loong_nn_slice_t rows, int64_t cols,
                                           double std);
 LOONG_API loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name,
                                       int64_t rows, int64_t cols, double std);
@@ -93,8 +93,8 @@ LOONG_API loong_val_t loong_nn_wide_matrix(loong_nn_t *nn, const char *name,
  * of the experts and of their inner channels: into them, gate above up, [E,
  * 2 ffn.total, hidden]; or out of them, [E, hidden, ffn.total]. */
 typedef struct loong_nn_experts {
-    loong_nn_shard_t experts;
-    loong_nn_shard_t ffn;
+    loong_nn_slice_t experts;
+    loong_nn_slice_t ffn;
     int64_t hidden;
 } loong_nn_experts_t;
 LOONG_API loong_val_t loong_nn_experts_in(loong_nn_t *nn, const char *name,
@@ -112,7 +112,7 @@ enum { LOONG_NN_MAX_PACK = 4 };
  * same share, this one is a copy unless it is the first. */
 typedef struct loong_nn_column {
     const char *name;
-    loong_nn_shard_t out;
+    loong_nn_slice_t out;
     bool held_by_group;
     loong_group_t holders;
 } loong_nn_column_t;
@@ -124,7 +124,7 @@ LOONG_API loong_val_t loong_nn_column_linear(loong_nn_t *nn, int count,
  * [out, in.total]. The first rank of TP alone holds `name`.bias, so that it
  * enters the sum once. */
 LOONG_API loong_val_t loong_nn_row_linear(loong_nn_t *nn, const char *name,
-                                          loong_val_t x, loong_nn_shard_t in,
+                                          loong_val_t x, loong_nn_slice_t in,
                                           int64_t out, bool bias);
 
 typedef enum loong_norm_kind {
@@ -158,8 +158,8 @@ typedef struct loong_nn_attention {
 /* The heads of a rank of TP: whole groups of query heads with their key head,
  * or a part of the query heads of one key head, which several ranks hold. */
 typedef struct loong_nn_heads {
-    loong_nn_shard_t q;
-    loong_nn_shard_t kv;
+    loong_nn_slice_t q;
+    loong_nn_slice_t kv;
     bool shared; /* the key head, by the ranks of group KV */
 } loong_nn_heads_t;
 LOONG_API loong_nn_heads_t loong_nn_heads(const loong_mesh_t *mesh, int heads,
@@ -284,13 +284,13 @@ LOONG_API void loong_nn_pooled_loss(loong_nn_t *nn,
 /* ids i32 [T] of all rows -> the stream; `table` has the given rows. */
 LOONG_API loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,
                                          loong_val_t table,
-                                         loong_nn_shard_t rows);
+                                         loong_nn_slice_t rows);
 
 /* What ends a language model: the stream, times the rows of `table`, as the
  * request wants it: loss "lm" over the inputs labels and loss_weight, or output
  * "logits". Scope "lm_head". */
 LOONG_API void loong_nn_language_head(loong_nn_t *nn, loong_val_t x,
-                                      loong_val_t table, loong_nn_shard_t rows,
+                                      loong_val_t table, loong_nn_slice_t rows,
                                       const loong_model_request_t *request);
 
 #ifdef __cplusplus

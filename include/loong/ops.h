@@ -37,7 +37,7 @@ typedef struct loong_embedding_attr {
 } loong_embedding_attr_t;
 LOONG_API loong_val_t loong_embedding(loong_graph_t *g, loong_val_t ids,
                                       loong_val_t table);
-LOONG_API loong_val_t loong_embedding_shard(loong_graph_t *g, loong_val_t ids,
+LOONG_API loong_val_t loong_embedding_slice(loong_graph_t *g, loong_val_t ids,
                                             loong_val_t table, int64_t begin,
                                             int64_t vocab);
 /* The embedding of rows that are computed: x [R,H], index i32 [T] -> [T,H], row

@@ -40,7 +40,7 @@ struct loong_router_replay {
     const char *path; /* borrowed of the recipe */
     loong_loader_t *loader; /* borrowed */
     bool record;
-    bool speaks; /* for its micro-batch, whose rows other ranks have too */
+    bool is_recorder; /* for its micro-batch, whose rows other ranks have too */
     int fd;
     array_t array;
     int experts;
@@ -273,7 +273,7 @@ static loong_status_t create(const loong_plan_t *plan, loong_router_replay_t *r)
     list_routed(r, c);
     r->first = r->rows * plan->mesh.coord[LOONG_AXIS_TP];
     r->experts = c->facts.num_experts;
-    r->speaks =
+    r->is_recorder =
         plan->mesh.coord[LOONG_AXIS_TP] + plan->mesh.coord[LOONG_AXIS_CP] == 0;
     r->micro_batch_size = plan->set->micro_batch_size;
     r->num_keys = tokens;
@@ -543,7 +543,7 @@ loong_status_t loongi_router_replay_take(const loong_router_replay_t *r,
         return LOONG_OK;
     }
     LOONG_TRY(load_keys(r, consumed, k));
-    if (r->speaks) {
+    if (r->is_recorder) {
         LOONG_TRY(write_samples(r));
     }
     for (int i = 0; i < r->num_routed; i++) {

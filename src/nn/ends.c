@@ -5,16 +5,16 @@
 #include "loong/op.h"
 
 loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,
-                               loong_val_t table, loong_nn_shard_t rows)
+                               loong_val_t table, loong_nn_slice_t rows)
 {
     loong_val_t x =
-        loong_embedding_shard(nn->graph, ids, table, rows.begin, rows.total);
+        loong_embedding_slice(nn->graph, ids, table, rows.begin, rows.total);
     return loong_nn_leave(nn, x);
 }
 
 /* Of a frozen copy of the model, or against one. */
 static void add_logprob(loong_graph_t *g, loong_val_t x, loong_val_t table,
-                        loong_nn_shard_t rows,
+                        loong_nn_slice_t rows,
                         const loong_model_request_t *request)
 {
     loong_shape_t shape = loong_shape_1d(request->rows);
@@ -43,7 +43,7 @@ static void add_logprob(loong_graph_t *g, loong_val_t x, loong_val_t table,
 }
 
 void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
-                            loong_nn_shard_t rows,
+                            loong_nn_slice_t rows,
                             const loong_model_request_t *request)
 {
     loong_graph_t *g = nn->graph;

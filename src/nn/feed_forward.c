@@ -8,7 +8,7 @@ loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
 {
     const loong_nn_feed_forward_t *p = params;
     int64_t ffn = p->ffn;
-    loong_nn_shard_t share = loong_nn_shard(nn, ffn);
+    loong_nn_slice_t share = loong_nn_slice(nn, ffn);
     const loong_nn_column_t columns[2] = {
         {"gate_proj", share, false, LOONG_GROUP_TP},
         {"up_proj", share, false, LOONG_GROUP_TP},

@@ -17,7 +17,7 @@ typedef struct latent {
     loong_graph_t *g;
     const loong_nn_latent_t *p;
     const loong_nn_sequence_t *sequence;
-    loong_nn_shard_t heads; /* of this rank */
+    loong_nn_slice_t heads; /* of this rank */
 } latent_t;
 
 /* What attention works with. */
@@ -200,7 +200,7 @@ loong_val_t loong_nn_latent_attention(loong_nn_t *nn, loong_val_t x,
                                       const loong_nn_sequence_t *sequence)
 {
     const loong_nn_latent_t *p = params;
-    latent_t m = {nn, nn->graph, p, sequence, loong_nn_shard(nn, p->heads)};
+    latent_t m = {nn, nn->graph, p, sequence, loong_nn_slice(nn, p->heads)};
     loong_graph_push(m.g, "self_attn");
     loong_val_t q = queries(&m, x);
     loong_val_t o = p->absorb ? absorbed(&m, q, x) : plain(&m, q, x);

@@ -25,13 +25,13 @@ typedef struct moe {
     loong_val_t z;       /* wide [rows], z-losses; LOONG_NONE: not made */
 } moe_t;
 
-static loong_nn_shard_t share_of(const moe_t *m, loong_axis_t axis,
+static loong_nn_slice_t share_of(const moe_t *m, loong_axis_t axis,
                                  int64_t total)
 {
     const loong_mesh_t *mesh = loong_graph_mesh(m->g);
     int64_t begin = total * mesh->coord[axis] / mesh->size[axis];
     int64_t end = total * (mesh->coord[axis] + 1) / mesh->size[axis];
-    loong_nn_shard_t share = {begin, end - begin, total, 0};
+    loong_nn_slice_t share = {begin, end - begin, total, 0};
     return share;
 }
 

@@ -74,20 +74,20 @@ loong_nn_t loong_nn_begin(loong_graph_t *graph,
 
 /* ---- regions ------------------------------------------------------------ */
 
-loong_nn_shard_t loong_nn_shard(const loong_nn_t *nn, int64_t total)
+loong_nn_slice_t loong_nn_slice(const loong_nn_t *nn, int64_t total)
 {
     const loong_mesh_t *m = loong_graph_mesh(nn->graph);
     int64_t size = m->size[LOONG_AXIS_TP];
     int64_t rank = m->coord[LOONG_AXIS_TP];
-    loong_nn_shard_t share = {total * rank / size, 0, total, 0};
+    loong_nn_slice_t share = {total * rank / size, 0, total, 0};
     share.count = total * (rank + 1) / size - share.begin;
     return share;
 }
 
-loong_nn_shard_t loong_nn_vocabulary(const loong_nn_t *nn, int64_t vocab,
+loong_nn_slice_t loong_nn_vocabulary(const loong_nn_t *nn, int64_t vocab,
                                      int64_t padded)
 {
-    loong_nn_shard_t share = loong_nn_shard(nn, vocab);
+    loong_nn_slice_t share = loong_nn_slice(nn, vocab);
     if (share.begin + share.count == vocab) {
         share.count += padded - vocab;
     }
@@ -178,7 +178,7 @@ static loong_placement_t on_stream(const loong_nn_t *nn)
 }
 
 static loong_placement_t part(loong_placement_t place, int dim,
-                              loong_nn_shard_t share)
+                              loong_nn_slice_t share)
 {
     place.cut = share.count < share.total;
     place.dim = dim;
@@ -210,7 +210,7 @@ static loong_param_params_t describe(const loong_nn_t *nn, const char *name,
 }
 
 static loong_val_t table(loong_nn_t *nn, const char *name,
-                         loong_nn_shard_t rows, int64_t cols, start_t start,
+                         loong_nn_slice_t rows, int64_t cols, start_t start,
                          loong_placement_t place)
 {
     char full[NAME_SIZE];
@@ -222,7 +222,7 @@ static loong_val_t table(loong_nn_t *nn, const char *name,
 }
 
 loong_val_t loong_nn_table(loong_nn_t *nn, const char *name,
-                           loong_nn_shard_t rows, int64_t cols, double std)
+                           loong_nn_slice_t rows, int64_t cols, double std)
 {
     start_t start = {LOONG_INIT_NORMAL, std};
     loong_placement_t none;
@@ -231,7 +231,7 @@ loong_val_t loong_nn_table(loong_nn_t *nn, const char *name,
 }
 
 loong_val_t loong_nn_tied_table(loong_nn_t *nn, const char *name,
-                                loong_nn_shard_t rows, int64_t cols, double std)
+                                loong_nn_slice_t rows, int64_t cols, double std)
 {
     start_t start = {LOONG_INIT_NORMAL, std};
     loong_placement_t place = whole(nn, LOONG_GROUP_ENDS, true);
@@ -375,7 +375,7 @@ loong_val_t loong_nn_column_linear(loong_nn_t *nn, int count,
 }
 
 loong_val_t loong_nn_row_linear(loong_nn_t *nn, const char *name, loong_val_t x,
-                                loong_nn_shard_t in, int64_t out, bool bias)
+                                loong_nn_slice_t in, int64_t out, bool bias)
 {
     char full[NAME_SIZE];
     char part_name[64];
@@ -460,9 +460,9 @@ loong_nn_heads_t loong_nn_heads(const loong_mesh_t *mesh, int heads,
     return h;
 }
 
-loong_nn_shard_t loongi_nn_channels(loong_nn_shard_t heads, int64_t head_dim)
+loong_nn_slice_t loongi_nn_channels(loong_nn_slice_t heads, int64_t head_dim)
 {
-    loong_nn_shard_t share = {heads.begin * head_dim, heads.count * head_dim,
+    loong_nn_slice_t share = {heads.begin * head_dim, heads.count * head_dim,
                               heads.total * head_dim, 0};
     return share;
 }
@@ -471,7 +471,7 @@ loong_nn_shard_t loongi_nn_channels(loong_nn_shard_t heads, int64_t head_dim)
  * counts as often, in the sum of squares and in what it is divided by: the mean
  * stays, and each holder has its part of the head's gradient. */
 static loong_val_t norm_of_all(loong_nn_t *nn, const char *name, loong_val_t x,
-                               loong_nn_shard_t channels, bool shared,
+                               loong_nn_slice_t channels, bool shared,
                                double eps)
 {
     loong_graph_t *g = nn->graph;
@@ -526,8 +526,8 @@ static void project(loong_nn_t *nn, loong_val_t x,
                     loong_val_t qkv[3])
 {
     loong_graph_t *g = nn->graph;
-    loong_nn_shard_t q = loongi_nn_channels(h->q, p->head_dim);
-    loong_nn_shard_t kv = loongi_nn_channels(h->kv, p->head_dim);
+    loong_nn_slice_t q = loongi_nn_channels(h->q, p->head_dim);
+    loong_nn_slice_t kv = loongi_nn_channels(h->kv, p->head_dim);
     const loong_nn_column_t columns[3] = {
         {"q_proj", q, false, LOONG_GROUP_KV},
         {"k_proj", kv, h->shared, LOONG_GROUP_KV},

@@ -19,7 +19,7 @@ typedef struct loong_nn_feed_forward {
 } loong_nn_feed_forward_t;
 
 /* The channels of some heads. */
-loong_nn_shard_t loongi_nn_channels(loong_nn_shard_t heads, int64_t head_dim);
+loong_nn_slice_t loongi_nn_channels(loong_nn_slice_t heads, int64_t head_dim);
 
 loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
                                    const loong_nn_feed_forward_t *params);

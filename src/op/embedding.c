@@ -125,7 +125,7 @@ static const loong_op_t embedding = {
 };
 const loong_op_t *const loongi_op_embedding = &embedding;
 
-loong_val_t loong_embedding_shard(loong_graph_t *g, loong_val_t ids,
+loong_val_t loong_embedding_slice(loong_graph_t *g, loong_val_t ids,
                                   loong_val_t table, int64_t begin,
                                   int64_t vocab)
 {
@@ -141,7 +141,7 @@ loong_val_t loong_embedding_shard(loong_graph_t *g, loong_val_t ids,
 loong_val_t loong_embedding(loong_graph_t *g, loong_val_t ids,
                             loong_val_t table)
 {
-    return loong_embedding_shard(g, ids, table, 0, 0);
+    return loong_embedding_slice(g, ids, table, 0, 0);
 }
 
 loong_val_t loong_gather_rows(loong_graph_t *g, loong_val_t x,

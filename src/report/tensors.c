@@ -194,7 +194,7 @@ bool loongi_tensors_due(const loong_report_t *r)
 /* ---- a step -------------------------------------------------------------- */
 
 /* Of the ranks among which a value is equal the first one counts it. */
-static bool speaks(const loong_mesh_t *m, uint32_t same)
+static bool is_logger(const loong_mesh_t *m, uint32_t same)
 {
     const int *at = m->coord;
     return ((same & LOONG_SAME_TP) == 0 || at[LOONG_AXIS_TP] == 0) &&
@@ -217,7 +217,7 @@ static loong_status_t add_own(loong_report_t *r)
         for (int64_t w = 0; c != NULL && w < c->num_watches; w++, k++) {
             double stats[3];
             int64_t at = r->tensors.place[k];
-            if (at >= 0 && speaks(&r->plan->mesh, c->watches[w].same)) {
+            if (at >= 0 && is_logger(&r->plan->mesh, c->watches[w].same)) {
                 loong_operand_t from = {LOONG_BASE_STATE,
                                         c->watches[w].offset};
                 LOONG_TRY(loongi_binding_read(run, from, stats, sizeof(stats),

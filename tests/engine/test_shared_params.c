@@ -21,7 +21,7 @@ typedef struct config {
 
 static loong_val_t shared(loong_nn_t *nn, const config_t *c, bool second)
 {
-    const loong_nn_shard_t rows = {0, H, H, 0};
+    const loong_nn_slice_t rows = {0, H, H, 0};
     const char *name = second ? "other" : "shared";
     return c->tied ? loong_nn_tied_table(nn, name, rows, H, 0.5)
                    : loong_nn_matrix(nn, name, H, H, 0.5);

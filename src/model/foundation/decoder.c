@@ -21,7 +21,7 @@ typedef struct decoder {
     const loong_decoder_config_t *c;
     const loong_model_request_t *request;
     loong_nn_sequence_t sequence;
-    loong_nn_shard_t vocab; /* rows of the two tables, padding included */
+    loong_nn_slice_t vocab; /* rows of the two tables, padding included */
     loong_val_t stream_key; /* token_key of the rows of the stream */
     loong_val_t token_types; /* of the rows of the stream; LOONG_NONE: none */
     loong_val_t router_loss; /* of the layers so far; LOONG_NONE: none */

@@ -12,7 +12,7 @@ loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
 {
     const loong_projector_config_t *c = config;
     loong_nn_t nn = loong_nn_begin(graph, request, c->init_std);
-    loong_nn_shard_t inner = loong_nn_shard(&nn, c->hidden_size);
+    loong_nn_slice_t inner = loong_nn_slice(&nn, c->hidden_size);
     const loong_nn_column_t first = {.name = "linear_1", .out = inner};
     loong_val_t x =
         loong_nn_receive(&nn, "features", request->rows, c->input_size);

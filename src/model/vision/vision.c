@@ -75,7 +75,7 @@ static loong_val_t place_token(vision_t *v, loong_val_t x, const char *name,
         loong_nn_matrix(&v->nn, "weight", 1, v->c->hidden_size, v->c->init_std);
     loong_graph_pop(v->g);
     return loong_select_rows(
-        v->g, x, loong_embedding_shard(v->g, marked, token, 1, 2), marked);
+        v->g, x, loong_embedding_slice(v->g, marked, token, 1, 2), marked);
 }
 
 /* [R,H] from the patches. */

@@ -76,9 +76,10 @@ done | while read -r file; do
 done | rule "no SPDX line in the first lines"
 
 # A .c file opens with what it is for, what calls it, what to read before it.
-find src kernels backends tools -name '*.c' | sort | while read -r file; do
-  sed -n '2{/^ \*$/!q1};3{/^ \* [A-Za-z0-9]/!q1;q}' "$file" || echo "$file"
-done | rule "no head that says what the file is for"
+find src kernels backends tools -name '*.c' | sort |
+  xargs awk 'FNR == 2 { second = $0 }
+    FNR == 3 && (second != " *" || !/^ \* [A-Za-z0-9]/) { print FILENAME }' |
+  rule "no head that says what the file is for"
 
 # Reserved in C++, and headers are C++ too.
 grep -rnE --include='*.h' '\<[[:alpha:]][[:alnum:]]*__[[:alnum:]]' $code |

@@ -42,6 +42,9 @@ check yes src/model/vision/vision.c loong/nn.h
 check no src/model/vision/vision.c nn_impl.h graph_impl.h decoder.h
 check no src/recipe/recipe.c loong/kernel.h
 check no src/checkpoint/native/native_dir.c loong/checkpoint.h hf_files.h
+check yes src/checkpoint/huggingface/hf_names.c layer_kinds.h
+check no src/checkpoint/huggingface/hf_names.c decoder.h vision.h loong/nn.h
+check no src/checkpoint/training/resume_check.c decoder_config.h
 check no src/report/report.c loong/trainer.h trainer_impl.h
 check no src/plan/choices.c fast.h loong/trainer.h
 exit $bad

@@ -45,9 +45,6 @@ typedef struct loong_hf_type {
     bool states_groups;
 } loong_hf_type_t;
 
-/* Of the decoders. */
-extern const loong_hf_type_t loongi_hf_decoder_types[];
-
 /* NULL when not supported. */
 const loong_hf_type_t *loongi_hf_type_find(const char *model_type);
 /* The likest name among them. */

@@ -103,11 +103,6 @@ typedef struct loong_hf_names {
 /* NULL when there is none of that name. */
 const loong_hf_names_t *loongi_hf_names_find(const char *family);
 
-/* Of the decoders; a part of their loong_hf_kind_t. */
-extern const loong_hf_names_t loongi_hf_decoder_names[];
-LOONG_NODISCARD loong_status_t
-loongi_hf_decoder_size(loong_hf_map_t *map, const loong_pairs_t *keys);
-
 /* The output matrix, which alone has no prefix. */
 #define LOONG_HF_HEAD "lm_head.weight"
 

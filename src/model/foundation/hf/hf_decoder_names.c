@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tables of hf_names.h. */
-#include <string.h>
+ * The tensors of decoders in Hugging Face files, and the sizes that keys say. A
+ * part of hf_decoder.c's loong_hf_kind_t; read hf_names.h before. */
+#include "hf_decoder.h"
 
 #include "hf_rows.h"
 
@@ -323,3 +324,124 @@ const loong_hf_names_t loongi_hf_decoder_names[] = {
     {"deepseek_v3", "model.", deepseek_rows, true, NULL},
     {"kimi_k2", "model.", deepseek_rows, true, NULL},
     {NULL, NULL, NULL, false, NULL}};
+
+/* ---- sizes --------------------------------------------------------------- */
+
+static loong_status_t read_size(loong_hf_map_t *map, const loong_pairs_t *model,
+                                const char *key, int64_t *size_p)
+{
+    int64_t size = 0;
+    const char *text = loongi_pairs_get(model, key);
+    LOONG_CHECK(map->ctx,
+                loongi_pairs_int(model, key, &size) && size > 0 &&
+                    size <= INT32_MAX,
+                LOONG_ERR_ARG, "%s = %s: a positive 32-bit integer is needed",
+                key, text != NULL ? text : "(missing)");
+    *size_p = size;
+    return LOONG_OK;
+}
+
+/* Layers without experts have a feed-forward. */
+static loong_status_t read_kinds(loong_hf_map_t *map,
+                                 const loong_pairs_t *model)
+{
+    const char *kinds = loongi_pairs_get(model, "moe_layer_freq");
+    char problem[128];
+    LOONG_CHECK(map->ctx,
+                map->layers <= LOONG_MAX_LAYERS &&
+                    loongi_layer_kinds_parse(kinds, map->layers, &map->kinds,
+                                             problem),
+                LOONG_ERR_ARG, "moe_layer_freq = %s: %s", kinds, problem);
+    return LOONG_OK;
+}
+
+static loong_status_t read_experts(loong_hf_map_t *map,
+                                   const loong_pairs_t *model)
+{
+    static const char shared[] = "moe_shared_expert_intermediate_size";
+    static const char vision[] = "moe_vision_ffn_hidden_size";
+    int64_t *s = map->sizes;
+    LOONG_TRY(read_size(map, model, "num_experts", &s[HF_EXPERTS]));
+    LOONG_TRY(read_size(map, model, "moe_ffn_hidden_size", &s[HF_EXPERT_FFN]));
+    s[HF_GATE_UP] = 2 * s[HF_EXPERTS] * s[HF_EXPERT_FFN];
+    s[HF_DOWN] = s[HF_EXPERTS] * s[HF_HIDDEN];
+    s[HF_ALL_EXPERTS] = s[HF_EXPERTS];
+    if (loongi_pairs_get(model, vision) != NULL) {
+        LOONG_TRY(read_size(map, model, vision, &s[HF_VISION_FFN]));
+        s[HF_VISION_GATE_UP] = 2 * s[HF_EXPERTS] * s[HF_VISION_FFN];
+        s[HF_ALL_EXPERTS] *= 2;
+    }
+    LOONG_TRY(read_kinds(map, model));
+    map->conditions[HF_IF_EXPERTS] = true;
+    map->conditions[HF_IF_BIAS] =
+        loongi_pairs_true(model, "moe_router_enable_expert_bias");
+    if (loongi_pairs_get(model, shared) != NULL) {
+        LOONG_TRY(read_size(map, model, shared, &s[HF_SHARED_FFN]));
+        map->conditions[HF_IF_SHARED] = true;
+        map->conditions[HF_IF_SHARED_GATE] =
+            loongi_pairs_true(model, "moe_shared_expert_gate");
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t read_latent(loong_hf_map_t *map,
+                                  const loong_pairs_t *model, int64_t heads)
+{
+    int64_t nope = 0;
+    int64_t rope = 0;
+    int64_t value = 0;
+    int64_t *s = map->sizes;
+    LOONG_TRY(read_size(map, model, "kv_lora_rank", &s[HF_KV_RANK]));
+    LOONG_TRY(read_size(map, model, "qk_head_dim", &nope));
+    LOONG_TRY(read_size(map, model, "qk_pos_emb_head_dim", &rope));
+    LOONG_TRY(read_size(map, model, "v_head_dim", &value));
+    s[HF_QUERY] = heads * (nope + rope);
+    s[HF_KV_A] = s[HF_KV_RANK] + rope;
+    s[HF_KV_B] = heads * (nope + value);
+    s[HF_VALUE] = heads * value;
+    map->conditions[HF_IF_SHORT_Q] =
+        loongi_pairs_get(model, "q_lora_rank") != NULL;
+    map->conditions[HF_IF_WHOLE_Q] = !map->conditions[HF_IF_SHORT_Q];
+    map->conditions[HF_IF_SHORT_Q_BIAS] =
+        map->conditions[HF_IF_SHORT_Q] &&
+        loongi_pairs_true(model, "add_qkv_bias");
+    return map->conditions[HF_IF_SHORT_Q]
+               ? read_size(map, model, "q_lora_rank", &s[HF_Q_RANK])
+               : LOONG_OK;
+}
+
+loong_status_t loongi_hf_decoder_size(loong_hf_map_t *map,
+                                      const loong_pairs_t *model)
+{
+    int64_t heads = 0;
+    int64_t groups = 0;
+    int64_t *s = map->sizes;
+    LOONG_TRY(read_size(map, model, "num_layers", &map->layers));
+    LOONG_TRY(read_size(map, model, "hidden_size", &s[HF_HIDDEN]));
+    LOONG_TRY(read_size(map, model, "ffn_hidden_size", &s[HF_FFN]));
+    LOONG_TRY(read_size(map, model, "vocab_size", &s[HF_VOCAB]));
+    LOONG_TRY(
+        read_size(map, model, "max_position_embeddings", &s[HF_POSITION]));
+    LOONG_TRY(read_size(map, model, "kv_channels", &s[HF_HEAD]));
+    LOONG_TRY(read_size(map, model, "num_attention_heads", &heads));
+    LOONG_TRY(read_size(map, model, "num_query_groups", &groups));
+    s[HF_NONE] = 1;
+    map->groups = groups;
+    s[HF_QUERY] = heads * s[HF_HEAD];
+    s[HF_KEY] = groups * s[HF_HEAD];
+    if (loongi_pairs_get(model, "kv_lora_rank") != NULL) {
+        LOONG_TRY(read_latent(map, model, heads));
+    }
+    map->conditions[HF_ALWAYS] = true;
+    map->conditions[HF_IF_MLP_BIAS] =
+        loongi_pairs_true(model, "add_bias_linear");
+    map->conditions[HF_IF_QKV_BIAS] = loongi_pairs_true(model, "add_qkv_bias");
+    map->conditions[HF_IF_PROJ_BIAS] =
+        loongi_pairs_true(model, "add_attn_proj_bias");
+    map->conditions[HF_IF_QK_NORM] = loongi_pairs_true(model, "qk_layernorm");
+    map->conditions[HF_IF_UNTIED] =
+        loongi_pairs_true(model, "untie_embeddings_and_output_weights");
+    return loongi_pairs_get(model, "num_experts") != NULL
+               ? read_experts(map, model)
+               : LOONG_OK;
+}

@@ -261,6 +261,19 @@ void loongi_text_json(loong_text_t *text, const loong_json_t *json)
                              JSON_ENCODE_ANY | JSON_COMPACT);
 }
 
+loong_status_t loongi_pairs_set_json(loong_pairs_t *pairs, const char *key,
+                                     const loong_json_t *json)
+{
+    loong_text_t text = loongi_text_begin(pairs->ctx);
+    loongi_text_json(&text, json);
+    loong_status_t status = text.status;
+    if (status == LOONG_OK) {
+        status = loongi_pairs_set(pairs, key, text.data);
+    }
+    loongi_text_free(&text);
+    return status;
+}
+
 void loongi_text_json_string(loong_text_t *text, const char *string)
 {
     loongi_text_printf(text, "\"");

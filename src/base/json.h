@@ -9,6 +9,7 @@
 #define LOONG_JSON_H
 
 #include "base.h"
+#include "pairs.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -72,6 +73,10 @@ size_t loongi_json_string_length(const loong_json_t *json);
 
 /* Compact text of any value, appended. */
 void loongi_text_json(loong_text_t *text, const loong_json_t *json);
+/* That text as the value of a key. */
+LOONG_NODISCARD loong_status_t loongi_pairs_set_json(loong_pairs_t *pairs,
+                                                     const char *key,
+                                                     const loong_json_t *json);
 /* A quoted and escaped string, appended. */
 void loongi_text_json_string(loong_text_t *text, const char *string);
 

@@ -55,19 +55,6 @@ static bool all_there(const char *dir, const loong_json_t *map)
     return loongi_json_count(map) > 0;
 }
 
-static loong_status_t keep_map(loong_context_t *ctx, const loong_json_t *map,
-                               loong_pairs_t *pairs)
-{
-    loong_text_t text = loongi_text_begin(ctx);
-    loongi_text_json(&text, map);
-    loong_status_t status = text.status;
-    if (status == LOONG_OK) {
-        status = loongi_pairs_set(pairs, LOONG_HF_AUTO_MAP, text.data);
-    }
-    loongi_text_free(&text);
-    return status;
-}
-
 loong_status_t loongi_hf_code_read(loong_context_t *ctx, const char *dir,
                                    const char *family, loong_pairs_t *pairs)
 {
@@ -87,7 +74,7 @@ loong_status_t loongi_hf_code_read(loong_context_t *ctx, const char *dir,
         status = loongi_hf_extra_read(ctx, config, pairs);
     }
     if (status == LOONG_OK && own && map != NULL && all_there(dir, map)) {
-        status = keep_map(ctx, map, pairs);
+        status = loongi_pairs_set_json(pairs, LOONG_HF_AUTO_MAP, map);
     }
     loongi_json_destroy(&config);
     return status;

@@ -18,19 +18,6 @@ const char *const loongi_hf_switch_names[] = {
 
 const char *const loongi_hf_spelling_names[] = {"activation_function", NULL};
 
-static loong_status_t keep(loong_context_t *ctx, const char *name,
-                           const loong_json_t *value, loong_pairs_t *pairs)
-{
-    loong_text_t text = loongi_text_begin(ctx);
-    loongi_text_json(&text, value);
-    loong_status_t status = text.status;
-    if (status == LOONG_OK) {
-        status = loongi_pairs_set(pairs, name, text.data);
-    }
-    loongi_text_free(&text);
-    return status;
-}
-
 static void add(loong_text_t *text, const char *name,
                 const loong_json_t *object, const char *from)
 {
@@ -77,18 +64,18 @@ static loong_status_t read_flat(loong_context_t *ctx,
     loongi_text_free(&text);
     return status == LOONG_OK && id != NULL &&
                    loongi_json_kind(id) == LOONG_JSON_INT
-               ? keep(ctx, "image_token_id", id, pairs)
+               ? loongi_pairs_set_json(pairs, "image_token_id", id)
                : status;
 }
 
 /* Those of the list that are there. */
-static loong_status_t keep_all(loong_context_t *ctx, const char *const *names,
+static loong_status_t keep_all(const char *const *names,
                                const loong_json_t *config, loong_pairs_t *pairs)
 {
     for (const char *const *n = names; *n != NULL; n++) {
         const loong_json_t *value = loongi_json_get(config, *n);
         if (value != NULL && loongi_json_kind(value) != LOONG_JSON_NULL) {
-            LOONG_TRY(keep(ctx, *n, value, pairs));
+            LOONG_TRY(loongi_pairs_set_json(pairs, *n, value));
         }
     }
     return LOONG_OK;
@@ -98,14 +85,14 @@ loong_status_t loongi_hf_extra_read(loong_context_t *ctx,
                                     const loong_json_t *config,
                                     loong_pairs_t *pairs)
 {
-    LOONG_TRY(keep_all(ctx, loongi_hf_switch_names, config, pairs));
-    LOONG_TRY(keep_all(ctx, loongi_hf_spelling_names, config, pairs));
+    LOONG_TRY(keep_all(loongi_hf_switch_names, config, pairs));
+    LOONG_TRY(keep_all(loongi_hf_spelling_names, config, pairs));
     if (loongi_json_get(config, "vision_config") == NULL) {
         return LOONG_OK;
     }
     return loongi_json_get(config, "text_config") == NULL
                ? read_flat(ctx, config, pairs)
-               : keep_all(ctx, loongi_hf_extra_names, config, pairs);
+               : keep_all(loongi_hf_extra_names, config, pairs);
 }
 
 static loong_status_t take_all(const char *const *names,

@@ -47,14 +47,7 @@ loong_status_t loongi_hf_tokens_read(loong_context_t *ctx, const char *dir,
         if (id == NULL || loongi_json_kind(id) == LOONG_JSON_NULL) {
             continue;
         }
-        loong_text_t text = loongi_text_begin(ctx);
-        loongi_text_json(&text, id);
-        status = text.status;
-        if (status == LOONG_OK) {
-            status = loongi_pairs_set(ids, loongi_hf_token_names[i],
-                                      text.data);
-        }
-        loongi_text_free(&text);
+        status = loongi_pairs_set_json(ids, loongi_hf_token_names[i], id);
     }
     loongi_json_destroy(&config);
     return status;

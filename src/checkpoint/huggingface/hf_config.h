@@ -54,15 +54,15 @@ typedef struct loong_hf_config_params {
     const loong_pairs_t *tokens;
 } loong_hf_config_params_t;
 
-/* Writes DIR/config.json, and DIR/generation_config.json unless there is one
- * (its token ids are then taken over). Errors: LOONG_ERR_UNSUPPORTED when no
- * supported model type computes what the keys say (all are named),
- * LOONG_ERR_IO. */
 /* Whether the keys can be said in a config.json; writes nothing. Errors: those
  * of the write. */
 LOONG_NODISCARD loong_status_t
 loongi_hf_config_check(loong_context_t *ctx, const loong_pairs_t *model);
 
+/* Writes DIR/config.json, and DIR/generation_config.json unless there is one
+ * (its token ids are then taken over). Errors: LOONG_ERR_UNSUPPORTED when no
+ * supported model type computes what the keys say (all are named),
+ * LOONG_ERR_IO. */
 LOONG_NODISCARD loong_status_t loongi_hf_config_write(
     loong_context_t *ctx, const loong_hf_config_params_t *params);
 

@@ -31,15 +31,6 @@ static int by_name(const void *a, const void *b)
                   ((const loong_view_tensor_t *)b)->name);
 }
 
-const loong_view_tensor_t *loongi_view_find(const loong_view_t *view,
-                                            const char *name)
-{
-    loong_view_tensor_t key = {0};
-    key.name = name;
-    return bsearch(&key, view->tensors, (size_t)view->count,
-                   sizeof(*view->tensors), by_name);
-}
-
 /* Runs did not always state these keys. Where they did not, and the recipe
  * did not either, the model had these values, whatever its family. */
 static const loong_pair_t unstated[] = {

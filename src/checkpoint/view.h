@@ -50,8 +50,6 @@ LOONG_NODISCARD loong_status_t loongi_view_open(
     loong_context_t *ctx, const char *path, loong_view_names_t names,
     const loong_checkpoint_names_t *as, loong_view_t **view_p);
 void loongi_view_close(loong_view_t **view);
-const loong_view_tensor_t *loongi_view_find(const loong_view_t *view,
-                                            const char *name);
 /* Rows converted to dtype (the tensor's own: a copy). A scalar is one row. */
 LOONG_NODISCARD loong_status_t
 loongi_view_read(const loong_view_t *view, const loong_view_tensor_t *tensor,

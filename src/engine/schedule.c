@@ -269,27 +269,3 @@ void loongi_schedule_destroy(loong_schedule_t **schedule_p)
     loongi_free(s->ctx, s);
     *schedule_p = NULL;
 }
-
-static void print_number(const char *name, int32_t value, loong_text_t *text)
-{
-    if (value >= 0) {
-        loongi_text_printf(text, " %s %d", name, (int)value);
-    }
-}
-
-void loongi_schedule_print(const loong_schedule_t *schedule, int rank,
-                           loong_text_t *text)
-{
-    const loong_rank_schedule_t *r = &schedule->ranks[rank];
-    for (int64_t k = 0; k < r->num_entries; k++) {
-        const loong_entry_t *e = &r->entries[k];
-        loongi_text_printf(text, "%5lld %-16s", (long long)k,
-                           loongi_entry_name(e->kind));
-        print_number("chunk", e->chunk, text);
-        print_number("micro-batch", e->micro_batch, text);
-        print_number("slot", e->slot, text);
-        print_number("with", e->pair, text);
-        print_number("rank", e->peer, text);
-        loongi_text_printf(text, "\n");
-    }
-}

@@ -237,10 +237,6 @@ loongi_schedule_simulate(const loong_schedule_t *schedule,
                          const loong_stage_cost_t *costs, loong_span_t *spans,
                          loong_simulation_t *simulation_p);
 
-/* One line per entry of a rank. */
-void loongi_schedule_print(const loong_schedule_t *schedule, int rank,
-                           loong_text_t *text);
-
 #ifdef __cplusplus
 }
 #endif

@@ -225,9 +225,6 @@ LOONG_NODISCARD loong_status_t loongi_graph_count_uses(const loong_graph_t *g,
 /* Marks nodes dead whose outputs nobody reads and that write no state. */
 LOONG_NODISCARD loong_status_t loongi_graph_remove_dead(loong_graph_t *g);
 
-/* One line per live node. */
-void loongi_graph_print(const loong_graph_t *g, loong_text_t *text);
-
 const char *loongi_program_name(loong_program_kind_t kind);
 
 /* True when a scope path matches a glob: '*' stands for any run of characters;

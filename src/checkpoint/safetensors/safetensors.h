@@ -117,9 +117,6 @@ loongi_safetensors_set_find(const loong_safetensors_set_t *set,
 bool loongi_safetensors_set_is_hole(const loong_safetensors_set_t *set,
                                     const loong_safetensor_t *tensor,
                                     const void *data, size_t bytes);
-/* The file that holds the tensor, for messages. */
-const char *loongi_safetensors_set_path(const loong_safetensors_set_t *set,
-                                        const loong_safetensor_t *tensor);
 
 /* ---- a model directory, writing ---- */
 typedef struct loong_safetensors_set_writer loong_safetensors_set_writer_t;

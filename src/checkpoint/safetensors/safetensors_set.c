@@ -265,12 +265,6 @@ loongi_safetensors_set_find(const loong_safetensors_set_t *set,
     return entry != NULL ? entry->tensor : NULL;
 }
 
-const char *loongi_safetensors_set_path(const loong_safetensors_set_t *set,
-                                        const loong_safetensor_t *tensor)
-{
-    return find_entry(set, tensor->name)->shard->path;
-}
-
 bool loongi_safetensors_set_is_hole(const loong_safetensors_set_t *set,
                                     const loong_safetensor_t *tensor,
                                     const void *data, size_t bytes)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading a graph: uses, dead nodes, scopes, text. */
+ * Who reads a value of a graph, nodes that nobody reads, scopes. Called by
+ * passes; read graph_impl.h before. */
 #include <string.h>
 
 #include "graph_impl.h"
@@ -105,55 +106,4 @@ loong_status_t loongi_graph_remove_dead(loong_graph_t *g)
     }
     loongi_free(g->ctx, uses);
     return LOONG_OK;
-}
-
-static void print_value(const loong_graph_t *g, loong_val_t v,
-                        loong_text_t *text)
-{
-    static const char *const prefix[] = {"%", "in:", "p:", "g:", "s:"};
-    if (v < 0) {
-        loongi_text_printf(text, "-");
-        return;
-    }
-    const loong_value_t *value = &g->values[v];
-    if (value->name != NULL) {
-        loongi_text_printf(text, "%s%s", prefix[value->kind], value->name);
-    } else {
-        loongi_text_printf(text, "%%%d", (int)v);
-    }
-}
-
-static void print_type(const loong_value_t *value, loong_text_t *text)
-{
-    loongi_text_printf(text, ":%s[", loong_dtype_name(value->dtype));
-    for (int i = 0; i < value->shape.rank; i++) {
-        loongi_text_printf(text, "%s%lld", i > 0 ? "," : "",
-                           (long long)value->shape.dim[i]);
-    }
-    loongi_text_printf(text, "]");
-}
-
-void loongi_graph_print(const loong_graph_t *g, loong_text_t *text)
-{
-    for (int64_t n = 0; n < g->num_nodes; n++) {
-        const loong_node_t *node = &g->nodes[n];
-        if (node->dead) {
-            continue;
-        }
-        loongi_text_printf(text, "%-8s %-28s ",
-                           loongi_program_name(node->program), node->scope);
-        for (int i = 0; i < node->num_out; i++) {
-            if (node->out[i] >= 0) {
-                print_value(g, node->out[i], text);
-                print_type(&g->values[node->out[i]], text);
-                loongi_text_printf(text, " ");
-            }
-        }
-        loongi_text_printf(text, "= %s(", node->op->name);
-        for (int i = 0; i < node->num_in; i++) {
-            loongi_text_printf(text, i > 0 ? ", " : "");
-            print_value(g, node->in[i], text);
-        }
-        loongi_text_printf(text, ")\n");
-    }
 }

@@ -197,7 +197,8 @@ static void place(loong_program_t *p, int64_t at, int32_t number,
         }
         if (conflict(regions, count, others, num_others)) {
             step->await = LOONG_MAX(step->await, number);
-            if (!comm && step->when == LOONG_WHEN_ALWAYS) {
+            if (!comm && step->when == LOONG_WHEN_ALWAYS &&
+                step->hollow != LOONG_HOLLOW_ONLY) {
                 break; /* else the next one may be the first that runs */
             }
         }

@@ -31,7 +31,8 @@ e=model.image_encoder.
 # A step of `rare` has a picture or none: then encoder and projector stay, and
 # ranks without pictures only meet the others where these share out gradients.
 rare="data.train=[{\"path\":\"$place/rare.jsonl\"}]"
-zero=parallel.data_parallel_sharding=optim_grads_params
+zero="parallel.data_parallel_sharding=optim_grads_params
+    parallel.bucket_bytes=4096"
 kinds=("" "$rare" "$rare train.exit_interval=2 $zero"
     "train.kl_loss_coeff=0.5 parallel.pipeline_model_parallel_size=1")
 # The image encoder learns: where it is fixed another loss comes out.

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "lane.h"
+#include "passes.h"
 
 enum { JOBS = 300 };
 
@@ -174,6 +175,30 @@ static void abandon(void **state)
     close_lane(ctx, &log);
 }
 
+/* A step of hollow entries alone does not run in others: who comes behind it
+ * awaits what it awaits. */
+static void awaits_behind_hollow_steps(void **state)
+{
+    (void)state;
+    static const loong_kernel_t sum = {.communicates = true};
+    static const loong_kernel_t move = {.name = "move"};
+    const loong_operand_t place = {LOONG_BASE_COMM, 0};
+    loong_step_t steps[4];
+    loong_program_t program = {.num_steps = 4, .steps = steps};
+    memset(steps, 0, sizeof(steps));
+    for (int i = 0; i < 4; i++) {
+        steps[i].kernel = i == 0 ? &sum : &move;
+        steps[i].query.num_out = 1;
+        steps[i].query.arg[0] = (loong_karg_t){LOONG_F32, 1, {8, 0, 0, 0}, 8};
+        steps[i].operand[0] = place;
+    }
+    steps[1].hollow = LOONG_HOLLOW_ONLY;
+    loongi_pass_lanes(&program, 0);
+    assert_int_equal(steps[1].await, 1);
+    assert_int_equal(steps[2].await, 1);
+    assert_int_equal(steps[3].await, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +206,7 @@ int main(void)
         cmocka_unit_test(threads),
         cmocka_unit_test(failure),
         cmocka_unit_test(abandon),
+        cmocka_unit_test(awaits_behind_hollow_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,7 +88,7 @@ static void help_key(const loong_recipe_key_t *key)
         printf("%-50s one of: %s\n", "", key->choices);
     }
     if (key->min != 0.0 || key->max != 0.0) {
-        printf("%-50s from %g to %g\n", "", key->min, key->max);
+        printf("%-50s from %.12g to %.12g\n", "", key->min, key->max);
     }
     printf("%-50s default: %s\n", "", loong_recipe_default_text(key));
 }
@@ -424,7 +424,11 @@ static void unknown_option(const char *option)
     const char *near =
         loong_nearest(option, names, sizeof(names) / sizeof(names[0]),
                       sizeof(names[0]));
-    if (near != NULL) {
+    if (near != NULL && strcmp(near, option) == 0) {
+        fprintf(stderr, "loongrun: %s goes before a recipe, or lacks what it "
+                        "wants\n%s",
+                option, usage);
+    } else if (near != NULL) {
         fprintf(stderr, "loongrun: unknown option %s; did you mean %s?\n",
                 option, near);
     } else {

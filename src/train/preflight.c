@@ -4,7 +4,10 @@
  * write to. All that is wrong is told in one go. */
 #include "preflight.h"
 
+#include <stdio.h>
+
 #include "data_check.h"
+#include "file.h"
 #include "run_dirs.h"
 #include "stage_load.h"
 #include "trainer_data.h"
@@ -28,6 +31,27 @@ static loong_status_t check_weights(loong_trainer_t *t)
             status, loongi_component_check_init(t->model->components[i]));
     }
     return status;
+}
+
+/* A published encoder may come with other figures than its family's. */
+static void note_image_processor(const loong_trainer_t *t)
+{
+    char path[4096];
+    bool named = loong_recipe_is_set(t->recipe, "data.image_processor");
+    for (int i = 0; !named && t->model != NULL && i < t->model->num_components;
+         i++) {
+        const loong_component_params_t *p = &t->model->components[i]->params;
+        snprintf(path, sizeof(path), "%s/preprocessor_config.json",
+                 p->init != NULL ? p->init : "");
+        if (p->init != NULL && p->family->image_processor != NULL &&
+            loongi_file_exists(path)) {
+            loongi_log(t->ctx, LOONG_LOG_WARN,
+                       "%s is not read, data.image_processor does not name "
+                       "it: pictures are processed by %sImageProcessor's "
+                       "defaults",
+                       path, p->family->image_processor);
+        }
+    }
 }
 
 /* Whether the model knows the ids of the data. */
@@ -120,6 +144,7 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
     if (loong_comm_rank(t->comm) == 0) {
         status = loongi_first_of(status, check_masks(t));
         status = loongi_first_of(status, check_samples(t));
+        note_image_processor(t);
     }
     if (loong_comm_rank(t->comm) != 0 ||
         (t->component != NULL && !t->plan.judge)) {

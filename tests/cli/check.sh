@@ -159,6 +159,23 @@ run 2 "${texts[@]}" 'data.train=[{path: texts/texts.jsonl}]' \
     "eval.sample.prompts=['a<picture>b']"
 has err "samples no pictures"
 
+# A published encoder's own preprocessing is taken, or told.
+cp -r "$source/tests/golden/vision/vit" encoder
+size=$(sed -n 's/.*"image_size": *\([0-9]*\).*/\1/p' encoder/config.json)
+printf '{"image_processor_type": "ViTImageProcessor", "size": %d}' "$size" \
+    >encoder/preprocessor_config.json
+cat >pictures.yaml <<'YAML'
+init: {from_hf: encoder}
+device: cpu
+data: {train: [{path: pictures}]}
+train: {global_batch_size: 1, train_iters: 1}
+optimizer: {lr: 1e-3}
+YAML
+run 0 pictures.yaml --check
+has err "encoder/preprocessor_config.json is not read"
+run 0 pictures.yaml --check data.image_processor=encoder/preprocessor_config.json
+hasnt err "is not read"
+
 # What the family sets is shown, as its own.
 run 0 good.yaml --print-config
 has out "untie_embeddings_and_output_weights: "
@@ -187,4 +204,8 @@ has out "optimizer.lr  "
 has out "optimizer.lr_decay_style"
 run 0 --help-config warmup
 has out "optimizer.lr_warmup_iters"
+run 0 --help-config optimizer.ema.decay
+has out "from 0 to 0.9999999"
+run 2 good.yaml --help-config lr
+has err "--help-config goes before a recipe"
 run 2 --help-config nonsense

@@ -34,6 +34,7 @@ rare="data.train=[{\"path\":\"$place/rare.jsonl\"}]"
 zero="parallel.data_parallel_sharding=optim_grads_params
     parallel.bucket_bytes=4096"
 kinds=("" "$rare" "$rare train.exit_interval=2 $zero"
+    "$zero model.freeze=[image_encoder.layers.0]"
     "train.kl_loss_coeff=0.5 parallel.pipeline_model_parallel_size=1")
 # The image encoder learns: where it is fixed another loss comes out.
 last_loss() {

@@ -21,7 +21,6 @@ enum { LOONG_STEP_SUMS = 8, LOONG_STEP_MESSAGE = 160 };
 enum {
     LOONG_STEP_STOP = 1,   /* save what is done and exit */
     LOONG_STEP_SAVE = 2,   /* save what is done and go on */
-    LOONG_STEP_NAN = 4,    /* the last step's loss or gradient was not finite */
     LOONG_STEP_IMAGES = 8, /* this rank's texts have pictures */
     LOONG_STEP_WRITING = 16 /* this rank still writes its part of a save */
 };

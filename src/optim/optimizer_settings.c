@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trainer_create.c asks before the component is planned;
- * src/recipe/optimizer_keys.c says which keys a class has. */
+ * Reads the optimizer keys of a recipe. The plan asks before a component is
+ * planned; src/recipe/optimizer_keys.c says which keys a class has. */
 #include "optimizer_settings.h"
 
 #include <stdio.h>

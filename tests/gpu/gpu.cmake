@@ -24,7 +24,8 @@ if(LOONG_CUDA_FOUND)
     set(table ${PROJECT_SOURCE_DIR}/tests/gpu/loads.txt)
     set(kernels ${PROJECT_SOURCE_DIR}/kernels)
     set(includes -I${kernels} -I${PROJECT_SOURCE_DIR}/include
-      -I${PROJECT_SOURCE_DIR}/src/base -I${PROJECT_SOURCE_DIR}/src/device)
+      -I${PROJECT_SOURCE_DIR}/src/base -I${PROJECT_SOURCE_DIR}/src/isa
+      -I${PROJECT_SOURCE_DIR}/src/device)
     list(JOIN includes " " includes)
     add_test(NAME cuda_loads COMMAND ${loads}
       --nvcc "${CMAKE_CUDA_COMPILER} -std=c++17 -arch=sm_90 ${includes}" ${table}

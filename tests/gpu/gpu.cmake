@@ -23,10 +23,8 @@ if(LOONG_CUDA_FOUND)
     set(loads ${LOONG_PYTHON} ${PROJECT_SOURCE_DIR}/tests/gpu/loads.py)
     set(table ${PROJECT_SOURCE_DIR}/tests/gpu/loads.txt)
     set(kernels ${PROJECT_SOURCE_DIR}/kernels)
-    set(includes -I${kernels} -I${PROJECT_SOURCE_DIR}/include
-      -I${PROJECT_SOURCE_DIR}/src/base -I${PROJECT_SOURCE_DIR}/src/isa
-      -I${PROJECT_SOURCE_DIR}/src/device)
-    list(JOIN includes " " includes)
+    set(includes $<TARGET_PROPERTY:loong_cuda,INCLUDE_DIRECTORIES>)
+    set(includes "-I$<JOIN:$<REMOVE_DUPLICATES:${includes}>, -I>")
     add_test(NAME cuda_loads COMMAND ${loads}
       --nvcc "${CMAKE_CUDA_COMPILER} -std=c++17 -arch=sm_90 ${includes}" ${table}
       ${kernels}/elementwise/elementwise_cuda.cu

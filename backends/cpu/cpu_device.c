@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU: memory in huge pages, a stream that is in order and synchronous. */
+ * The CPU: memory in huge pages, a stream that is in order and synchronous. Its
+ * table is entered by registry_builtin.c and called by src/device/device.c.
+ * Read loong/device.h before. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

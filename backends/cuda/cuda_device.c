@@ -2,7 +2,9 @@
  *
  * One GPU: memory from the driver's stream-ordered pool, which keeps what is
  * freed; streams that do not wait for the default stream; pinned host memory.
- * A thread may call for any device: each call names the device first. */
+ * A thread may call for any device: each call names the device first. Its table
+ * is entered by registry_builtin.c and called by src/device/device.c. Read
+ * loong/device.h before. */
 #define _GNU_SOURCE /* strcasestr */
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>

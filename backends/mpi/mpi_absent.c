@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stands in for mpi_*.c in a build without MPI. */
+ * Stands in for mpi_*.c in a build without MPI. Called as mpi_world.c and
+ * mpi_version.c are. Read loong/comm.h before. */
 #include <stdio.h>
 
 #include "base.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The communicator table of an MPI job. */
+ * The communicator table of an MPI job. Made by mpi_world.c, called by
+ * src/comm/comm.c. Read mpi_impl.h and loong/comm_backend.h before. */
 #include <string.h>
 #include <unistd.h>
 

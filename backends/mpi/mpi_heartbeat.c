@@ -3,7 +3,8 @@
  * Heartbeats. A thread of each rank looks on the board whom the rank waits for.
  * Where that is a rank of another machine it asks now and then, and the other
  * one's thread answers, whatever that rank does itself; so one that is slow is
- * told from one that cannot be reached. Nobody who does not wait asks. */
+ * told from one that cannot be reached. Nobody who does not wait asks. Called
+ * by mpi_world.c. Read src/comm/board.h before. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

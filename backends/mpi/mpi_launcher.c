@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What happens when the launcher is gone: PMIx, through which ranks and
- * launcher know each other, tells it. Called by mpi_world.c. */
+ * launcher know each other, tells it. Called by mpi_world.c. Read
+ * src/launch/launcher.h before. */
 #include "launcher.h"
 #include "mpi_impl.h"
 

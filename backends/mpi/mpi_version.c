@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Name and version of the MPI library, for --version and the banner. Called by
- * src/version/version.c; apart from the rest, since it needs no job. */
+ * src/version/version.c; apart from the rest, since it needs no job. Read
+ * mpi_version.h before. */
 #include "mpi_version.h"
 
 #include <mpi.h>

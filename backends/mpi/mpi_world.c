@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Joining and leaving the MPI job. */
+ * Joining and leaving the MPI job. Called by src/launch/launch.c and loongrun,
+ * and by mpi_comm.c when a job ends. Read mpi_impl.h before. */
 #include <stdlib.h>
 #include <unistd.h>
 

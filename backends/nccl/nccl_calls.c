@@ -4,7 +4,8 @@
  * polled, so that a rank that does not come is found by the time limit, when
  * they connect as well as when NCCL connects more of its channels later. A
  * call is launched by a thread of NCCL's, also into a stream that is captured
- * here, and nothing is given to that stream before it is. */
+ * here, and nothing is given to that stream before it is. Called by
+ * nccl_comm.c. Read nccl_impl.h before. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,8 @@
  *
  * The communicator table of GPUs. Work is on a stream when a call returns;
  * whoever waits for the device asks `watch` meanwhile, which looks whether the
- * oldest call is overdue and who has not made it. */
+ * oldest call is overdue and who has not made it. Created through the table of
+ * cuda_device.c. Read nccl_impl.h before. */
 #include "nccl_comm.h"
 
 #include <stdio.h>

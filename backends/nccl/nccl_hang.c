@@ -7,7 +7,8 @@
  * Each rank says on the board in which call its device stands, and of how many
  * ranks in a row, from itself on, it knows that they stand there. It reads that
  * of the first rank behind those that it knows, so that what is known doubles
- * with each look; on another machine a heartbeat brings it. */
+ * with each look; on another machine a heartbeat brings it. Called by
+ * nccl_comm.c. Read nccl_impl.h and board.h before. */
 #include "loong/exit_code.h"
 #include "nccl_impl.h"
 #include "progress.h"

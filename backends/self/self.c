@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The communicator of one rank, so that nothing above ever asks for one rank:
- * a group of one thread, the caller's. */
+ * a group of one thread, the caller's. Called by src/launch/launch.c,
+ * src/component/groups.c and the planner. Read loong/comm.h before. */
 #include "board_parent.h"
 #include "threads.h"
 

@@ -2,7 +2,8 @@
  *
  * Collectives piece by piece. The pieces of a call are a matter of its
  * arguments alone, so all ranks make the same calls of the host's
- * communicator; sums are its own, in the order of ranks for every element. */
+ * communicator; sums are its own, in the order of ranks for every element.
+ * Called by staged_comm.c. Read staged_impl.h before. */
 #include "staged_impl.h"
 
 /* A call on its way. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Messages between memory of several kinds, in parts: the same tag for all,
- * which arrive in order. Memory for those under way is taken beforehand. */
+ * which arrive in order. Memory for those under way is taken beforehand. Called
+ * by staged_comm.c. Read staged_impl.h before. */
 #include "staged_impl.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The host waits for its device: no longer than others would wait for this
- * rank, or than there is a job. Messages go on meanwhile. */
+ * rank, or than there is a job. Messages go on meanwhile. Called by the other
+ * staged_*.c. Read staged_impl.h before. */
 #include <time.h>
 
 #include "loong/exit_code.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The communicator table of ranks in one process: all memory is readable, so
- * collectives are direct; messages go through a mailbox. */
+ * collectives are direct; messages go through a mailbox. Made by threads_run.c
+ * and self.c, called by src/comm/comm.c. Read threads.h before. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

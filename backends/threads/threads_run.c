@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * N ranks as N threads of this process. */
+ * N ranks as N threads of this process. Called by tests and tools/layout_job.c.
+ * Read threads.h and loong/comm.h before. */
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bump allocator: a chain of blocks, freed together. */
+ * Bump allocator: a chain of blocks, freed together. Called wherever texts and
+ * lists end together: passes, recipes, checkpoints. Read base.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The context: error trail, log, named allocations. */
+ * The context: error trail, log, named allocations. Called by all modules. Read
+ * loong/context.h and base.h before. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element type conversion, scalar and by row. */
+ * Element type conversion, scalar and by row. Called by checkpoints, reductions
+ * and reference kernels. Read convert.h before. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Cyclic redundancy checks of 32 bits. Called for TensorBoard's records, token
- * fields, extensions and the file of cuBLASLt's algorithms. */
+ * fields, extensions and the file of cuBLASLt's algorithms. Read crc.h
+ * before. */
 #include "crc.h"
 
 /* Half a byte at a time: the table is made in less than it takes to look for

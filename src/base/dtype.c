@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sizes and names of element types. */
+ * Sizes and names of element types. Called by all modules. Read loong/dtype.h
+ * before. */
 #include <string.h>
 
 #include "loong/dtype.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files and directories. */
+ * Files and directories. Called by all that reads or writes files. Read file.h
+ * before. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The one place that knows jansson. loong_json_t is its json_t, and an object
- * member is its iterator, under our names. */
+ * member is its iterator, under our names. Called by readers and writers of
+ * checkpoints, tokenizers and pictures. Read json.h before. */
 #include <float.h>
 #include <jansson.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Advice to the system about large files. */
+ * Advice to the system about large files. Called by readers and writers of
+ * checkpoints. Read mapped.h before. */
 #define _GNU_SOURCE
 #include "mapped.h"
 

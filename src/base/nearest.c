@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Hints for wrong names. The tools ask for options and commands, the recipe
- * and the readers of files compare in their own ways. */
+ * and the readers of files compare in their own ways. Read loong/nearest.h
+ * before. */
 #include "loong/nearest.h"
 
 #include <ctype.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys and texts. */
+ * Keys and texts. Called by recipes, model families and checkpoints. Read
+ * pairs.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collected problems. */
+ * Collected problems. Called by what checks recipes, models and checkpoints.
+ * Read problems.h before. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>

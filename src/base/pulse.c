@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads from /proc what the threads of another process do. Called by the parent
- * that watches over a worker (src/launch/parent.c). */
+ * that watches over a worker (src/launch/parent.c). Read pulse.h before. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A growing list in a slot of the context for each kind. */
+ * A growing list in a slot of the context for each kind. Called by each kind's
+ * own lookup, such as src/graph/register.c. Read registry.h before. */
 #include "registry.h"
 
 #include "slots.h"

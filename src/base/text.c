@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Growing text, human-readable figures, edit distance, checked casts, time. */
+ * Growing text, human-readable figures, edit distance, checked casts, time.
+ * Called by all modules. Read base.h before. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>

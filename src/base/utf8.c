@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whether bytes are UTF-8, character by character and as a whole. Called by the
- * indexer and the tokenizer. */
+ * indexer and the tokenizer. Read utf8.h before. */
 #include <string.h>
 
 #include "utf8.h"

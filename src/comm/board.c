@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The status board. */
+ * The status board. Called by communicators and by src/launch/parent.c. Read
+ * board.h before. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <sched.h>
 #include <stdatomic.h>

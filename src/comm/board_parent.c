@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mapping the parent's board. */
+ * Mapping the parent's board. Called by the backends mpi and self when a rank
+ * joins. Read board.h before. */
 #include <stdio.h>
 #include <stdlib.h>
 

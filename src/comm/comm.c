@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The communicator object and its dispatcher: arguments are checked, the call
- * is numbered, put on the board and timed, then the backend's table does it.*/
+ * is numbered, put on the board and timed, then the backend's table does it.
+ * Called by all that communicates. Read loong/comm.h and loong/comm_backend.h
+ * before. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exit codes. */
+ * Exit codes. Called by the tools and by src/launch/parent.c. Read
+ * loong/exit_code.h before. */
 #include "loong/exit_code.h"
 #include "base.h"
 #include "comm_impl.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages between threads. */
+ * Messages between threads. Called by threads_comm.c. Read inside/mailbox.h
+ * before. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls that a device only captured are taken back. */
+ * Calls that a device only captured are taken back. Called by src/run/replay.c.
+ * Read comm_run.h before. */
 #include "comm_impl.h"
 
 loong_comm_mark_t loongi_comm_mark(const loong_comm_t *comm)

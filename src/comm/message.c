@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives made of messages. */
+ * Collectives made of messages. Called by mpi_comm.c and threads_comm.c. Read
+ * inside/message.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What only some communicators have, and what holds for the others. */
+ * What only some communicators have, and what holds for the others. Called by
+ * src/component/, src/engine/, src/run/ and backends. Read comm_run.h
+ * before. */
 #include "comm_impl.h"
 
 bool loongi_comm_progress(loong_comm_t *comm)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Large memory. */
+ * Large memory. Called by the backends mpi and threads, by message.c and for
+ * boards. Read pages.h before. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

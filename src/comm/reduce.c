@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reduction in rank order. Each element type has an accumulator type: its own,
- * or fp32 for the two-byte floats. */
+ * or fp32 for the two-byte floats. Called by shared.c and message.c. Read
+ * inside/reduce.h before. */
 #include <string.h>
 
 #include "convert.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of shared allocations. It holds a handful: a search is a walk. */
+ * The list of shared allocations. It holds a handful: a search is a walk.
+ * Called by mpi_comm.c and threads_comm.c. Read inside/region.h before. */
 #include "region.h"
 
 loong_status_t loongi_region_add(loong_context_t *ctx, loong_regions_t *regions,

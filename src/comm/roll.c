@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The roll: when a collective fails, every rank that is in it tells every
- * other, so that who is silent is known by name. */
+ * other, so that who is silent is known by name. Called by message.c. Read
+ * inside/message_impl.h before. */
 #include <string.h>
 #include <time.h>
 

@@ -4,7 +4,7 @@
  * synchronisation: every rank makes the same sequence of syncs. A call posts
  * its description and syncs; descriptions alternate between two places, so a
  * fast rank in the next call does not overwrite what a slow one still reads.
- */
+ * Called by mpi_comm.c and threads_comm.c. Read inside/shared.h before. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The collectives of shared.c for buffers that peers cannot read: slice by
- * slice through one staging buffer per rank. */
+ * slice through one staging buffer per rank. Called by shared.c. Read
+ * inside/shared_impl.h before. */
 #include "reduce.h"
 #include "shared_impl.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The step header: sums of the counts, greatest and least of the rest. */
+ * The step header: sums of the counts, greatest and least of the rest. Called
+ * by src/train/train_step.c. Read step_header.h before. */
 #include <string.h>
 
 #include "comm_impl.h"

@@ -2,7 +2,8 @@
  *
  * Collectives in two tiers. What a leader passes on is complete for its
  * machine; sums of floats and exchanges, where every pair has something of its
- * own to say or the order counts, stay pairwise. */
+ * own to say or the order counts, stay pairwise. Created by mpi_world.c and
+ * threads_run.c, called by comm.c. Read inside/tiers.h before. */
 #include <string.h>
 
 #include "message.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Waiting for other ranks: cheap when they are near, fair when ranks share a
- * core, and ended by the time limit or by news on the board. */
+ * core, and ended by the time limit or by news on the board. Called by whatever
+ * here and in backends/ waits. Read inside/comm_impl.h and board.h before. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dispatch to the ops table of a backend. */
+ * Dispatch to the ops table of a backend. Called by all that works on a device.
+ * Read loong/device.h and device_impl.h before. */
 #include "loong/device.h"
 
 #include <string.h>

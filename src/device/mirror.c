@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies that the host has of places on a device. */
+ * Copies that the host has of places on a device. Called by kernels/moe/ on
+ * GPUs, by the executor and by device.c. Read device_impl.h before. */
 #include "base.h"
 #include "device_impl.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A device for plans: what a backend says of itself, without any of its
- * calls. */
+ * calls. Called by src/plan/devices.c. Read planned.h before. */
 #include "planned.h"
 
 #include <string.h>

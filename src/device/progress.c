@@ -5,7 +5,7 @@
  * What stops passing them, and is not in a call that needs other ranks, hangs.
  * Its memory and streams are then left as they are: their frees would wait for
  * it, too. Called by device.c; backends of communicators say when a device
- * waits for others. */
+ * waits for others. Read progress.h before. */
 #include "progress.h"
 
 #include "device_impl.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Asks oneDNN, so that its limit holds for our own kernels too. */
+ * Asks oneDNN, so that its limit holds for our own kernels too. Called by
+ * kernels and the planner. Read isa.h before. */
 #include "isa.h"
 
 #include <dnnl.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Job and supervisor: two texts in a directory. */
+ * Job and supervisor: two texts in a directory. Called by
+ * src/features/supervise.c, parent.c and loong-supervise. Read loong/job.h
+ * before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

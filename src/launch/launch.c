@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which launcher started this process, and what is wrong with the launch. */
+ * Which launcher started this process, and what is wrong with the launch.
+ * Called by loongrun, parent.c and mpi_world.c. Read loong/launch.h before. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

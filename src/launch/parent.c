@@ -4,7 +4,7 @@
  * parents; each forks its rank before MPI begins, so that somebody is left to
  * say what happened to it. Parents of a machine share the status board
  * (src/comm/board.h) through a file that carries the job's name until all of
- * them have opened it. */
+ * them have opened it. Called by loongrun; read both headers before. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

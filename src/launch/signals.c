@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests by signal. */
+ * Requests by signal. Called by loongrun, the trainer and mpi_launcher.c. Read
+ * launcher.h before. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The process that a launcher started: it passes signals on and hands an exit
- * code back, so that nothing is lost when it is killed. Called by parent.c. */
+ * code back, so that nothing is lost when it is killed. Called by parent.c.
+ * Read launcher.h before. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The built-in lists of ops, kernels and devices, entered into a context. */
+ * The built-in lists of ops, kernels and devices, entered into a context.
+ * Called by loongrun and loong-bench. Read loong/register.h before. */
 #include "cpu_device.h"
 #include "cuda_device.h"
 #include "decoder.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Versions, each asked where its library is wrapped. */
+ * Versions, each asked where its library is wrapped. Called by
+ * tools/loongrun_banner.c. Read loong/version.h before. */
 #include "loong/version.h"
 
 #include <stdio.h>

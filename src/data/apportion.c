@@ -2,7 +2,8 @@
  *
  * Weights to shares, shares to the table of one period. The earliest-deadline
  * rule meets all windows of a single machine whenever the shares add up to 1
- * (Baruah, Cohen, Plaxton, Varvel 1996: proportionate progress). */
+ * (Baruah, Cohen, Plaxton, Varvel 1996: proportionate progress). Called by
+ * blend.c. Read apportion.h before. */
 #include <math.h>
 
 #include "apportion.h"

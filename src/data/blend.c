@@ -2,7 +2,8 @@
  *
  * Blends: opening and checking the sources, and the way from a draw to a
  * sample. The formulas are in loong/blend.h; tables in apportion.c and
- * permutation.c, the fingerprint in blend_describe.c. */
+ * permutation.c, the fingerprint in blend_describe.c. Called by the loader,
+ * batch_plan.c and the trainer. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

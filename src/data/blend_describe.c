@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The fingerprint of a blend: "key: value" lines, their hash, and what
- * changed between two of them. */
+ * changed between two of them. Called by blend.c and trainer_save.c. Read
+ * blend_impl.h before. */
 #include <inttypes.h>
 #include <string.h>
 

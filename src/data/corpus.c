@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A corpus: the list of files, and cutting them into records. */
+ * A corpus: the list of files, and cutting them into records. Called by
+ * indexer.c, image_text/open.c and tools of data. Read loong/corpus.h
+ * before. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>

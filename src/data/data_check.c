@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What is wrong with data, before anything is trained on it. Called by
- * src/train/preflight.c. */
+ * src/train/preflight.c. Read data_check.h before. */
 #include "data_check.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading an indexed data set: map, validate, look up, copy out. The format
- * is in index_format.h, writing in dataset_writer.c. */
+ * Reads an indexed data set: map, validate, look up, copy out. Called by
+ * source_tokens.c and dataset_merge.c. Read index_format.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data sets out of data sets. */
+ * Data sets out of data sets. Called by indexer.c and tools/loong_data_merge.c.
+ * Read loong/dataset_merge.h before. */
 #include "loong/dataset_merge.h"
 
 #include <inttypes.h>

@@ -2,7 +2,8 @@
  *
  * Writing an indexed data set as a stream. Everything goes to PREFIX.*.tmp;
  * the commit removes an old index first and puts the new one in place last,
- * so that an index never stands beside token files of another data set. */
+ * so that an index never stands beside token files of another data set. Called
+ * by indexer.c and dataset_merge.c. Read index_format.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

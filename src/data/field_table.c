@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Looks arrays up in the table of a processor. Called by token_fields.c and by
- * the processor of pictures. */
+ * the processor of pictures. Read field_table.h before. */
 #include "field_table.h"
 
 #include <inttypes.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The digest beside an index. */
+ * The digest beside an index. Called by dataset.c. Read index_digest.h
+ * before. */
 #include "index_digest.h"
 
 #include <inttypes.h>

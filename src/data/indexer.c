@@ -2,7 +2,8 @@
  *
  * The pipeline: the calling thread fills jobs with records and writes
  * finished jobs, both in ring order; workers take full jobs. A job is touched
- * by one thread at a time, so it owns a context. */
+ * by one thread at a time, so it owns a context. Called by
+ * tools/loong_data_index.c. Read loong/indexer.h before. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>

@@ -2,7 +2,8 @@
  *
  * The loader. All samples of a step are read when the step is checked, and what
  * the processor keeps of them stays; the arrays of a micro-batch are filled
- * from it. */
+ * from it. Called by train_step.c and src/component/inputs.c. Read
+ * loong/loader.h before. */
 #include "loong/loader.h"
 
 #include <inttypes.h>

@@ -4,7 +4,8 @@
  * is cut into a high and a low part of (nearly) equal bits; each half-round
  * adds a keyed function of one part to the other, which is invertible
  * whatever the function is. Values at or above n are fed in again: the domain
- * is less than 2n, so that takes fewer than one extra turn on average. */
+ * is less than 2n, so that takes fewer than one extra turn on average. Called
+ * by blend.c and dataset_merge.c. Read permutation.h before. */
 #include "permutation.h"
 
 enum { HALF_ROUNDS = 8 };

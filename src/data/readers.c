@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads that read ahead. Called by the loader. */
+ * Threads that read ahead. Called by the loader. Read readers.h before. */
 #include "readers.h"
 
 #include <pthread.h>

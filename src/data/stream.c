@@ -2,7 +2,8 @@
  *
  * The one place that knows zlib and libzstd. Both are used through their
  * streaming interfaces on one input buffer; several gzip members or zstd
- * frames in a file follow each other. */
+ * frames in a file follow each other. Called by corpus.c. Read stream.h
+ * before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

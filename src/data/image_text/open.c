@@ -2,7 +2,7 @@
  *
  * Opening a file of texts with pictures: every record is read once, and what
  * is wrong with it told before anything runs; where it stands and how large it
- * is are kept. Read image_text.h before. */
+ * is are kept. Called by source_class.c. Read image_text.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pictures of any format that is read: which one, how large, its pixels. */
+ * Pictures of any format that is read: which one, how large, its pixels. Called
+ * by source.c and the classes of sources. Read codec.h before. */
 #include <inttypes.h>
 #include <string.h>
 

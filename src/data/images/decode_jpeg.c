@@ -2,7 +2,8 @@
  *
  * JPEG, by libjpeg-turbo: the accurate DCT and smooth upsampling, its defaults,
  * as PIL has them. Damage that costs pixels is an error, of which the library
- * only warns; stray bytes between segments are none. */
+ * only warns; stray bytes between segments are none. Called by decode.c. Read
+ * codec.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * PNG, by libpng: every type and depth as 8-bit RGB, without alpha, gamma and
- * transparent colours. */
+ * transparent colours. Called by decode.c. Read codec.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * WebP, by libwebp: still pictures, lossy and lossless. */
+ * WebP, by libwebp: still pictures, lossy and lossless. Called by decode.c.
+ * Read codec.h before. */
 #include <webp/decode.h>
 
 #include "codec.h"

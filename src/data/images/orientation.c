@@ -2,7 +2,8 @@
  *
  * The Exif orientation: tag 0x0112 of the first directory of a TIFF block,
  * which JPEG has in an APP1 segment, PNG in a chunk eXIf, WebP in a chunk EXIF.
- * What is malformed counts as absent, as it does in PIL. */
+ * What is malformed counts as absent, as it does in PIL. Called by decode.c.
+ * Read codec.h before. */
 #include <string.h>
 
 #include "codec.h"

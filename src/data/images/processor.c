@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the image processors of transformers do to a picture, from their
- * preprocessor_config.json: resize, crop, rescale, normalise; then patches. */
+ * preprocessor_config.json: resize, crop, rescale, normalise; then patches.
+ * Created by src/train/trainer_data.c, called by patch_processor.c. Read
+ * loong/image.h before. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>

@@ -4,7 +4,8 @@
  * take the columns of some pictures first): one pass along rows, one along
  * columns, each rounded to 8 bits, weights in fixed point of 22 bits. The
  * weights of a position are the filter stretched by the scale (when that is
- * more than 1) and divided by their sum. */
+ * more than 1) and divided by their sum. Called by processor.c. Read
+ * loong/image.h before. */
 #include <inttypes.h>
 #include <math.h>
 

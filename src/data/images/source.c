@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A source of labelled pictures: opening it, and reading a sample. */
+ * A source of labelled pictures: opening it, and reading a sample. Called by
+ * source_class.c. Read source.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

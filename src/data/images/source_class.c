@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Labelled pictures as a class of sources. Called through loong_source_class_t;
- * what is in the files is source.c's. */
+ * what is in the files is source.c's. Read loong/source.h before. */
 #include "source_class.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Directories of tar files, and of pictures in a directory for each class. */
+ * Directories of tar files, and of pictures in a directory for each class.
+ * Called by source.c. Read source.h before. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,8 @@
  * Pictures in tar files, WebDataset's convention. libarchive reads headers and
  * labels once; pictures are read at their offsets, so the file must be as it
  * is. It is loaded when the first such file is opened, since it brings eight
- * other libraries, which every start of a run would relocate. */
+ * other libraries, which every start of a run would relocate. Called by
+ * source.c and source_directory.c. Read source.h before. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>

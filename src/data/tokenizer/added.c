@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Added tokens: found in text before anything is merged, the leftmost first,
- * at one place the longest. */
+ * at one place the longest. Called by load_model.c and encode.c. Read
+ * tokenizer_impl.h before. */
 #include <stdlib.h>
 #include <string.h>
 

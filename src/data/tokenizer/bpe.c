@@ -2,7 +2,7 @@
  *
  * Byte-pair encoding of one word: of all pairs of neighbours the one with the
  * lowest rank is merged, the leftmost first. Words met before come out of a
- * cache. */
+ * cache. Called by stage.c. Read tokenizer_impl.h before. */
 #include <string.h>
 
 #define XXH_INLINE_ALL

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From ids to text, at once or token by token. */
+ * From ids to text, at once or token by token. Called by src/features/sample.c
+ * and tools of data. Read loong/tokenizer.h before. */
 #include <string.h>
 
 #include "tokenizer_impl.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From text to ids: the order of the steps. */
+ * From text to ids: the order of the steps. Called by sources of texts, samples
+ * and tools of data. Read tokenizer_impl.h before. */
 #include <string.h>
 
 #include "tokenizer_impl.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tokenizer.json: what happens around ids: post_processor and decoder. */
+ * tokenizer.json: what happens around ids: post_processor and decoder. Called
+ * by tokenizer.c. Read tokenizer_impl.h before. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tokenizer.json: the model and the added tokens. */
+ * tokenizer.json: the model and the added tokens. Called by tokenizer.c. Read
+ * tokenizer_impl.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tokenizer.json: how text is prepared: normalizer and pre_tokenizer. */
+ * tokenizer.json: how text is prepared: normalizer and pre_tokenizer. Called by
+ * tokenizer.c. Read tokenizer_impl.h before. */
 #include <string.h>
 
 #include "tokenizer_impl.h"

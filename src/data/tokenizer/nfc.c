@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Normalisation form C. Most text has it already; only the stretches that
- * may not have it go through utf8proc. */
+ * may not have it go through utf8proc. Called by encode.c. Read unicode.h
+ * before. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,8 @@
  *
  * Patterns without a scanner of their own, by PCRE2. Its Unicode tables are
  * older than those of `tokenizers`, so \p{..}, \s and \S are written out as
- * ranges from our table before the pattern is compiled. */
+ * ranges from our table before the pattern is compiled. Called through the
+ * patterns of load_text.c. Read tokenizer_impl.h before. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <string.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Hand-written scanners of the patterns that the usual models cut text with.
- * Each does what the regular expression it stands beside would do. */
+ * Each does what the regular expression it stands beside would do. Called
+ * through the patterns of load_text.c, and by train.c. Read tokenizer_impl.h
+ * before. */
 #include <string.h>
 
 #include "tokenizer_impl.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pre-tokenizer: each stage cuts the pieces of the stage before it. */
+ * The pre-tokenizer: each stage cuts the pieces of the stage before it. Called
+ * by encode.c. Read tokenizer_impl.h before. */
 #include <string.h>
 
 #include "tokenizer_impl.h"

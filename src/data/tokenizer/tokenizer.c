@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Making, saving and asking a tokenizer. */
+ * Making, saving and asking a tokenizer. Called by src/features/tokenizer.c,
+ * sources of texts and tools of data. Read loong/tokenizer.h and
+ * tokenizer_impl.h before. */
 #include "loong/tokenizer.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Training: documents in, a tokenizer.json out, which is read like any other.
- */
+ * Called by tools/loong_data_train.c. Read train.h before. */
 #include "train.h"
 
 #include <string.h>

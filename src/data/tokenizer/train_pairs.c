@@ -7,7 +7,8 @@
  * The order is that of `tokenizers`: by count, then by the lower ids. A queue
  * entry has the words in which its pair came up in one step; when a text
  * becomes a token by a second way, the pairs with it come up again and have a
- * second entry, and their merge a later rank. */
+ * second entry, and their merge a later rank. Called by train.c. Read train.h
+ * before. */
 #include <string.h>
 
 #include "train.h"

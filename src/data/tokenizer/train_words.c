@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The first half of training: documents to different words and how often each
- * stands there. */
+ * stands there. Called by train.c. Read train.h before. */
 #include <string.h>
 
 #define XXH_INLINE_ALL

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * UTF-8 and the table of characters. */
+ * UTF-8 and the table of characters. Called by most files here. Read unicode.h
+ * before. */
 #include "unicode.h"
 
 #include <string.h>

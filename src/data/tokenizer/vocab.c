@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokens by id and by text, merges by pair, the byte-level alphabet. */
+ * Tokens by id and by text, merges by pair, the byte-level alphabet. Called by
+ * what loads, trains and merges. Read vocab.h before. */
 #include <string.h>
 
 #define XXH_INLINE_ALL

@@ -15,7 +15,8 @@
  *
  * The first two depend on the bytes beside c, so two tables have the lowest
  * rank by the two bytes that meet. Where a rank is not above M the word begins
- * with the bytes of c, and nothing is lost but time. */
+ * with the bytes of c, and nothing is lost but time. Called by tokenizer.c.
+ * Read tokenizer_impl.h before. */
 #include <string.h>
 
 #include "tokenizer_impl.h"

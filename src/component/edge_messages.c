@@ -2,7 +2,7 @@
  *
  * The messages of edges that are under way on a rank. Each segment is a message
  * of its own, from rows of the sender's port to those of the receiver's; on one
- * rank it is a copy. */
+ * rank it is a copy. Called by model.c. Read edges.h before. */
 #include <stdio.h>
 #include <string.h>
 

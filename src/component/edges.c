@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which edges a model has and what they send; the messages under way are in
- * edge_messages.c. */
+ * edge_messages.c. Called by model.c. Read edges.h before. */
 #include "edges.h"
 
 #include <string.h>

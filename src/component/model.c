@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Components become the lists of a rank, its memory and what is bound to it. */
+ * Components become the lists of a rank, its memory and what is bound to it.
+ * Called by the trainer, forward.c and the planner. Read model.h and
+ * src/engine/cell.h before. */
 #include "model.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of all bases. */
+ * The memory of all bases. Called by model.c. Read model_memory.h before. */
 #include "model_memory.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads rules of a recipe and compares them with the names of parameters that a
- * component has. Called before and behind its planning. */
+ * component has. Called before and behind its planning. Read param_rules.h
+ * before. */
 #include "param_rules.h"
 
 #include <stdio.h>

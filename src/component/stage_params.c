@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a rank holds of a parameter: where it stands in the whole, how it
- * starts. */
+ * starts. Called by model.c and by what reads checkpoints. Read stage.h
+ * before. */
 #include <string.h>
 
 #include "initial.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Makes a cell: what is asked for is checked, each component gets the schedule
- * of its own pipeline, then the lists. */
+ * of its own pipeline, then the lists. Called by src/component/model.c. Read
+ * cell.h before. */
 #include "cell.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Proves a cell. Shares nothing with what made the lists but the meaning of an
- * entry and of a message. */
+ * entry and of a message. Called by tests of the planner. Read cell.h
+ * before. */
 #include <stdio.h>
 
 #include "cell_impl.h"

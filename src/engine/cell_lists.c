@@ -3,7 +3,8 @@
  * The lists of a cell. All computations and messages of all ranks stand in one
  * total order, which agrees with what they read; a rank's list is the part of
  * it that the rank takes part in. A message stands with what makes it, at both
- * ends: so no rank waits for one that waits for it. */
+ * ends: so no rank waits for one that waits for it. Called by cell.c. Read
+ * cell_impl.h before. */
 #include <stdlib.h>
 
 #include "cell_impl.h"

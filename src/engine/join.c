@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Joins: where the computations of the components before the last one stand
- * among those of the last one, whose own order stays. */
+ * among those of the last one, whose own order stays. Called by cell.c through
+ * loongi_join_kinds. Read cell.h before. */
 #include "cell_impl.h"
 
 /* All forwards before the last component begins, all backwards behind its

@@ -2,7 +2,7 @@
  *
  * Splits the layers of a model into stages, equally or by a layout string of
  * Megatron's. Called by component.c and by the rules of layouts
- * (src/plan/parallel.c). */
+ * (src/plan/parallel.c). Read pipeline_split.h before. */
 #include "pipeline_split.h"
 
 #include <string.h>

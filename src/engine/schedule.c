@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From the order of computations that a generator gives to the whole list:
- * sends and receives, what stands once in a step, slots. */
+ * sends and receives, what stands once in a step, slots. Called by cell.c and
+ * cell_lists.c. Read schedule.h before. */
 #include "schedule.h"
 
 #include <stdio.h>

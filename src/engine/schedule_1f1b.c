@@ -6,7 +6,7 @@
  *
  * With pairs, a rank runs one forward further ahead, so that the backward of
  * micro-batch j and the forward of j + ranks - rank are independent of each
- * other. */
+ * other. Called by schedule.c. Read schedule_impl.h before. */
 #include <stdio.h>
 
 #include "schedule_impl.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Proves a schedule. Shares nothing with the generators and the colouring but
- * the meaning of an entry. */
+ * the meaning of an entry. Called by tests of the planner and by cell_check.c.
+ * Read schedule.h before. */
 #include <stdio.h>
 #include <stdlib.h>
 

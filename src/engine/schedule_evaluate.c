@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Evaluation: micro-batches flow through the stages, nothing is kept. */
+ * Evaluation: micro-batches flow through the stages, nothing is kept. Called by
+ * schedule.c. Read schedule_impl.h before. */
 #include "schedule_impl.h"
 
 /* So many micro-batches at a time pass the chunks of a rank one after the

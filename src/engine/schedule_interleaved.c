@@ -3,7 +3,8 @@
  * Interleaved 1F1B (Narayanan et al. 2021, Megatron-LM): a rank holds several
  * chunks, so that a micro-batch passes each rank several times and the bubble
  * shrinks by their number. Micro-batches go in groups of as many as there are
- * ranks: all of the group through one chunk, then through the next. */
+ * ranks: all of the group through one chunk, then through the next. Called by
+ * schedule.c. Read schedule_impl.h before. */
 #include <stdio.h>
 
 #include "schedule_impl.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Draws panels of spans: a lane for each rank, a rectangle for each entry that
- * takes time. */
+ * takes time. Called by src/plan/timeline.c. Read schedule_plot.h before. */
 #include "schedule_plot.h"
 
 #include <math.h>

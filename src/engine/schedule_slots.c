@@ -5,7 +5,8 @@
  * out in the order of the list, lowest first, the slots of a chunk are exactly
  * as many as micro-batches live at one time. The area where edges arrive for a
  * micro-batch is held from the first receive to the last computation that may
- * read it. */
+ * read it. Called by schedule.c and cell_lists.c. Read schedule_impl.h
+ * before. */
 #include "schedule_impl.h"
 
 typedef enum colour_class {

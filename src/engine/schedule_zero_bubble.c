@@ -3,7 +3,8 @@
  * Zero bubble, handcrafted schedule H1 (Qi et al. 2024): as 1F1B, but the
  * gradients of parameters (W) are apart from those that the stage before waits
  * for (B). Rank r puts W off by r micro-batches, which fills what would be its
- * bubble; no rank holds more micro-batches than rank 0 of 1F1B does. */
+ * bubble; no rank holds more micro-batches than rank 0 of 1F1B does. Called by
+ * schedule.c. Read schedule_impl.h before. */
 #include <stdio.h>
 
 #include "schedule_impl.h"

@@ -8,7 +8,8 @@
  * 1F1B does.
  *
  * The orders are those of at least 2 ranks - 1 micro-batches; what a shorter
- * step does not have is left out. */
+ * step does not have is left out. Called by schedule.c. Read schedule_impl.h
+ * before. */
 #include <stdio.h>
 
 #include "schedule_impl.h"

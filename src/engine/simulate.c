@@ -4,7 +4,8 @@
  * would: a program waits for what it receives, for its slot, and for the other
  * replicas of its stage, which must be at the same entry; the messages of an
  * edge and direction go one behind the other at each rank, in the order in
- * which it begins them. */
+ * which it begins them. Called by the planner, by cell_lists.c and by the
+ * checks. Read cell.h before. */
 #include <string.h>
 
 #include "cell_impl.h"

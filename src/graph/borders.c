@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The borders of a chunk: to the stages before and behind it, and to other
- * components. */
+ * components. Called by src/nn/ and model families. Read graph_impl.h
+ * before. */
 #include <string.h>
 
 #include "graph_impl.h"

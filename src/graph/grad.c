@@ -2,7 +2,8 @@
  *
  * Reverse-mode differentiation on the graph: gradient rules emit nodes, the
  * contributions to one value are collected and summed when its producer's turn
- * comes, and gradients of parameters end in `accumulate` nodes. */
+ * comes, and gradients of parameters end in `accumulate` nodes. Called by
+ * src/pass/compile.c. Read graph_impl.h before. */
 #include <string.h>
 
 #include "graph_impl.h"

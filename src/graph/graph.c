@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Building: values, parameters, inputs, states, scopes, application of ops. */
+ * Building: values, parameters, inputs, states, scopes, application of ops.
+ * Called by src/nn/, src/op/ and model families. Read loong/graph.h and
+ * graph_impl.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What builders tell tensor logging; pass/label.c reads it. */
+ * What builders tell tensor logging; pass/label.c reads it. Read graph_impl.h
+ * before. */
 #include "graph_impl.h"
 
 loong_val_t loong_value_moved(loong_graph_t *g, loong_val_t v)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ops and kernels by name, searched from the newest. Lookups happen when graphs
- * are built and compiled, never while programs run. */
+ * are built and compiled, never while programs run. Called by the lists of ops
+ * and kernels, and by passes. Read loong/register.h before. */
 #include "loong/register.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Copies views whose rows have gaps for those that want dense rows: ops that
- * say so, reshapes, declared outputs. */
+ * say so, reshapes, declared outputs. Called by compile.c. Read passes.h
+ * before. */
 #include <string.h>
 
 #include "loong/register.h"

@@ -4,7 +4,7 @@
  * GELU becomes a part of the products around it: of the one that makes what it
  * is applied to, and, in the backward, of the one that makes its gradient; the
  * tanh form alone, which libraries have. The gradient of a bias comes with that
- * of its weight. */
+ * of its weight. Called by compile.c. Read passes.h before. */
 #include <string.h>
 
 #include "loong/ops.h"

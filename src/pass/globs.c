@@ -2,7 +2,8 @@
  *
  * Globs of a recipe that stand for scopes, or for products by the names of
  * their parameters: what they match, and what was meant where they match
- * nothing. The component's plan calls; label.c reads the names of products. */
+ * nothing. The component's plan calls; label.c reads the names of products.
+ * Read passes.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,8 @@
  * Two programs step by step, so that each computes while collectives of the
  * other are under way. All ranks of a group must begin its collectives in the
  * same order, though their costs differ (uneven heads, devices of other kinds):
- * their numbers alone make the order. */
+ * their numbers alone make the order. Called by src/engine/memory_plan.c. Read
+ * passes.h before. */
 #include "passes.h"
 
 /* Flops that take as long as moving one byte, roughly, on all devices. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placing intervals of time in space. */
+ * Placing intervals of time in space. Called by memory.c and
+ * src/optim/shards_place.c. Read passes.h before. */
 #include <stdlib.h>
 
 #include "passes.h"

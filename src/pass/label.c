@@ -5,7 +5,8 @@
  * them, before anything is fused. What a layout puts
  * between has no name of its own: a sum over ranks takes that of its parts,
  * and what is only moved is not logged. With it goes among which ranks a value
- * is equal, so that each element is counted once. */
+ * is equal, so that each element is counted once. Called by compile.c. Read
+ * passes.h before. */
 #include <stdio.h>
 #include <string.h>
 

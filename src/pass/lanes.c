@@ -2,7 +2,8 @@
  *
  * Lanes: collectives begin early, and every step that touches what one works
  * on awaits it. Their own order is never changed: it is that of all ranks of
- * their groups. */
+ * their groups. Called by compile.c and src/component/stage.c. Read passes.h
+ * before. */
 #include <string.h>
 
 #include "passes.h"

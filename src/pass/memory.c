@@ -4,7 +4,7 @@
  * to scratch, values that a later program of the same micro-batch reads to the
  * slot. Lifetimes are positions in the order F, B, W of one micro-batch;
  * other micro-batches have slots of their own, so that order is all that
- * matters within a slot. */
+ * matters within a slot. Called by compile.c. Read passes.h before. */
 #include <string.h>
 
 #include "passes.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunks and programs after compilation: prepare, look up, explain, free. */
+ * Chunks and programs after compilation: prepare, look up, explain, free.
+ * Called by src/component/, src/optim/ and the planner. Read program.h
+ * before. */
 #include <string.h>
 
 #include "loong/register.h"

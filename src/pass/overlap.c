@@ -11,7 +11,7 @@
  *
  * The last of all passes: it lays parts of values into values, which the passes
  * before do not know of. What it decides on are the ops and who reads what,
- * equal on all ranks. */
+ * equal on all ranks. Called by compile.c. Read passes.h before. */
 #include <string.h>
 
 #include "loong/collective.h"

@@ -9,7 +9,8 @@
  * What crosses the border of a chunk has the wide type wherever any scope has
  * it: neither side knows what type the other's op works in, and a narrow number
  * comes through unchanged. So a cut rounds nothing. Edges between components of
- * different types have the wide one as well. */
+ * different types have the wide one as well. Called by compile.c. Read passes.h
+ * before. */
 #include <string.h>
 
 #include "loong/ops.h"

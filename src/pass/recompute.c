@@ -3,7 +3,8 @@
  * Recomputation (Chen et al. 2016): what a backward node reads from the
  * forward of its own chosen scope is made again, right before it is needed,
  * from what enters the scope. A glob like `layers.*` stands for each layer on
- * its own: values that cross from one matched path to another are kept. */
+ * its own: values that cross from one matched path to another are kept. Called
+ * by compile.c. Read passes.h before. */
 #include <string.h>
 
 #include "passes.h"

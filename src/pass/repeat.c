@@ -7,7 +7,8 @@
  * program that reads values of the part finds those of the only round in the
  * slot; where there were more it makes them again, round by round, by copies of
  * the nodes that made them. The copies write where the values lie; what only
- * they read is of the later program alone. */
+ * they read is of the later program alone. Called by compile.c. Read passes.h
+ * before. */
 #include <string.h>
 
 #include "passes.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Passes that rewrite the graph: fused ops, accumulation into gradients,
- * assembling without copies. */
+ * assembling without copies. Called by compile.c. Read passes.h before. */
 #include <string.h>
 
 #include "loong/ops.h"

@@ -3,7 +3,8 @@
  * The two halves of the backward (zero bubble): B keeps what the gradients of
  * the chunk's boundary inputs need, for the stage before waits for them; the
  * rest becomes W. What W reads of B lives in the slot. A chunk without boundary
- * inputs stays whole: nobody waits for it. */
+ * inputs stays whole: nobody waits for it. Called by compile.c. Read passes.h
+ * before. */
 #include "loong/register.h"
 #include "passes.h"
 

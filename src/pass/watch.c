@@ -3,7 +3,8 @@
  * Tensor logging: right after the node that makes a value with a label
  * (label.c), or its gradient, a node that puts its statistics into a state of
  * three numbers. These nodes run only in steps that are logged; micro-batches
- * are added up, and rounds: what these complete is watched behind them. */
+ * are added up, and rounds: what these complete is watched behind them. Called
+ * by compile.c. Read passes.h before. */
 #include <string.h>
 
 #include "loong/register.h"

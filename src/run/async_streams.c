@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rings of frames and of events. A place in a ring is given again when what had
- * it before is far behind, and awaited. */
+ * it before is far behind, and awaited. Called by executor.c. Read
+ * async_streams.h before. */
 #include "async_streams.h"
 
 #include <string.h>

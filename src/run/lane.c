@@ -2,7 +2,8 @@
  *
  * Jobs stand in a ring, in the order in which they were begun: `reaped` of them
  * are forgotten, `finished` complete, `started` have run or run now. Either
- * thread may run the next one, but only one at a time does. */
+ * thread may run the next one, but only one at a time does. Called by
+ * executor.c. Read lane.h before. */
 #include "lane.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model files in another element type, names and kind of directory kept. */
+ * Model files in another element type, names and kind of directory kept. Called
+ * by loong-ckpt convert. Read hf_quant.h and native_write.h before. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

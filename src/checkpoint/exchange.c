@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Native checkpoint <-> Hugging Face directory. */
+ * Native checkpoint <-> Hugging Face directory. Called by loong-ckpt import and
+ * export, and by trainer_save.c. Read native.h and hf_weights.h before. */
 #include <stdio.h>
 #include <string.h>
 

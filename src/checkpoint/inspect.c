@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reports on model files: what is in one, how two differ. */
+ * Reports on model files: what is in one, how two differ. Called by loong-ckpt
+ * inspect and diff. Read view.h before. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether model files are sound, and which tensor holds which parameter. */
+ * Whether model files are sound, and which tensor holds which parameter. Called
+ * by loong-ckpt verify and map, and by exchange.c. Read view.h before. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

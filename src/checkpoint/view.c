@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors of either kind of model files. */
+ * Tensors of either kind of model files. Called by inspect.c, verify.c,
+ * exchange.c and by what starts a run from files. Read view.h before. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

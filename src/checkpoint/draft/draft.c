@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Proposes how a checkpoint is to be understood: the keys of the model from
- * config.json, whatever its fields are called, the names from the shapes. */
+ * config.json, whatever its fields are called, the names from the shapes.
+ * Called by loong-ckpt draft. Read draft.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

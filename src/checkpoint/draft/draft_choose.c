@@ -2,7 +2,8 @@
  *
  * One parameter for each tensor, one tensor for each parameter: first those
  * that sound best, then changes as long as all together sound better. What is
- * in one module of the engine is looked for in one module of the files. */
+ * in one module of the engine is looked for in one module of the files. Called
+ * by draft_match.c. Read draft_match.h before. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What each tensor may be: the shape allows it, the name says how well. */
+ * What each tensor may be: the shape allows it, the name says how well. Called
+ * by draft.c. Read draft.h and draft_match.h before. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

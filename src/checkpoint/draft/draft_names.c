@@ -2,7 +2,8 @@
  *
  * Names of tensors with the number of the layer, and of the expert, taken
  * out. The layer is the number that runs from 0 to the same end behind the
- * same words in most names; nothing is asked about the words. */
+ * same words in most names; nothing is asked about the words. Called by
+ * draft.c. Read draft.h before. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

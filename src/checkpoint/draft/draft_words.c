@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What parameters are called in model code, as data: words with the weight
- * they have for a role, against it when negative. */
+ * they have for a role, against it when negative. Called by draft_match.c. Read
+ * draft.h before. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

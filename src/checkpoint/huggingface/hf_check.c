@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tensors of a model directory against the map: what is missing, what is there
- * besides, what has another shape. */
+ * besides, what has another shape. Called by hf_weights.c and stage_load.c.
+ * Read hf_impl.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * config.json of a model type that is not known. Fields that many types have
- * are taken to mean there what they mean in those that are known. */
+ * are taken to mean there what they mean in those that are known. Called by
+ * draft.c. Read hf_config_read.h before. */
 #include <string.h>
 
 #include "hf_config.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.json -> which layers have experts. */
+ * config.json -> which layers have experts. Called by hf_config_moe.c. Read
+ * src/recipe/layer_kinds.h before. */
 #include <string.h>
 
 #include "hf_config_read.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixtures of experts and latent attention in config.json. */
+ * Mixtures of experts and latent attention in config.json. Called by
+ * hf_config_read.c. Read hf_config_read.h before. */
 #include <string.h>
 
 #include "hf_config_read.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which fields of config.json a key of the model was read from. */
+ * Which fields of config.json a key of the model was read from. Called by
+ * hf_config_read.c. Read hf_config_read.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.json -> model keys. */
+ * config.json -> model keys. Called by whatever opens a model directory; kinds
+ * of models (src/model) call its parts. Read hf_config.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rotary positions of config.json, in the words of transformers 4 and 5. */
+ * Rotary positions of config.json, in the words of transformers 4 and 5. Called
+ * by hf_config_read.c, hf_config_moe.c and hf_config_guess.c. Read
+ * hf_config_read.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which layers of config.json have a sliding window. */
+ * Which layers of config.json have a sliding window. Called by hf_config_read.c
+ * and hf_config_guess.c. Read hf_config_read.h before. */
 #include <inttypes.h>
 #include <string.h>
 

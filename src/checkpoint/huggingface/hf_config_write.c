@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model keys -> config.json and generation_config.json. */
+ * Model keys -> config.json and generation_config.json. Called by hf_export.c
+ * and export_check.c; kinds of models (src/model) call its parts. Read
+ * hf_config.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixtures of experts and latent attention into config.json. */
+ * Mixtures of experts and latent attention into config.json. Called by
+ * hf_config_write.c. Read hf_config_write.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

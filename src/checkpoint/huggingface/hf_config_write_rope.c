@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rotary positions into config.json, and objects in it. */
+ * Rotary positions into config.json, and objects in it. Called by
+ * hf_config_write.c and hf_vision.c. Read hf_config_write.h before. */
 #include <stdio.h>
 #include <string.h>
 

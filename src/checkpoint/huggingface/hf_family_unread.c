@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fields that files of publishers have and no class of transformers reads.
- * They are never written. */
+ * They are never written. Called by hf_config_read.c. Read hf_family.h
+ * before. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

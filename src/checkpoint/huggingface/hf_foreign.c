@@ -2,7 +2,7 @@
  *
  * Names what a config.json asks for that this engine does not compute, as the
  * error of an import or a draft. Called by hf_config_read.c, hf_weights.c and
- * draft.c. */
+ * draft.c. Read hf_foreign.h before. */
 #include "hf_foreign.h"
 
 #include <string.h>

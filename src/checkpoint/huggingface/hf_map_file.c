@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A map of names from a YAML file: the family's rows with other names. */
+ * A map of names from a YAML file: the family's rows with other names. Called
+ * by hf_names.c, hf_map_print.c and draft_match.c. Read hf_map_file.h
+ * before. */
 #include "hf_map_file.h"
 
 #include <inttypes.h>

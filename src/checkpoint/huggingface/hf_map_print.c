@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A map of names as YAML, in the form that hf_map_file.c reads. */
+ * A map of names as YAML, in the form that hf_map_file.c reads. Called by
+ * verify.c and draft.c. Read hf_map_file.h before. */
 #include <string.h>
 
 #include "hf_map_file.h"

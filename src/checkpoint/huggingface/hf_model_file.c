@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model described by a YAML file, as configs/models has them, and whether
- * the engine takes what describes it. */
+ * the engine takes what describes it. Called by hf_weights.c, exchange.c and
+ * verify.c. Read hf_config.h before. */
 #include <stdio.h>
 
 #include "file.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Parameter names and shapes of the families, as data. '#' is the layer, '@'
- * the expert. */
+ * the expert. Called by whatever reads or writes a model directory. Read
+ * hf_names.h and hf_weights.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * e4m3 weights and their scales. */
+ * e4m3 weights and their scales. Called by readers of config.json and of
+ * weights, by convert_files.c and by drafts. Read hf_quant.h before. */
 #include "hf_quant.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Saving, the part of all ranks: opening the directory, and putting the ranks'
- * files together into a checkpoint that either is there or is not. */
+ * files together into a checkpoint that either is there or is not. Called by
+ * trainer_save.c and native_write.c. Read native_save.h before. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The save directory. */
+ * The save directory. Called by native_commit.c, resume.c and whatever opens a
+ * checkpoint. Read native_dir.h before. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one place that knows HDF5. */
+ * The one place that knows HDF5. Called by native_save.c, native_commit.c,
+ * native_write.c and native_load.c. Read native_h5.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <hdf5.h>

@@ -2,7 +2,9 @@
  *
  * checkpoint.json, and the list of one rank, which is written like one of
  * version 1: with all pieces in itself. The last member is the checksum of
- * everything before it, so that a changed digit does not go unseen. */
+ * everything before it, so that a changed digit does not go unseen. Called by
+ * native_save.c, native_commit.c, native_write.c and native_load.c. Read
+ * native_layout.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pieces: collected, grouped into tensors, checked. */
+ * Pieces: collected, grouped into tensors, checked. Called by native_json.c and
+ * by what saves, loads and converts. Read native_layout.h before. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Loading: the layout says where every rectangle lies; files are mapped and
- * copied from. */
+ * copied from. Called by component_native.c, resume.c and loong-ckpt. Read
+ * native.h and native_layout.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

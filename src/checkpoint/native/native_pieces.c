@@ -3,7 +3,8 @@
  * pieces.json: a list of lists, with one line for each tensor of
  * checkpoint.json, which knows where the line begins, its bytes and checksum. A
  * piece is a row of numbers: file, offset, number of the data set ("/KIND/NAME"
- * has 0, "/KIND/NAME@3" has 3), then begin and count of each dimension. */
+ * has 0, "/KIND/NAME@3" has 3), then begin and count of each dimension. Called
+ * by native_json.c and native_layout.c. Read native_layout.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

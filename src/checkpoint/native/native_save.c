@@ -2,7 +2,8 @@
  *
  * Saving, the part of one rank: its file is laid out, then filled from live
  * memory, on the caller's thread or on a helper thread. Beside it a list of
- * its pieces is left for rank 0. */
+ * its pieces is left for rank 0. Called by component_native.c, by the training
+ * loop and by trainer_save.c. Read native_save.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -2,7 +2,8 @@
  *
  * Conversion into a native checkpoint: rows go to files of bounded size, each
  * of which is either whole, with its list of pieces beside it, or made
- * again. */
+ * again. Called by exchange.c and convert_files.c. Read native_write.h and
+ * workdir.h before. */
 #include "native_write.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one place that knows xxHash. */
+ * The one place that knows xxHash. Called by what saves and loads native
+ * checkpoints, and by tensor_stream.c. Read checksum.h before. */
 #include "checksum.h"
 
 #include <errno.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One safetensors file: the header is checked completely before any tensor is
- * handed out, so that readers never look outside the map. */
+ * handed out, so that readers never look outside the map. Called by
+ * safetensors_set.c, for shapes by other files of src/checkpoint. Read
+ * safetensors.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

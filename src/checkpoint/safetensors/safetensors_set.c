@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model directory of safetensors files: model.safetensors, or shards and
- * model.safetensors.index.json. */
+ * model.safetensors.index.json. Called by hf_weights.c, view.c, convert_files.c
+ * and draft.c. Read safetensors.h before. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>

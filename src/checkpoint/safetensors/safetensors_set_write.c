@@ -3,7 +3,8 @@
  * Writes a model directory: tensors are declared first, cut into shards in
  * that order, and the shards filled one after the other in a hidden directory.
  * What makes a set readable (model.safetensors, or the index) leaves the place
- * first and comes to it last. */
+ * first and comes to it last. Called by hf_export.c and convert_files.c. Read
+ * safetensors.h and workdir.h before. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>

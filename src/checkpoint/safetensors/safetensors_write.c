@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One safetensors file, written as its data arrives. */
+ * One safetensors file, written as its data arrives. Called by
+ * safetensors_set_write.c. Read safetensors.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

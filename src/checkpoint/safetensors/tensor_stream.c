@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Threads that fill a file. Fetching and writing go on side by side; the
- * checksum takes the blocks in the order of the file. */
+ * checksum takes the blocks in the order of the file. Called by
+ * safetensors_write.c and native_write.c. Read tensor_stream.h before. */
 #define _GNU_SOURCE
 #include "tensor_stream.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Directories of unfinished work. */
+ * Directories of unfinished work. Called by native_write.c,
+ * safetensors_set_write.c, exchange.c and convert_files.c. Read workdir.h
+ * before. */
 #include "workdir.h"
 
 #include <dirent.h>

@@ -4,7 +4,8 @@
  * tokenizer, Python files of the model, ids of tokens, what config.json says of
  * parts that the engine does not have. All is read at the
  * start, from the directories that the recipe names, else from the checkpoint
- * that the run goes on from; they may be gone when it saves. */
+ * that the run goes on from; they may be gone when it saves. Called by
+ * preflight.c and export_check.c. Read hf_files.h before. */
 #include "artifacts.h"
 
 #include <limits.h>

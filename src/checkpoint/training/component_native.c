@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Pieces of a native checkpoint: what this rank holds of a component, by global
- * name, to and from its memory. Read native.h and src/optim/shards.h before. */
+ * name, to and from its memory. Called by trainer_save.c. Read native.h and
+ * src/optim/shards.h before. */
 #include "component_native.h"
 
 #include <stdio.h>

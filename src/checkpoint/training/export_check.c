@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether what a run trains can be exported, known before it begins. */
+ * Whether what a run trains can be exported, known before it begins. Called by
+ * trainer_model.c. Read from_hf.h before. */
 #include "artifacts.h"
 #include "file.h"
 #include "from_hf.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sizes of a model as config.json of a directory says them. */
+ * The sizes of a model as config.json of a directory says them. Called by
+ * trainer_create.c, trainer_save.c and artifacts.c. Read from_hf.h before. */
 #include "from_hf.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a checkpoint must have so that a run can go on from it, and what is
- * converted; trainer_save.c asks before it loads. */
+ * converted; trainer_save.c asks before it loads. Read moments.h before. */
 #include "moments.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stage_load.c asks for a Hugging Face directory, moments.c and
- * component_native.c ask for a checkpoint. */
+ * Starts parameters that files lack. stage_load.c asks for a Hugging Face
+ * directory, moments.c and component_native.c ask for a checkpoint. Read
+ * new_params.h before. */
 #include "new_params.h"
 
 #include <string.h>

@@ -3,7 +3,8 @@
  * The directories of a run. Those that it writes into are made and tried at the
  * start, not when the first checkpoint is due, and held by a lock, so that a
  * second run of the same recipe does not mix its files with these. The lock is
- * the open file's and ends with the process, however it ends. */
+ * the open file's and ends with the process, however it ends. Called by
+ * trainer_create.c and preflight.c. Read run_dirs.h before. */
 #include "run_dirs.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the parameters that this rank holds from a Hugging Face directory. Read
- * hf_weights.h before. */
+ * Reads the parameters that this rank holds from a Hugging Face directory.
+ * Called by trainer_create.c and preflight.c. Read hf_weights.h before. */
 #include "stage_load.h"
 
 #include <string.h>

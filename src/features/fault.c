@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Faults on request. */
+ * Faults on request. Called by the step and by supervise.c. Read fault.h
+ * before. */
 #include "fault.h"
 
 #include <errno.h>

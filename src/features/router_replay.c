@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Records what routers choose, or makes them choose what was recorded. Called
- * by the step around the forward of each micro-batch. */
+ * by the step around the forward of each micro-batch. Read router_replay.h
+ * before. */
 #include "router_replay.h"
 
 #include <errno.h>

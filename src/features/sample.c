@@ -2,7 +2,8 @@
  *
  * Sampled text at an evaluation: the prompts of the recipe, continued. Every
  * new token runs the whole window again: plain, and seldom. The ranks of the
- * first replica draw together, rank 0 tells. */
+ * first replica draw together, rank 0 tells. Called by trainer_create.c and by
+ * evaluations. Read sample.h before. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

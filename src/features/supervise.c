@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a run owes to others than its user: telling its supervisor how far it
- * is, and the faults that somebody asked for. */
+ * is, and the faults that somebody asked for. Called by trainer_create.c,
+ * trainer_run.c and trainer_save.c. Read fault.h before. */
 #include "supervise.h"
 
 #include <string.h>

@@ -2,7 +2,9 @@
  *
  * The tokenizer of a run. It is read at the start, also when nothing is
  * sampled, so that a file that is missing, damaged or of another vocabulary is
- * noticed before anything is trained; ids of tokens go into checkpoints. */
+ * noticed before anything is trained; ids of tokens go into checkpoints. Called
+ * by preflight.c, trainer_data.c and sample.c. Read loong/tokenizer.h
+ * before. */
 #include <string.h>
 
 #include "hf_tokens.h"

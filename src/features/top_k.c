@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The likeliest tokens, by a heap of those found so far, whose root is the
- * least likely: count x log(k). Called by sample.c. */
+ * least likely: count x log(k). Called by sample.c. Read top_k.h before. */
 #include "top_k.h"
 
 #include <stdbool.h>

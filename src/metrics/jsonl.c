@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * metrics.jsonl: append only, except that a resumed run cuts what it will
- * write again. */
+ * write again. Called by report.c, expert_metrics.c and tensors.c. Read
+ * metrics.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

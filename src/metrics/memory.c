@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the process holds, from the kernel's own account. */
+ * What the process holds, from the kernel's own account. Called by report.c and
+ * gemm_rate.c. Read metrics.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>

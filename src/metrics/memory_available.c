@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How much memory there is to take: what the kernel says of the machine, and
- * the limits of the control groups that the process is in. */
+ * the limits of the control groups that the process is in. Called by devices.c
+ * and memory_check.c. Read metrics.h before. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The figures of an interval as text. */
+ * The figures of an interval as text. Called by report.c, expert_metrics.c,
+ * train_step.c and trainer_save.c. Read metrics.h before. */
 #include "metrics.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Settles by the device what a recipe leaves open. Called before the component
- * is planned. */
+ * is planned. Read choices.h before. */
 #include "choices.h"
 
 #include <stdio.h>

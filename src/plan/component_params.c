@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a recipe asks of a component, read before it is created. Read
- * parallel.h and choices.h before. */
+ * What a recipe asks of a component, read before it is created. Called by
+ * trainer_create.c and upstream.c. Read parallel.h and choices.h before. */
 #include "component_params.h"
 
 #include <omp.h>

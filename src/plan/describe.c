@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a plan is, as --dry-run and the first lines of a run tell it. */
+ * What a plan is, as --dry-run and the first lines of a run tell it. Called by
+ * trainer_run.c. Read plan.h and stage_plans.h before. */
 #include "describe.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plans what a device holds beside the arenas: graphs and communicators of the
- * entries that the rank will run. Read src/run/replay.h before. */
+ * entries that the rank will run. Called by describe.c and trainer_run.c. Read
+ * src/run/replay.h before. */
 #include "device_overhead.h"
 
 #include <string.h>

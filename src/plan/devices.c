@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads the devices of a job and opens that of this rank. Called before the
- * component is planned. */
+ * component is planned. Read devices.h before. */
 #include "devices.h"
 
 #include <limits.h>

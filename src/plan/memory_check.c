@@ -2,7 +2,9 @@
  *
  * Does the plan fit into the memory of the machine, or of the device? Asked
  * before anything is allocated: pages are taken when they are touched, so that
- * a run that cannot fit would be killed in its first step. */
+ * a run that cannot fit would be killed in its first step. Called by
+ * trainer_create.c, trainer_run.c, describe.c and predict.c. Read stage_plans.h
+ * before. */
 #include "memory_check.h"
 
 #include <stdio.h>

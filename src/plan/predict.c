@@ -2,7 +2,7 @@
  *
  * The step time that --dry-run tells: kernels timed at the shapes of the plan,
  * added up to programs, and the schedule of all ranks of a pipeline simulated
- * with them. */
+ * with them. Called by trainer_run.c. Read predict.h and timeline.h before. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The step time that --dry-run tells of a device that is not there. */
+ * The step time that --dry-run tells of a device that is not there. Called by
+ * predict.c, memory_check.c and choices.c. Read predict.h and rates.h
+ * before. */
 #include <ctype.h>
 #include <string.h>
 

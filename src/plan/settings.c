@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a recipe says of a training, read once. Called before the model is
- * planned. */
+ * planned. Read settings.h before. */
 #include "settings.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plans the other ranks of a pipeline, for predictions and the texts of a
- * plan. */
+ * plan. Called by describe.c, memory_check.c and predict.c. Read stage_plans.h
+ * before. */
 #include "stage_plans.h"
 
 #include "devices.h"

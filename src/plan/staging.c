@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Counts the host memory through which ranks with several kinds of devices
- * exchange. Read src/device/stager.h before. */
+ * exchange. Called by describe.c. Read src/device/stager.h before. */
 #include "staging.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Draws the entries of a step over time, by their costs or as they ran. Read
+ * Draws the entries of a step over time, by their costs or as they ran. Called
+ * by predict.c, predict_rates.c, train_step.c and profile.c. Read
  * src/engine/schedule_plot.h before. */
 #include "timeline.h"
 

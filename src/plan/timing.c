@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One launch, timed: its operands laid out and filled, again and again, beside
- * threads that do the same. */
+ * threads that do the same. Called by calibrate.c and rates.c. Read timing.h
+ * before. */
 #include "timing.h"
 
 #include <pthread.h>

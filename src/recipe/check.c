@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tree against the schema. */
+ * A tree against the schema. Called by recipe.c and together.c, for numbers by
+ * read.c and compare.c. Read recipe_impl.h before. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What differs between two recipes, by value and not by the way it is
- * written, and whether a saved run may go on with the changed one. */
+ * written, and whether a saved run may go on with the changed one. Called by
+ * resume_check.c, from_hf.c and trainer_save.c. Read loong/recipe.h before. */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The keys of a recipe's schema, found by path. */
+ * The keys of a recipe's schema, found by path. Called by recipe.c, check.c,
+ * compare.c and read.c. Read schema.h before. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

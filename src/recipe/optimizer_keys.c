@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which keys of optimizer: belong to which class of optimizers. together.c
- * calls it; each key alone was checked against the schema. */
+ * calls it; each key alone was checked against the schema. Read schema.c
+ * before. */
 #include <stdio.h>
 #include <string.h>
 

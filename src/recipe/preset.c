@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What there is instead of a model that has no file under models/. */
+ * What there is instead of a model that has no file under models/. Called by
+ * recipe.c. Read recipe_impl.h before. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

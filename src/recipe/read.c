@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reading values by path. Who reads a value marks it, so that keys nobody
- * reads can be named. */
+ * reads can be named. Called by whatever takes values from a recipe. Read
+ * loong/recipe.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

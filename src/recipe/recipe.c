@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading with defaults and overrides; values. */
+ * Loading with defaults and overrides; values. Called by the tools and by what
+ * plans a run. Read loong/recipe.h and tree.h before. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

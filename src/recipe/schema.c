@@ -2,7 +2,7 @@
  *
  * The schema: the keys of a recipe beside those of models (fields.h), each with
  * type, default, range and meaning. Names are Megatron's where Megatron has
- * one. */
+ * one. Listed by src/registry/recipe_tables.c. Read schema.h before. */
 #include <string.h>
 
 #include "schema.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The keys of the schema that every component has, whatever its family.
- * schema.c has the rest. */
+ * schema.c has the rest. Listed by src/registry/recipe_tables.c. Read schema.h
+ * before. */
 #include "schema.h"
 
 #define M "model.foundation."

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What other programs call the keys of a recipe. */
+ * What other programs call the keys of a recipe. Called by check.c and
+ * loongrun. Read loong/recipe.h before. */
 #include <string.h>
 
 #include "recipe_impl.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libyaml's events to a tree. */
+ * libyaml's events to a tree. Called by recipe.c, hf_map_file.c and
+ * hf_model_file.c. Read tree.h before. */
 #include <string.h>
 #include <yaml.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tree as YAML that reads back as the same tree. */
+ * A tree as YAML that reads back as the same tree. Called by recipe.c. Read
+ * tree.h before. */
 #include <stdlib.h>
 #include <string.h>
 

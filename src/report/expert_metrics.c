@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads the states that nn/moe.c adds to, brings them together over the ranks
- * of a stage, then over the stages, and says what they mean. report.c calls. */
+ * of a stage, then over the stages, and says what they mean. Called by
+ * report.c. Read src/nn/moe_metrics.h before. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

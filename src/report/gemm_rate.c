@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The rate of matrix products of a machine, which report.c compares steps
- * with. */
+ * with. Read report.h before. */
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the time of a run goes: steps of programs, and communication. */
+ * Where the time of a run goes: steps of programs, and communication. Called by
+ * trainer_run.c. Read src/plan/timeline.h before. */
 #include "report.h"
 #include "timeline.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What rank 0 tells of a run: log lines, metrics.jsonl, TensorBoard. */
+ * What rank 0 tells of a run: log lines, metrics.jsonl, TensorBoard. Called by
+ * trainer_create.c and trainer_run.c, by saves and by evaluations. Read
+ * report.h and src/metrics/metrics.h before. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What an earlier run told in log.dir is kept where a new one begins. Called by
- * report.c before it opens its files. */
+ * report.c before it opens its files. Read report.h before. */
 #include "report.h"
 
 #include <dirent.h>

@@ -3,7 +3,8 @@
  * Tensor logging: in chosen steps the statistics of chosen tensors, over all
  * micro-batches and ranks, go to metrics.jsonl and TensorBoard. The programs
  * measure (pass/watch.c) what a rank holds; here it is brought together, each
- * element counted once (pass/label.c), and told. */
+ * element counted once (pass/label.c), and told. Called by report.c and
+ * train_step.c. Read src/pass/watch.c before. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a run needs beside its recipe: tokenizer, data, weights, places to
- * write to. All that is wrong is told in one go. */
+ * write to. All that is wrong is told in one go. Called by trainer_create.c.
+ * Read preflight.h before. */
 #include "preflight.h"
 
 #include <stdio.h>

@@ -2,7 +2,8 @@
  *
  * Which checkpoint a run goes on from, for trainer_create.c, and for
  * preflight.c that foretells it. A rank reads and verifies its part of a
- * checkpoint only, so whether one is whole is known to all ranks together. */
+ * checkpoint only, so whether one is whole is known to all ranks together. Read
+ * trainer_impl.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One optimizer step: agree on it, run the schedule, clip, update. */
+ * One optimizer step: agree on it, run the schedule, clip, update. Called by
+ * trainer_run.c. Read trainer_run.c before. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a recipe to a trainer that can run. */
+ * From a recipe to a trainer that can run. Called by loongrun, loong-bench and
+ * users' programs. Read loong/trainer.h and trainer_impl.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data sets of a run, and the evaluation over them. */
+ * Data sets of a run, and the evaluation over them. Called by trainer_create.c,
+ * preflight.c and trainer_run.c. Read trainer_data.h before. */
 #include <stdio.h>
 #include <string.h>
 

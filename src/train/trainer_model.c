@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the model keys of a recipe to a configured family. */
+ * From the model keys of a recipe to a configured family. Called by
+ * trainer_create.c. Read loong/family.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop around the step: log, evaluate, save, stop. */
+ * The loop around the step: log, evaluate, save, stop. Called by loongrun,
+ * loong-bench and users' programs. Read trainer_create.c before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Native checkpoints of a run: its state, and when they are written and read.
- * Read component_native.h before. */
+ * Called by trainer_run.c and resume.c. Read component_native.h before. */
 #include <stdio.h>
 #include <string.h>
 

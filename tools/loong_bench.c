@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loong-bench: how fast this machine does what a training step is made of.
- * One command a file; this one only chooses. */
+ * One command a file; this one only chooses. Read loong_bench.h before. */
 #include "loong_bench.h"
 
 #include <stdarg.h>

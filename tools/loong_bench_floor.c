@@ -4,7 +4,8 @@
  * the order of the step, each layer with its own weights and gradients:
  * forward, gradient of the input, gradient of the weight added in the wide
  * type. The loss head goes in chunks of tokens. A step can hardly be faster
- * than this. */
+ * than this. Called by loong_bench.c and loong_bench_step.c. Read loong_bench.h
+ * before. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

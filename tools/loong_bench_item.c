@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One kernel launch with buffers, and times. */
+ * One kernel launch with buffers, and times. Called by loong-bench floor, op,
+ * step and tokenizer. Read loong_bench.h before. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loong-bench op: every kernel of an op on one shape, in turn, for some
- * seconds, and between them a copy of as many bytes. */
+ * seconds, and between them a copy of as many bytes. Called by loong_bench.c.
+ * Read loong_bench_ops.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ops of loong-bench op and their operands. */
+ * The ops of loong-bench op and their operands. Called by loong_bench_op.c.
+ * Read loong_bench_ops.h before. */
 #include "loong_bench_ops.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loong-bench parity: random layouts of a recipe against one rank, or against
- * others that promise the same bits. */
+ * others that promise the same bits. Called by loong_bench.c. Read
+ * layout_draw.h and layout_job.h before. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

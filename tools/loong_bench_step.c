@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loong-bench step: whole training steps of a recipe by the trainer itself, on
- * random tokens, and then the floor of the same model in the same run. */
+ * random tokens, and then the floor of the same model in the same run. Called
+ * by loong_bench.c, for its recipe by loong_bench_floor.c. Read loong/trainer.h
+ * before. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>

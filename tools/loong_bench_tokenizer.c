@@ -2,7 +2,8 @@
  *
  * loong-bench tokenizer: how fast one core turns documents into ids, and how
  * long a tokenizer takes to load. Times are processor time of the thread, so
- * that other programs disturb less. */
+ * that other programs disturb less. Called by loong_bench.c. Read
+ * loong/tokenizer.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

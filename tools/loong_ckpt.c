@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loong-ckpt: the command line, and the commands that only read. */
+ * loong-ckpt: the command line, and the commands that only read. Read
+ * loong/checkpoint.h and loong_ckpt.h before. */
 #include "loong_ckpt.h"
 
 #include <errno.h>

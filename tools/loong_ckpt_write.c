@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The commands of loong-ckpt that write, and the progress they show. */
+ * The commands of loong-ckpt that write, and the progress they show. Called by
+ * loong_ckpt.c. Read loong/checkpoint.h before. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loong-data: data sets, from text to what a recipe names. One command a
- * file; this one only chooses. */
+ * file; this one only chooses. Read loong_data.h before. */
 #include <errno.h>
 #include <inttypes.h>
 #include <libgen.h>

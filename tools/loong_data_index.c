@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loong-data index: text to an indexed data set. */
+ * loong-data index: text to an indexed data set. Called by loong_data.c. Read
+ * loong/corpus.h and loong/dataset.h before. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>

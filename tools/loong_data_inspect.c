@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loong-data inspect: what is in an indexed data set. */
+ * loong-data inspect: what is in an indexed data set. Called by loong_data.c.
+ * Read loong/dataset.h before. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loong-data merge: data sets as one, shuffled, or a part of them. */
+ * loong-data merge: data sets as one, shuffled, or a part of them. Called by
+ * loong_data.c. Read loong/dataset_merge.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loong-data tokenizer encode and decode; train is in loong_data_train.c. */
+ * loong-data tokenizer encode and decode; train is in loong_data_train.c.
+ * Called by loong_data.c. Read loong/tokenizer.h before. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tokenizer of --tokenizer, as loong-data index and inspect use it. */
+ * The tokenizer of --tokenizer, as loong-data index and inspect use it. Read
+ * loong/tokenizer.h before. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loong-data tokenizer train: a corpus to a tokenizer.json. */
+ * loong-data tokenizer train: a corpus to a tokenizer.json. Called by
+ * loong_data_tokenize.c. Read loong/tokenizer.h before. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

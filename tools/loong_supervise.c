@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loong-supervise: runs a job again from its last good checkpoint when it
- * fails and may do better, and says of each attempt what happened. */
+ * fails and may do better, and says of each attempt what happened. Read
+ * loong_supervise.h and docs/faults.md before. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One attempt: the command, the signals that it is passed, and the processes
- * that it leaves behind. */
+ * that it leaves behind. Called by loong_supervise.c. Read loong_supervise.h
+ * before. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>

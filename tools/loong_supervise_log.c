@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is told of an attempt. */
+ * What is told of an attempt. Called by loong_supervise.c. Read
+ * loong_supervise.h before. */
 #include <math.h>
 #include <time.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What follows from how an attempt ended. docs/faults.md has the same table
- * in words. */
+ * in words. Called by loong_supervise.c and loong_supervise_log.c. Read
+ * loong/exit_code.h before. */
 #include <stdint.h>
 #include <string.h>
 

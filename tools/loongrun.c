@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loongrun: a recipe, run on every rank. A small parent watches over the
- * worker that trains (loong/launch.h). */
+ * worker that trains (loong/launch.h). Read loong/recipe.h and loong/trainer.h
+ * before. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>

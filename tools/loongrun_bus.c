@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The name of a file that was truncated while it was mapped: the handler looks
- * the address up in /proc/self/maps, with nothing but system calls. */
+ * the address up in /proc/self/maps, with nothing but system calls. Called by
+ * loongrun. Read loongrun_bus.h before. */
 #define _GNU_SOURCE
 #include "loongrun_bus.h"
 

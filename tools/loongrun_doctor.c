@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loongrun --doctor: what was found, one line each, then advice. Under a
- * launcher the first process tells of the machine, every one of its binding. */
+ * launcher the first process tells of the machine, every one of its binding.
+ * Called by loongrun. Read loong/device.h before. */
 #define _GNU_SOURCE
 #include "loongrun_doctor.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The built-in CPU kernels: the fast ones, best first, then the references. */
+ * The built-in CPU kernels: the fast ones, best first, then the references.
+ * Entered by src/registry/registry_builtin.c. Read list.h before. */
 #include "list.h"
 
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The built-in CUDA kernels, best first per op. */
+ * The built-in CUDA kernels, best first per op. Entered by
+ * src/registry/registry_builtin.c. Read list.h before. */
 #include "cuda_device.h"
 #include "list.h"
 

@@ -2,7 +2,8 @@
  *
  * swiglu, gelu and their gradients; the formulas stand in activation_ref.c.
  * The tanh form is x s(2u): (1 + tanh u) / 2 is the logistic function of 2u,
- * which is exact in both tails. */
+ * which is exact in both tails. Listed in kernels/list.h; read fast.h
+ * before. */
 #include "fast.h"
 #include "fast_math.h"
 #include "moe/moe.h"

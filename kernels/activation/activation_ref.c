@@ -6,7 +6,8 @@
  * GELU (Hendrycks and Gimpel 2016): y = x Phi(x), dy/dx = Phi(x) + x phi(x);
  * tanh form: y = x (1 + tanh u) / 2, u = sqrt(2/pi) (x + 0.044715 x^3);
  * quick form: y = x s(k x), dy/dx = s(k x) (1 + k x (1 - s(k x))), k = 1.702.
- */
+ *
+ * Listed as references in kernels/list.h; read ref.h before. */
 #include "list.h"
 #include "moe/moe.h"
 #include "ref.h"

@@ -2,8 +2,8 @@
  *
  * attention in tiles (formula: attention_ref.c; running maximum and sum as in
  * Dao et al. 2022). Work is split over runs, blocks of queries and heads;
- * no result depends on who does which.
- */
+ * no result depends on who does which. Listed in kernels/list.h; read
+ * attention_block.h before. */
 #include "attention_block.h"
 
 /* What one thread works with. */

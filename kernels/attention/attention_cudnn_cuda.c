@@ -4,7 +4,8 @@
  * train.attention_backend asks for it. Building a plan takes seconds: layers
  * that are alike share one. What cuDNN refuses is told once and, with auto, an
  * own kernel takes over: which it is, is known before memory is planned only
- * for refusals that stand here, so both fit the workspace. */
+ * for refusals that stand here, so both fit the workspace. Listed in
+ * kernels/list.h; read attention_cudnn.h before. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,8 @@
  *
  * Operands: 0 do, 1 q, 2 k, 3 v, 4 o, 5 lse, 6 cu_seqlens, 7 token_key,
  * 8 rows, 9 key_rows.
- */
+ *
+ * Listed in kernels/list.h; read attention_block.h before. */
 #include "attention_block.h"
 
 typedef struct scratch {

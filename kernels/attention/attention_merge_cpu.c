@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attention_merge (formula: attention_merge_ref.c), one row of a head after
- * the other. */
+ * the other. Listed in kernels/list.h; read fast.h before. */
 #include "fast.h"
 
 typedef struct job {

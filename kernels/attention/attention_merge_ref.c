@@ -6,7 +6,8 @@
  *     lse = ln(exp(lse_a) + exp(lse_b))
  *     o = exp(lse_a - lse) o_a + exp(lse_b - lse) o_b
  *
- * lse is minus infinity and o zero where a query saw no key of a set. */
+ * lse is minus infinity and o zero where a query saw no key of a set. Listed as
+ * a reference in kernels/list.h; read ref.h before. */
 #include "ref.h"
 
 static loong_status_t run(const loong_kernel_call_t *call)

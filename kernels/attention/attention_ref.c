@@ -16,7 +16,9 @@
  * Sums over the queries of a key run over heads of the group, then rows, both
  * ascending. A gradient whose keys are some of those that o and lse are of is
  * their part of it: a sum over all such parts is the whole.
- */
+ *
+ * Listed as references in kernels/list.h; read attention.h and ref_dense.h
+ * before. */
 #include <math.h>
 #include <omp.h>
 

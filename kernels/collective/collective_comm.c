@@ -13,7 +13,8 @@
  *                       other
  *   all_to_all_columns  y = this rank's rows of the ranks' x, side by side
  *   flat_...        the same on a flat range, in place, pieces of any length
- */
+ *
+ * Listed in kernels/list.h; read loong/collective.h before. */
 #include <string.h>
 
 #include "base.h"

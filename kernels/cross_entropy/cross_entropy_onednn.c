@@ -6,8 +6,8 @@
  * chunks.
  *
  * "widened" is for processors without bf16 products: w, and x chunk by chunk,
- * are copied to fp32 first.
- */
+ * are copied to fp32 first. Listed in kernels/list.h; read cross_entropy.h and
+ * onednn.h before. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -19,7 +19,9 @@
  *
  * token_logprob: logp_t = a_y - lse, and lse; both 0 without label. Its
  * gradient, given d_t = d sum / d logp_t, has g_v = d_t ([v = y] - p_v).
- */
+ *
+ * Listed as references in kernels/list.h; read cross_entropy.h and ref_dense.h
+ * before. */
 #include "cross_entropy.h"
 
 #include <math.h>

@@ -5,7 +5,8 @@
  *   lse = log sum exp(x),  loss = w (lse - x[l])
  *   dx[c] = dloss w (exp(x[c] - lse) - [c = l])
  * and nothing where there is no label. A row is a picture: there are so few of
- * them that a processor has no faster version. */
+ * them that a processor has no faster version. Listed as references in
+ * kernels/list.h; read ref.h before. */
 #include "list.h"
 #include "ref.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Chooses the copy of softmax_cpu.c for this processor. Called by
- * cross_entropy_onednn.c. Read kernels/isa.h before. */
+ * cross_entropy_onednn.c. Read src/isa/isa.h before. */
 #include "softmax.h"
 
 const loong_softmax_t *loongi_softmax(void)

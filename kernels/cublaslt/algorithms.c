@@ -4,7 +4,8 @@
  *
  *     CRC32 of the rest, eight words, key
  *
- * all numbers in hexadecimal, with one space behind each. */
+ * all numbers in hexadecimal, with one space behind each. Called by
+ * choose_cuda.c. Read algorithms.h before. */
 #include "algorithms.h"
 
 #include <errno.h>

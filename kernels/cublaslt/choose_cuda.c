@@ -2,7 +2,8 @@
  *
  * Which algorithm multiplies: the library's first suggestion, or of several the
  * one that was fastest on this device when it was first asked for, as a file
- * remembers it. */
+ * remembers it. Called by cublaslt_cuda.c. Read cublaslt_impl.h and
+ * algorithms.h before. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <string.h>

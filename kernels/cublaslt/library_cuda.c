@@ -2,7 +2,8 @@
  *
  * The library cuBLASLt: loaded by the first product of a context, never
  * unloaded, since the driver and graphs know its kernels; one handle for each
- * device of the context. */
+ * device of the context. Called by cublaslt_cuda.c. Read cublaslt_impl.h
+ * before. */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <stdlib.h>

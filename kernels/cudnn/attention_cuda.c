@@ -13,7 +13,9 @@
  *
  * Query heads that share a key head have dk and dv each; these are added up.
  * dq is made by a product with nothing added to memory: that is what asks for
- * the same bits in every run. */
+ * the same bits in every run. Called by
+ * kernels/attention/attention_cudnn_cuda.c. Read cudnn_attention.h and
+ * cudnn_graph.h before. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dropout; the mask stands in dropout_ref.c. */
+ * dropout; the mask stands in dropout_ref.c. Listed in kernels/list.h; read
+ * fast.h and dropout.h before. */
 #include "dropout.h"
 #include "fast_philox.h"
 

@@ -3,7 +3,8 @@
  * y = x / (1 - p) where the draw is >= p, else 0 (Srivastava et al. 2014). The
  * draw of a channel is 24 bits of word (channel mod 4) of the Philox block
  * with counter (key low, key high, channel / 4, step) and a key mixed of seed
- * and stream. */
+ * and stream. Listed as a reference in kernels/list.h; read ref.h and dropout.h
+ * before. */
 #include "dropout.h"
 #include "list.h"
 #include "ref.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * add, multiply, scale, cast, accumulate, sum_rows and sum_heads; the formulas
- * stand in elementwise_ref.c. */
+ * stand in elementwise_ref.c. Listed in kernels/list.h; read fast.h before. */
 #include "fast.h"
 #include "loong/collective.h"
 

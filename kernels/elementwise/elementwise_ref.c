@@ -7,7 +7,9 @@
  * zigzag: rows of context parallel ranks in the order of samples, or back.
  * repeat_heads: y[g times + k][i] = x[g][i], k < times.  sum_heads: y[g][i] =
  * sum over k of x[g times + k][i].
- * select_rows: y[t] = features[t] where is_feature[t], else x[t]. */
+ * select_rows: y[t] = features[t] where is_feature[t], else x[t].
+ *
+ * Listed as references in kernels/list.h; read ref.h before. */
 #include "list.h"
 #include "loong/collective.h"
 #include "ref.h"

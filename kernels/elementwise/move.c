@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * copy, zero, concat, slice_grad, zigzag, repeat_heads and select_rows as
- * copies of whole rows or heads: any type. */
+ * copies of whole rows or heads: any type. Listed in kernels/list.h; read
+ * loong/ops.h before. */
 #include <string.h>
 
 #include "base.h"

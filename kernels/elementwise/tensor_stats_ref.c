@@ -3,7 +3,8 @@
  * tensor_stats: s = (sum of squares of the finite x, max |x| of the finite x,
  * number of x that are not finite). Blocks of rows, added up in their order,
  * so that threads change nothing. It runs in logged steps only: no faster
- * kernel is wanted. */
+ * kernel is wanted. Listed as a reference in kernels/list.h; read ref.h
+ * before. */
 #include "list.h"
 #include "moe/moe.h"
 #include "ref.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The check of ids, and embedding by copies of rows: any type. */
+ * The check of ids, and embedding by copies of rows: any type. The check is
+ * called by embedding_ref.c and embedding_cpu.c, the kernel is listed in
+ * kernels/list.h. Read embedding.h before. */
 #include "embedding.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * embedding_grad: each thread sums its own columns of all tokens, in the order
- * of the tokens. */
+ * of the tokens. Listed in kernels/list.h; read fast.h and embedding.h
+ * before. */
 #include <omp.h>
 
 #include "embedding.h"

@@ -2,7 +2,8 @@
  *
  * y[t] = table[ids[t]]; d table[v] = sum over t with ids[t] = v of dy[t], in
  * the order of t. With a part of the table, v counts from the part's first id
- * and y[t] = 0 for ids of other parts. */
+ * and y[t] = 0 for ids of other parts. Listed as references in kernels/list.h;
+ * read ref.h and embedding.h before. */
 #include "embedding.h"
 #include "list.h"
 #include "ref.h"

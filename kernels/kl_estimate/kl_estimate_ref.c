@@ -9,7 +9,8 @@
  * y is not negative, and its mean over the policy's tokens is KL(policy ||
  * reference). Both subtract numbers of about the same size where d is small, so
  * exp(d) - 1 is made in one step. A value each token is nothing to a processor,
- * so there is no faster version. */
+ * so there is no faster version. Listed as references in kernels/list.h; read
+ * ref.h before. */
 #include "list.h"
 #include "ref.h"
 

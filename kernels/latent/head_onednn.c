@@ -3,7 +3,8 @@
  * head_linear and head_linear_dw by oneDNN (formulas: head_ref.c): one product
  * for each head, of a primitive that they share, on views of the operands: rows
  * of a head are `heads` rows apart. Two kernels each, as for linear: in the
- * operands' own types, and in fp32 on widened copies of one head. */
+ * operands' own types, and in fp32 on widened copies of one head. Listed in
+ * kernels/list.h; read onednn.h before. */
 #include <stdio.h>
 #include <string.h>
 

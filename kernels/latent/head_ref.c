@@ -7,7 +7,8 @@
  *     transposed:
  *     y_h = x_h w_h      dx_h = dy_h w_h'    dw_h = x_h' dy_h
  *
- * dx is a head_linear with `transposed` flipped. */
+ * dx is a head_linear with `transposed` flipped. Listed as references in
+ * kernels/list.h; read loong/latent.h and ref_dense.h before. */
 #include "list.h"
 #include "loong/latent.h"
 #include "ref_dense.h"

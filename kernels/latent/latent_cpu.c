@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * latent_keys and its gradient; the formulas stand in latent_ref.c. All but the
- * sum over heads are copies. */
+ * sum over heads are copies. Listed in kernels/list.h; read fast.h and
+ * loong/latent.h before. */
 #include "fast.h"
 #include "loong/latent.h"
 

@@ -4,7 +4,9 @@
  *
  *     keys_h = (kv_h[0 .. n-1], shared)       values_h = kv_h[n .. n+v-1]
  *     dkv_h = (dkeys_h[0 .. n-1], dvalues_h)
- *     dshared = sum over h of dkeys_h[n .. n+r-1], heads ascending */
+ *     dshared = sum over h of dkeys_h[n .. n+r-1], heads ascending
+ *
+ * Listed as references in kernels/list.h; read loong/latent.h before. */
 #include "list.h"
 #include "loong/latent.h"
 #include "ref.h"

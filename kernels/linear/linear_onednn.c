@@ -3,8 +3,7 @@
  * linear and linear_dw by oneDNN (formulas: linear_ref.c). Two kernels each:
  * in the operands' own type, and, where the processor has no bf16 product or
  * one operand is fp32, one that widens bf16 operands into the workspace and
- * multiplies in fp32.
- */
+ * multiplies in fp32. Listed in kernels/list.h; read onednn.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -11,7 +11,9 @@
  * g gelu_grad. Where x is y of another linear, dx f'(a) of that one is one op,
  * linear_gelu_grad; dw and db together are linear_dw_db. With `transposed` w is
  * stored as [K,N] and dw likewise.
- */
+ *
+ * Listed as references in kernels/list.h; read loong/ops.h and ref_dense.h
+ * before. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What follows from the choices of tokens alone: how many chose an expert, how
- * far that is from an even share, and whom an expert has no room for. */
+ * far that is from an even share, and whom an expert has no room for. Listed as
+ * references in kernels/list.h; read loong/moe.h and ref.h before. */
 #include <stdlib.h>
 
 #include "list.h"

@@ -5,7 +5,8 @@
  *
  *   exchange_rows  rows of S_r to rank r: y = x_0's, x_1's, ... x_n-1's
  *   back           the same rows the other way
- */
+ *
+ * Listed in kernels/list.h; read loong/moe.h before. */
 #include "list.h"
 #include "moe.h"
 

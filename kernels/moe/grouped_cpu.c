@@ -9,7 +9,8 @@
  *   dx = dy W    weights are its columns, packed tile by tile
  *
  * Work is split over experts, groups of their rows, and blocks of columns of
- * the output; no result depends on who does which. */
+ * the output; no result depends on who does which. Listed in kernels/list.h;
+ * read fast.h and moe.h before. */
 #include <omp.h>
 
 #include "fast.h"

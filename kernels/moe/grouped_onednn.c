@@ -3,7 +3,8 @@
  * grouped_linear and its gradient of weights by oneDNN (formulas: moe_ref.c):
  * one product for each expert that has rows, of a primitive whose number of
  * rows comes with the launch. Two kernels each, as for linear: in the operands'
- * own types, and in fp32 on widened copies. */
+ * own types, and in fp32 on widened copies. Listed in kernels/list.h; read
+ * onednn.h before. */
 #include <stdio.h>
 #include <string.h>
 

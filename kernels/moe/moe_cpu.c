@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * permute, unpermute, unpermute_dw, sigmoid_gate and its gradient; the formulas
- * stand in moe_ref.c. A row is one thread's. */
+ * stand in moe_ref.c. A row is one thread's. Listed in kernels/list.h; read
+ * fast.h and moe.h before. */
 #include "fast.h"
 #include "moe.h"
 

@@ -14,7 +14,9 @@
  *
  * Without weights w = 1. Slots without a row (-1) count 0; rows without a slot
  * and tokens that are none (LOONG_NO_TOKEN) are neither read nor written.
- */
+ *
+ * Listed as references in kernels/list.h; read loong/moe.h and ref_dense.h
+ * before. */
 #include "list.h"
 #include "moe.h"
 #include "ref.h"

@@ -25,8 +25,8 @@
  * long.
  *
  * With sets of experts x, s, c are those of the token's set, and instead of aux
- * and z stand aux q^2 and z q, q = choices / (sum of the set's c).
- */
+ * and z stand aux q^2 and z q, q = choices / (sum of the set's c). Listed as
+ * references in kernels/list.h; read loong/moe.h and ref.h before. */
 #include <omp.h>
 #include <string.h>
 

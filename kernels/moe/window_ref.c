@@ -13,7 +13,8 @@
  *                  come from the others, LOONG_NO_TOKEN behind them
  *
  * All three know what the tokens of the whole group chose, so that its ranks
- * agree. */
+ * agree. Listed as references in kernels/list.h; read loong/moe.h and ref.h
+ * before. */
 #include <stdbool.h>
 #include <string.h>
 

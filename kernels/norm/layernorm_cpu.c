@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * layernorm, add_layernorm and layernorm_grad; the formulas stand in
- * layernorm_ref.c. A row stays in the cache between the passes over it. */
+ * layernorm_ref.c. A row stays in the cache between the passes over it. Listed
+ * in kernels/list.h; read fast.h and norm_cpu.h before. */
 #include "fast.h"
 #include "norm_cpu.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * mean_squares, rms_scale and their gradients; the formulas stand in
- * rms_scale_ref.c. */
+ * rms_scale_ref.c. Listed in kernels/list.h; read fast.h before. */
 #include "fast.h"
 
 static float *number(const fast_mat_t *m, int64_t t)

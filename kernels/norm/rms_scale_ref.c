@@ -6,7 +6,9 @@
  * With g = dy w:
  *   dm = -r^3 / 2 sum(g x)  (of all ranks together where it is used)
  *   dx = g r  from rms_scale, and  2 f dm x  from mean_squares
- *   dw = sum over rows dy x r */
+ *   dw = sum over rows dy x r
+ *
+ * Listed as references in kernels/list.h; read ref.h before. */
 #include "list.h"
 #include "ref.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rmsnorm, add_rmsnorm and rmsnorm_grad; the formulas stand in rmsnorm_ref.c.
- * A row stays in the cache between the passes over it. */
+ * A row stays in the cache between the passes over it. Listed in
+ * kernels/list.h; read fast.h and norm_cpu.h before. */
 #include "fast.h"
 #include "norm_cpu.h"
 

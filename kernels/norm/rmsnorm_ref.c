@@ -4,7 +4,8 @@
  *   r = 1 / sqrt(mean(x^2) + eps),  y = x r w
  *   dx = r (g - x r^2 mean(g x)) with g = dy w,   dw = sum over rows dy x r
  * add_rmsnorm normalises x + residual and gives the sum out; rmsnorm_grad adds
- * `dsum`, the gradient that reaches the sum directly. */
+ * `dsum`, the gradient that reaches the sum directly. Listed as references in
+ * kernels/list.h; read ref.h before. */
 #include "list.h"
 #include "ref.h"
 

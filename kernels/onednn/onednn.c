@@ -3,7 +3,8 @@
  * Primitives, memory objects and threads of oneDNN 2.6 (its C API).
  *
  * oneDNN takes the size of the OpenMP team at creation and at execution from
- * omp_get_max_threads(), so both happen under `threads`. */
+ * omp_get_max_threads(), so both happen under `threads`. Called by the kernels
+ * in *_onednn.c. Read onednn.h before. */
 #include "onednn.h"
 
 #include <dnnl.h>

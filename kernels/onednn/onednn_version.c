@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The version of oneDNN. Called by src/version/version.c. */
+ * The version of oneDNN. Called by src/version/version.c. Read
+ * onednn_version.h before. */
 #include "onednn_version.h"
 
 #include <dnnl.h>

@@ -2,7 +2,8 @@
  *
  * muon_momentum, muon_normalize, muon_polynomial, muon_step; the formulas stand
  * in loong/update.h. The products between them are ops of their own, and take
- * most of the time. */
+ * most of the time. Listed as references in kernels/list.h; read
+ * master.h and muon.h before. */
 #include "list.h"
 #include "master.h"
 #include "muon.h"

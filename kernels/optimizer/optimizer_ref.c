@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * adamw, lion, sgd, ema, ema_swap, sumsq and sum, sign_step; the formulas stand
- * at their contracts in loong/update.h and loong/moe.h. */
+ * at their contracts in loong/update.h and loong/moe.h. Listed as references in
+ * kernels/list.h; read ema.h, master.h and stochastic.h before. */
 #include "ema.h"
 #include "exact_sum.h"
 #include "list.h"

@@ -5,7 +5,8 @@
  * a constant whose last place is the grid. The pieces of a block add up in
  * fp64 without rounding: a piece is at most 2^42 grid steps, a block has 2^10
  * addends. Blocks with values beyond the first grid's bounds, or not finite, go
- * through loongi_exact_add one by one. */
+ * through loongi_exact_add one by one. Listed in kernels/list.h; read
+ * src/base/exact_sum.h before. */
 #include "exact_sum.h"
 #include "fast.h"
 

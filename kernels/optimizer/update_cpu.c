@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * adamw, lion, sgd, ema and ema_swap in one pass over memory; the formulas
- * stand in loong/update.h. */
+ * stand in loong/update.h. Listed in kernels/list.h; read fast.h, ema.h and
+ * stochastic.h before. */
 #include "ema.h"
 #include "fast_philox.h"
 #include "stochastic.h"

@@ -2,7 +2,7 @@
  *
  * quantize and dequantize; the formulas stand in quantize_ref.c. A thread takes
  * blocks of 128 columns and of as many rows as share a scale, or are transposed
- * over together. */
+ * over together. Listed in kernels/list.h; read fast.h before. */
 #include "fast.h"
 #include "loong/quantize.h"
 

@@ -8,8 +8,8 @@
  *   y = q s
  *
  * x / s is rounded to fp32 first, unless x is fp64. Here q is found by a search
- * in the type's numbers: independent of what other kernels do with bits.
- */
+ * in the type's numbers: independent of what other kernels do with bits. Listed
+ * as references in kernels/list.h; read ref.h before. */
 #include "list.h"
 #include "loong/quantize.h"
 #include "ref.h"

@@ -5,7 +5,8 @@
  * between both by wavelength; YaRN (Peng et al. 2023) ramps over dimensions and
  * scales the table by its attention factor; dynamic raises the base for a
  * sequence of n > N tokens (N the length before) by
- * (factor n / N - factor + 1)^(R / (R - 2)). */
+ * (factor n / N - factor + 1)^(R / (R - 2)). Called by rope_ref.c and
+ * rope_table_cuda.cu. Read rope.h before. */
 #include "rope.h"
 
 #include <math.h>

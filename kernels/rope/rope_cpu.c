@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rope; the formula stands in rope_ref.c. */
+ * rope; the formula stands in rope_ref.c. Listed in kernels/list.h; read fast.h
+ * before. */
 #include "fast.h"
 
 /* y may be the memory of x. */

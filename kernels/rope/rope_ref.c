@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rotary embedding (Su et al. 2021), by the frequencies of rope.c. The
- * derivative of a rotation is its transpose. */
+ * derivative of a rotation is its transpose. Listed as references in
+ * kernels/list.h; read ref.h and rope.h before. */
 #include "list.h"
 #include "ref.h"
 #include "rope.h"

@@ -5,7 +5,8 @@
  *
  * With A[s,t] = 1 where row t is in segment s, else 0, these are A x and A' x:
  * each is the other's derivative. A value each row is nothing to a processor,
- * so there is no faster version. */
+ * so there is no faster version. Listed as references in kernels/list.h; read
+ * ref.h before. */
 #include "list.h"
 #include "ref.h"
 

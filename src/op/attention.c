@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attention and attention_grad; formulas in
- * kernels/attention/attention_ref.c. */
+ * kernels/attention/attention_ref.c. Called through the ops' tables and by
+ * src/nn/context_attention.c and attention_ring.c. Read op_impl.h before. */
 #include <string.h>
 
 #include "op_impl.h"

@@ -4,7 +4,8 @@
  * of one rank, merged as they come; while a rank computes, they go on to the
  * next one. Backward: keys and values go around again, and behind them the sums
  * of their gradients, to which each rank adds its own; they are home after one
- * step more. */
+ * step more. Called through the ops' tables and by src/nn/context_attention.c.
+ * Read loong/collective.h before. */
 #include <string.h>
 
 #include "loong/collective.h"

@@ -6,7 +6,8 @@
  *
  * The adjoints hold with this convention: the gradient of a value that is
  * equal on all ranks of a group is complete and equal on all of them, the
- * gradient of any other value is the rank's own. */
+ * gradient of any other value is the rank's own. Called through the ops' tables
+ * and by layers, families and other ops. Read loong/collective.h before. */
 #include "loong/collective.h"
 #include "op_impl.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cross_entropy, token_logprob and its gradient; formulas in
- * kernels/cross_entropy/cross_entropy_ref.c. */
+ * kernels/cross_entropy/cross_entropy_ref.c. Called through the ops' tables and
+ * by src/nn/ends.c. Read op_impl.h before. */
 #include "graph_impl.h"
 #include "op_impl.h"
 

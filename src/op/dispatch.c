@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which tokens an expert takes, and how they come to its rank and back;
- * formulas in kernels/moe/router_ref.c and kernels/moe/dispatch_comm.c. */
+ * formulas in kernels/moe/router_ref.c and kernels/moe/dispatch_comm.c. Called
+ * through the ops' tables and by src/nn/moe.c. Read loong/moe.h and op_impl.h
+ * before. */
 #include "loong/moe.h"
 #include "op_impl.h"
 

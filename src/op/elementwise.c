@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * add, multiply, scale, dropout, cast, copy, accumulate, sum_rows. */
+ * add, multiply, scale, dropout, cast, copy, accumulate, sum_rows. Called
+ * through the ops' tables and by layers, families, other ops and passes. Read
+ * op_impl.h before. */
 #include "op_impl.h"
 
 /* ---- add, multiply ------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * head_linear and head_linear_dw; formulas in kernels/latent/head_ref.c. */
+ * head_linear and head_linear_dw; formulas in kernels/latent/head_ref.c. Called
+ * through the ops' tables and by src/nn/latent.c. Read loong/latent.h and
+ * op_impl.h before. */
 #include "loong/latent.h"
 #include "op_impl.h"
 

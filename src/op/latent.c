@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * latent_keys; formulas in kernels/latent/latent_ref.c. */
+ * latent_keys; formulas in kernels/latent/latent_ref.c. Called through the ops'
+ * tables and by src/nn/latent.c. Read loong/latent.h and op_impl.h before. */
 #include "loong/latent.h"
 #include "op_impl.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * slice, concat, reshape, zigzag, repeat_heads, select_rows and the adjoint of
- * slice. */
+ * slice. Called through the ops' tables and by layers, families and other ops.
+ * Read op_impl.h before. */
 #include "loong/collective.h"
 #include "op_impl.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * linear, linear_gelu_grad, linear_dw and linear_dw_db; formulas in
- * kernels/linear/linear_ref.c. */
+ * kernels/linear/linear_ref.c. Called through the ops' tables and by layers and
+ * families. Read op_impl.h before. */
 #include "loong/register.h"
 #include "op_impl.h"
 

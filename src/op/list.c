@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every built-in op. Each op's file defines loongi_op_<name>. */
+ * Every built-in op. Each op's file defines loongi_op_<name>. Called by
+ * src/registry/registry_builtin.c. Read op_impl.h before. */
 #include "op_impl.h"
 
 #include "loong/register.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loss: where ordinary nodes end in a declared loss; kl_estimate and
- * squared_error, rows that may. */
+ * squared_error, rows that may. Called through the ops' tables and by
+ * src/nn/ends.c and families. Read loong/loss_ops.h and op_impl.h before. */
 #include "graph_impl.h"
 #include "loong/ops.h"
 #include "op_impl.h"

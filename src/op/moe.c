@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What happens to tokens between router and sum; formulas in
- * kernels/moe/moe_ref.c. */
+ * kernels/moe/moe_ref.c. Called through the ops' tables and by src/nn/moe.c and
+ * dispatch.c. Read loong/moe.h and op_impl.h before. */
 #include <string.h>
 
 #include "loong/moe.h"

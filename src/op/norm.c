@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rmsnorm and layernorm, plain and with the residual added first. */
+ * rmsnorm and layernorm, plain and with the residual added first. Called
+ * through the ops' tables and by src/nn/nn.c. Read op_impl.h before. */
 #include "graph_impl.h"
 #include "op_impl.h"
 

@@ -2,7 +2,8 @@
  *
  * adamw, lion, sgd, ema, those of muon, sign_step, sumsq, sum, zero: steps that
  * are made by hand (src/optim); registered so that programs can be explained
- * and costed. */
+ * and costed. Called through the ops' tables. Read loong/update.h and op_impl.h
+ * before. */
 #include "loong/moe.h"
 #include "op_impl.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quantize and dequantize; formulas in kernels/quantize/quantize_ref.c. */
+ * quantize and dequantize; formulas in kernels/quantize/quantize_ref.c. Called
+ * through the ops' tables; no built-in family builds them. Read
+ * loong/quantize.h and op_impl.h before. */
 #include "loong/quantize.h"
 
 #include "convert.h"

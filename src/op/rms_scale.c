@@ -2,7 +2,8 @@
  *
  * An RMS norm over channels that several ranks have, in two steps: mean_squares
  * makes a rank's part of the statistic, rms_scale uses the sum over the ranks.
- * Formulas in kernels/norm/rms_scale_ref.c. */
+ * Formulas in kernels/norm/rms_scale_ref.c. Called through the ops' tables and
+ * by src/nn/nn.c and loss.c. Read op_impl.h before. */
 #include "op_impl.h"
 
 static loong_status_t want_matrix(const loong_op_call_t *call, int i,

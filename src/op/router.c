@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The router of a mixture of experts and its losses; formulas in
- * kernels/moe/router_ref.c. */
+ * kernels/moe/router_ref.c. Called through the ops' tables and by src/nn/moe.c.
+ * Read loong/moe.h and op_impl.h before. */
 #include <string.h>
 
 #include "loong/moe.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows and the segments that they belong to: segment_sum and segment_repeat,
- * each the gradient of the other. */
+ * each the gradient of the other. Called through the ops' tables; no built-in
+ * family builds them. Read op_impl.h before. */
 #include "op_impl.h"
 
 static loong_status_t want_offsets(const loong_op_call_t *call)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * softmax_cross_entropy and its gradient; formulas in
- * kernels/cross_entropy/logits_ref.c. */
+ * kernels/cross_entropy/logits_ref.c. Called through the ops' tables and by
+ * src/model/vision/vision.c. Read op_impl.h before. */
 #include "op_impl.h"
 
 static loong_status_t want_logits(const loong_op_call_t *call)

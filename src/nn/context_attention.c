@@ -11,7 +11,8 @@
  *               one rank of a ring has: chunks r a .. r a + a - 1 and their
  *               mirror images are the two chunks of rank r of a ring of n / a.
  * The last three are one: groups CP_A2A and CP_P2P of which one may be a single
- * rank. Positions have entered q and k before. */
+ * rank. Positions have entered q and k before. Called by nn.c and latent.c.
+ * Read context_attention.h before. */
 #include "context_attention.h"
 
 #include "loong/collective.h"

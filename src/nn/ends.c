@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ends of a language model. */
+ * The ends of a language model. Called by src/model/foundation/decoder.c. Read
+ * loong/nn.h before. */
 #include "loong/nn.h"
 #include "loong/op.h"
 

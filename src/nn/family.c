@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Families of models by name. */
+ * Families of models by name. Called by src/model, which enters its own, the
+ * trainer, src/checkpoint and loongrun. Read loong/family.h before. */
 #include "loong/family.h"
 
 #include <string.h>

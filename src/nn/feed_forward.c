@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The feed-forward layer. */
+ * The feed-forward layer. Called by decoders, vision transformers and moe.c.
+ * Read loong/nn.h and nn_impl.h before. */
 #include "nn_impl.h"
 
 loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,

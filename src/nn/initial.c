@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How parameters start. */
+ * How parameters start. Called by src/component/stage_params.c. Read initial.h
+ * before. */
 #include <math.h>
 
 #include "initial.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Multi-head latent attention. */
+ * Multi-head latent attention. Called by src/model/foundation/decoder.c. Read
+ * loong/latent.h, context_attention.h and nn_impl.h before. */
 #include "loong/latent.h"
 
 #include <string.h>

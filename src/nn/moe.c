@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixtures of experts. */
+ * Mixtures of experts. Called by src/model/foundation/decoder.c, for the names
+ * of metrics by src/report. Read loong/moe.h and nn_impl.h before. */
 #include "loong/moe.h"
 
 #include <math.h>

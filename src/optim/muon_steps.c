@@ -2,7 +2,8 @@
  *
  * A matrix of class muon, step by step: momentum, the whole matrix of all
  * tensor-parallel ranks, its norm, Newton-Schulz by products, the change of the
- * rank's part. optimizer.c calls it; loong/update.h has the formulas.
+ * rank's part. optimizer.c calls it; read muon_steps.h before, and
+ * loong/update.h for the formulas.
  *
  * [R,C] is the whole matrix, [r,c] the rank's part, m the lesser of R and C. */
 #include "muon_steps.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of classes of optimizers; shards.c and optimizer.c place and
- * update what it says, src/train saves and loads it. */
+ * The table of classes of optimizers. Called by optimizer.c, which places and
+ * updates what it says, by src/plan and by src/checkpoint/training, which saves
+ * and loads it. Read optimizer_class.h before. */
 #include "optimizer_class.h"
 
 #include <string.h>

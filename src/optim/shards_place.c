@@ -3,7 +3,8 @@
  * The collectives of data parallelism in the programs of a chunk. Time is the
  * order of the steps of all programs of one micro-batch; what is in COMM for
  * a while, gradients of a bucket or its gathered parameters, gets a place
- * there for that time. */
+ * there for that time. Called by src/component/stage.c. Read shards.h and
+ * shards_place.h before. */
 #include <string.h>
 
 #include "passes.h"

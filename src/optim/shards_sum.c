@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sums of gradients over data-parallel ranks: where they begin, and where what
- * comes out is used. */
+ * comes out is used. Called by shards_place.c. Read shards_place.h before. */
 #include "shards_place.h"
 
 /* ---- time ---------------------------------------------------------------- */

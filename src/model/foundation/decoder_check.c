@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What must hold between the keys of a decoder, and sizes that follow from
- * others. */
+ * others. Called by decoder_config.c. Read decoder_check.h before. */
 #include "decoder_check.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which meshes a decoder can be laid out on. */
+ * Which meshes a decoder can be laid out on. Called through loong_family_t by
+ * src/plan/parallel.c. Read decoder.h before. */
 #include <string.h>
 
 #include "decoder.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The graph of a projector; called through loong_family_t. R: rows
- * of a micro-batch. */
+ * of a micro-batch. Read projector.h before. */
 #include "projector.h"
 
 #include "field_rows.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The graph of a vision transformer. R: rows of a micro-batch on the stream, N:
- * pictures, H: hidden_size. */
+ * pictures, H: hidden_size. Called through loong_family_t by src/component.
+ * Read vision.h and loong/nn.h before. */
 #include "vision.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The keys of a vision transformer: a table, the defaults of the families
- * (those of their classes in transformers), and what values go together. */
+ * (those of their classes in transformers), and what values go together. Called
+ * by vision.c, hf/ and src/registry/recipe_tables.c. Read vision.h before. */
 #include <string.h>
 
 #include "field_rows.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * config.json of vision transformers, read and written by one table for each
- * model type. Fallbacks are the defaults of the classes in transformers. */
+ * model type. Fallbacks are the defaults of the classes in transformers. Listed
+ * in src/registry/hf_kinds.c. Read hf_kind.h and vision.h before. */
 #include "hf_vision.h"
 
 #include <inttypes.h>

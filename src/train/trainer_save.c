@@ -47,12 +47,9 @@ static const char *idle_key(const loong_trainer_t *t, int component,
 
 static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
 {
-    const char *text = NULL;
     char window[LOONG_WINDOW_TEXT];
     loongi_window_print(&t->report.losses, window);
-    LOONG_TRY(loong_recipe_print(t->recipe, false, &text));
-    LOONG_TRY(loongi_pairs_set(meta, "recipe", text));
-    LOONG_TRY(loongi_pairs_set(meta, LOONG_PARAMS_DTYPE, params_dtype(t)));
+    LOONG_TRY(loongi_resume_describe(t->recipe, params_dtype(t), meta));
     LOONG_TRY(loongi_pairs_set(meta, "loss_window", window));
     LOONG_TRY(loongi_pairs_set_int(meta, "step", t->state.step));
     LOONG_TRY(loongi_pairs_set_int(meta, "consumed_samples",
@@ -176,6 +173,9 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
 {
     const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
     const char *data = loongi_pairs_get(meta, "data");
+    if (loong_comm_rank(t->comm) == 0) {
+        loongi_resume_warn_extensions(meta, t->recipe);
+    }
     if (loongi_pairs_get(meta, "recipe") != NULL) {
         LOONG_TRY(loongi_resume_check(meta, t->recipe, &t->keys,
                                       params_dtype(t), t->plan.evaluate_only));

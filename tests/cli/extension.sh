@@ -34,6 +34,16 @@ if [ -n "$mpirun" ]; then
     [ "$(losses <out)" = "$one" ] || fail "two ranks: $(losses <out), not $one"
 fi
 
+# Code that was mended since a checkpoint is told, and goes on.
+go() { "$build/loongrun" rings.yaml checkpoint.save=save "$@" >out 2>err; }
+told='extensions: the code of ./rings.so is not what the checkpoint was saved'
+go train.train_iters=1 || fail "$(cat out err)"
+go train.train_iters=2 checkpoint.load=auto || fail "$(cat out err)"
+! grep -q "$told" err || fail "the same code is told as another"
+printf ' ' >>rings.so
+go train.train_iters=3 checkpoint.load=auto || fail "$(cat out err)"
+grep -q "$told" err || fail "other code is not told: $(cat err)"
+
 # refused TEXT OVERRIDE...
 refused() {
     local text=$1

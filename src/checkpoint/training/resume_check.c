@@ -45,6 +45,8 @@ loong_status_t loongi_model_fill(loong_context_t *ctx, loong_pairs_t *model)
     return kind != NULL ? kind->fill(ctx, model) : LOONG_OK;
 }
 
+#define EXTENSIONS_HASH "extensions_hash" /* of metadata */
+
 enum { BEFORE, AFTER };
 
 typedef struct comparison {
@@ -198,6 +200,42 @@ static loong_status_t compare_models(const comparison_t *e,
     loong_status_t found = loongi_problems_end(
         &v.problems, LOONG_ERR_CONFIG, "another model than the checkpoint's");
     return status != LOONG_OK ? status : found;
+}
+
+loong_status_t loongi_resume_describe(loong_recipe_t *recipe, const char *dtype,
+                                      loong_pairs_t *meta)
+{
+    const char *text = NULL;
+    LOONG_TRY(loong_recipe_print(recipe, false, &text));
+    LOONG_TRY(loongi_pairs_set(meta, "recipe", text));
+    LOONG_TRY(loongi_pairs_set(meta, LOONG_PARAMS_DTYPE, dtype));
+    return recipe->extensions_hash != 0
+               ? loongi_pairs_set_int(meta, EXTENSIONS_HASH,
+                                      (int64_t)recipe->extensions_hash)
+               : LOONG_OK;
+}
+
+void loongi_resume_warn_extensions(const loong_pairs_t *meta,
+                                   const loong_recipe_t *now)
+{
+    int64_t before = 0;
+    loong_text_t names = loongi_text_begin(now->ctx);
+    if (loongi_pairs_int(meta, EXTENSIONS_HASH, &before) &&
+        now->extensions_hash != 0 && (uint64_t)before != now->extensions_hash) {
+        for (int64_t i = 0; i < loongi_recipe_items(now, "extensions"); i++) {
+            char path[LOONG_RECIPE_PATH];
+            snprintf(path, sizeof(path), "extensions[%lld]", (long long)i);
+            loongi_text_printf(&names, "%s%s", i > 0 ? ", " : "",
+                               loong_recipe_text(now, path));
+        }
+        loongi_log(now->ctx, LOONG_LOG_WARN,
+                   "%s: extensions: the code of %s is not what the "
+                   "checkpoint was saved with; the run goes on with that of "
+                   "now",
+                   loong_recipe_where(now, "extensions"),
+                   loongi_text_get(&names));
+    }
+    loongi_text_free(&names);
 }
 
 loong_status_t loongi_resume_check(const loong_pairs_t *meta,

@@ -24,6 +24,12 @@ typedef struct loong_model_keys {
 /* Of the recipe, and of metadata: there never auto. */
 #define LOONG_PARAMS_DTYPE "precision.params_dtype"
 
+/* Adds to a checkpoint's metadata what loongi_resume_check compares of a
+ * recipe. */
+LOONG_NODISCARD loong_status_t loongi_resume_describe(loong_recipe_t *recipe,
+                                                      const char *dtype,
+                                                      loong_pairs_t *meta);
+
 /* meta: of the checkpoint, with its recipe, which may have the caller's own
  * keys, as the recipe of now declares them. model: the keys of the model of
  * now, those included that its family states. dtype: what params_dtype is now.
@@ -34,6 +40,10 @@ typedef struct loong_model_keys {
 LOONG_NODISCARD loong_status_t loongi_resume_check(
     const loong_pairs_t *meta, const loong_recipe_t *now,
     const loong_model_keys_t *model, const char *dtype, bool evaluate_only);
+
+/* Of other code than that of the checkpoint's run: it may have been mended. */
+void loongi_resume_warn_extensions(const loong_pairs_t *meta,
+                                   const loong_recipe_t *now);
 
 /* A key of a model that says how it begins and learns, not what it is. */
 bool loongi_is_of_learning(const char *key);

@@ -229,6 +229,28 @@ static void check_matrices(const loong_recipe_t *recipe,
     }
 }
 
+/* In a model of several components each one's names are told. */
+static void add_unmatched(const loong_recipe_t *recipe,
+                          const loong_model_t *model, const char *path,
+                          loong_problems_t *problems)
+{
+    loong_text_t names = loongi_text_begin(model->ctx);
+    for (int k = 0; k < model->num_components; k++) {
+        const loong_component_t *c = model->components[k];
+        bool last = k == model->num_components - 1;
+        const char *role = last ? "" : c->params.name;
+        const char *dot = last ? "" : ".";
+        loongi_text_printf(&names, "%s%s%s to %s%s%s%s", role, dot,
+                           c->whole[0].name, role, dot,
+                           c->whole[c->num_whole - 1].name, last ? "" : ", ");
+    }
+    loongi_problems_add(
+        problems, "%s: %s: no parameter matches %s; their names are %s",
+        loong_recipe_where(recipe, path), path, loong_recipe_text(recipe, path),
+        loongi_text_get(&names));
+    loongi_text_free(&names);
+}
+
 static void check_globs(const loong_recipe_t *recipe,
                         const loong_model_t *model, loong_problems_t *problems)
 {
@@ -237,21 +259,14 @@ static void check_globs(const loong_recipe_t *recipe,
         const char *key;
     } lists[] = {
         {FREEZE, ""}, {DECAY, ".scope"}, {GROUPS, ".scope"}, {INIT, ".scope"}};
-    const loong_component_t *c = model->components[model->num_components - 1];
     for (int64_t k = 0; k < LOONG_COUNT_OF(lists); k++) {
         int64_t count = loong_recipe_count(recipe, lists[k].list);
         for (int64_t i = 0; i < count; i++) {
             char path[PATH_SIZE];
             snprintf(path, sizeof(path), "%s[%lld]%s", lists[k].list,
                      (long long)i, lists[k].key);
-            const char *glob = loong_recipe_text(recipe, path);
-            if (!matches_any(recipe, model, glob)) {
-                loongi_problems_add(
-                    problems,
-                    "%s: %s: no parameter matches %s; their names are %s "
-                    "to %s",
-                    loong_recipe_where(recipe, path), path, glob,
-                    c->whole[0].name, c->whole[c->num_whole - 1].name);
+            if (!matches_any(recipe, model, loong_recipe_text(recipe, path))) {
+                add_unmatched(recipe, model, path, problems);
             }
         }
     }

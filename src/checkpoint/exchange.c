@@ -468,10 +468,13 @@ read_model(const native_source_t *source,
     loong_status_t status =
         loongi_view_model_keys(metadata, source->component, own);
     if (status == LOONG_OK && own->count == 0) {
+        char found[LOONG_VIEW_COMPONENTS];
         status = LOONG_FAIL(source->ctx, LOONG_ERR_MISMATCH,
-                            "'%s' has no keys model.%s.* in its metadata",
+                            "'%s' has no keys model.%s.* in its metadata; its "
+                            "components:%s",
                             loongi_checkpoint_path(source->checkpoint),
-                            source->component);
+                            source->component,
+                            loongi_view_list_components(metadata, found));
     }
     /* names of a map are no type's */
     bool free_names = params->map != NULL ||
@@ -543,7 +546,7 @@ static loong_status_t check_component(const native_source_t *source,
                 NULL,
         LOONG_ERR_UNSUPPORTED,
         "%s: has an image encoder and a model that reads it; one of "
-        "them is exported, by its name",
+        "them is exported, by its name (--component NAME)",
         loongi_checkpoint_path(source->checkpoint));
     return LOONG_OK;
 }

@@ -64,6 +64,24 @@ const char *loongi_view_component(const loong_pairs_t *metadata)
     return LOONG_DEFAULT_ROLE;
 }
 
+const char *loongi_view_list_components(const loong_pairs_t *metadata,
+                                        char list[LOONG_VIEW_COMPONENTS])
+{
+    size_t length = 0;
+    memcpy(list, " none", sizeof(" none"));
+    for (int64_t i = 0; i < metadata->count; i++) {
+        char role[64];
+        int end = 0;
+        const char *key = metadata->items[i].key;
+        if (sscanf(key, "model.%63[^.].family%n", role, &end) == 1 && end > 0 &&
+            key[end] == '\0' && length < LOONG_VIEW_COMPONENTS) {
+            length += (size_t)snprintf(
+                list + length, LOONG_VIEW_COMPONENTS - length, " %s", role);
+        }
+    }
+    return list;
+}
+
 const char *loongi_view_role(loong_context_t *ctx, const loong_pairs_t *model)
 {
     const char *name = loongi_pairs_get(model, "family");

@@ -42,6 +42,10 @@ typedef struct loong_view {
  * with; by its metadata, or by the family of a model. Static. */
 #define LOONG_DEFAULT_ROLE "foundation"
 const char *loongi_view_component(const loong_pairs_t *metadata);
+/* " image_encoder foundation": those that metadata speaks of. */
+enum { LOONG_VIEW_COMPONENTS = 256 };
+const char *loongi_view_list_components(const loong_pairs_t *metadata,
+                                        char list[LOONG_VIEW_COMPONENTS]);
 const char *loongi_view_role(loong_context_t *ctx, const loong_pairs_t *model);
 
 /* as: how a Hugging Face directory is understood for LOONG_VIEW_ENGINE; or

@@ -61,6 +61,11 @@ run 1 trained $j.freeze=true checkpoint.save=save
 for name in image_encoder foundation; do
     "$build/loong-ckpt" export --quiet --component $name save $name
 done
+! "$build/loong-ckpt" export --component nothing save none 2>err &&
+    grep -q 'components: image_encoder image_projector foundation$' err || {
+    echo "FAILED: the components are not listed: $(cat err)"
+    exit 1
+}
 run 1 resumed $j.freeze=true checkpoint.load=save checkpoint.no_load_optim=true \
     train.train_iters=4
 cat >own.yaml <<YAML
@@ -116,6 +121,10 @@ paste -d : mixed mixed_by_two | awk -F: '{
 refused 'fp64 goes with fp64 alone' $e.precision.params_dtype=bf16
 
 refused 'unknown key model.image_encoder.ranks' "$e.ranks=[0]"
+refused 'one is written, by loong-ckpt export --component NAME' \
+    checkpoint.save=save export.hf=hf
+refused 'no parameter matches image_encodr.*; their names are image_encoder.' \
+    'model.freeze=[image_encodr.*]'
 refused 'join: has no effect on a model of one component' join=phases \
     "~$e" "~$j"
 refused "matches no scope" $e.recompute.granularity=selective \

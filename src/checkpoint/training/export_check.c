@@ -71,7 +71,9 @@ loong_status_t loongi_check_export(loong_context_t *ctx,
         model->count == 1
             ? check_as(ctx, recipe, model->keys[0], dir, code)
             : LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
-                         "%d components; one is written", model->count);
+                         "%d components; one is written, by loong-ckpt export "
+                         "--component NAME",
+                         model->count);
     loongi_pairs_destroy(&code);
     if (status != LOONG_OK && dir != NULL) {
         loongi_error_note(ctx, "wanted for export.hf");

@@ -74,6 +74,12 @@ static bool plans(const options_t *o)
     return o->check || o->dry_run || o->explain;
 }
 
+/* Whether all is asked that a run here needs. */
+static bool judges(const options_t *o)
+{
+    return (o->check || o->dry_run) && !o->elsewhere;
+}
+
 static void print_parent(void *user, const char *line)
 {
     (void)user;
@@ -204,11 +210,13 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
     if (status == LOONG_OK) {
         status = print_text(comm, text);
     }
+    /* Other plans stop before they have read all that a run reads. */
+    if (status == LOONG_OK && loong_comm_rank(comm) == 0 &&
+        (judges(o) || !plans(o))) {
+        loong_recipe_warn_unread(recipe);
+    }
     if (status != LOONG_OK || plans(o)) {
         return status == LOONG_OK ? tell_plan(o, comm, trainer) : status;
-    }
-    if (loong_comm_rank(comm) == 0) {
-        loong_recipe_warn_unread(recipe);
     }
     if (o->eval) {
         return loong_trainer_evaluate(trainer);
@@ -254,8 +262,8 @@ static loong_status_t run_recipe(loong_context_t *ctx, const options_t *o,
     loong_trainer_params_t params = {
         .comm = comm,
         .recipe = recipe,
-        .plan_only = o->check || o->dry_run || o->explain,
-        .judge = (o->check || o->dry_run) && !o->elsewhere,
+        .plan_only = plans(o),
+        .judge = judges(o),
         .evaluate_only = o->eval,
         .progress = screen_progress,
         .progress_user = screen,

@@ -102,6 +102,9 @@ void loongi_settings_read(const loong_recipe_t *recipe, bool evaluate_only,
     s->sample_temperature = loong_recipe_real(r, "eval.sample.temperature");
     s->log_interval = loong_recipe_int(r, "log.interval");
     s->tensors_interval = loong_recipe_int(r, "log.tensors_interval");
+    s->tensorboard = !evaluate_only &&
+                     loong_recipe_text(r, "log.dir") != NULL &&
+                     loong_recipe_bool(r, "log.tensorboard");
     s->seed = (uint64_t)loong_recipe_int(r, "seed");
     read_lr(r, s);
 }

@@ -35,6 +35,7 @@ typedef struct loong_train_settings {
     int64_t sample_top_k;
     double sample_temperature;
     int64_t log_interval, tensors_interval;
+    bool tensorboard; /* beside the metrics of a training */
     uint64_t seed;
 } loong_train_settings_t;
 

@@ -36,7 +36,7 @@ static loong_status_t open_files(loong_report_t *r)
     }
     snprintf(path, sizeof(path), "%s/metrics.jsonl", dir);
     LOONG_TRY(loongi_jsonl_open(r->ctx, path, r->state->step + 1, &r->jsonl));
-    if (loong_recipe_bool(r->plan->recipe, "log.tensorboard")) {
+    if (r->plan->set->tensorboard) {
         LOONG_TRY(loongi_tensorboard_create(
             r->ctx, dir, r->state->step > 0 ? r->state->step + 1 : 0,
             &r->board));

@@ -142,6 +142,11 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
         }
     }
     status = loongi_first_of(status, loongi_trainer_open_data(t));
+    if (t->plan.judge && !t->plan.evaluate_only) {
+        status = loongi_first_of(
+            status, loongi_faults_create(t->ctx, t->comm, t->recipe,
+                                         &t->supervision.faults));
+    }
     if (loong_comm_rank(t->comm) == 0) {
         status = loongi_first_of(status, check_masks(t));
         status = loongi_first_of(status, check_samples(t));

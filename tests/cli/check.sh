@@ -104,6 +104,9 @@ run 0 good.yaml --check model.foundation.family=minimax_m2 \
 has err "moe_ffn_hidden_size = 32: model type minimax_m2 has 64"
 run 0 good.yaml --check
 hasnt err "exported"
+hasnt err "nothing in this run reads it"
+run 0 good.yaml --check data.mask_ratio=0.5
+has err "data.mask_ratio is set, but nothing in this run reads it"
 run 2 good.yaml --dry-run optimizer.lr=null
 has err "  optimizer.lr: not set"
 run 2 good.yaml --check data.train=null

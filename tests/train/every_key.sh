@@ -32,7 +32,13 @@ run() {
         esac
     done >>given
     echo 'version: 1' >recipe.yaml
+    "$@" "$build/loongrun" recipe.yaml --check "${lines[@]/#/++}" \
+        >out 2>check.err || code=$?
     "$@" "$build/loongrun" recipe.yaml "${lines[@]/#/++}" >out 2>err || code=$?
+    if grep 'nothing in this run reads it' check.err; then
+        echo "FAILED: $name: the run reads it, --check does not know"
+        failures=$((failures + 1))
+    fi
     if [ $code != 0 ] || grep -q 'nothing in this run reads it' err; then
         echo "FAILED: $name, exit $code"
         sed '/^-----/,$ d' err | tail -n 20

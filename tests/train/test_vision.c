@@ -6,6 +6,8 @@
  * recipe or pictures is named. */
 #include "picture_job.h"
 
+#include "file.h"
+
 #define FIXTURES LOONG_SOURCE_DIR "/tests/fixtures/images/"
 
 enum { STEPS = 4 };
@@ -95,6 +97,13 @@ static void resumes_on_another_layout(void **state)
                            "image_encoder.classifier.weight", &weight);
     assert_int_equal(n, 3 * 24);
     free(weight);
+    /* A picture that was replaced is another one. */
+    char path[128];
+    snprintf(path, sizeof(path), "%s/pictures/b/grey.png", p.dir);
+    assert_ok(p.ctx, loongi_file_copy(p.ctx, FIXTURES "rgb.png", path));
+    job_run(&p, 1, VIT "checkpoint.load=auto\n", &r);
+    assert_int_equal(r.status, LOONG_ERR_MISMATCH);
+    assert_non_null(strstr(r.error, "is not what the earlier run used"));
     job_end(&p);
 }
 

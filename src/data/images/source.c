@@ -75,20 +75,16 @@ int64_t loong_image_source_samples(const loong_image_source_t *source)
 }
 
 static loong_status_t check_file(loong_context_t *ctx,
-                                 const image_entry_t *entry, int fd,
-                                 size_t *length_p)
+                                 const image_entry_t *entry, int fd)
 {
     struct stat info;
     LOONG_CHECK(ctx, fd >= 0 && fstat(fd, &info) == 0, LOONG_ERR_IO, "%s: %s",
                 entry->file, strerror(errno));
     LOONG_CHECK(ctx, S_ISREG(info.st_mode), LOONG_ERR_FORMAT,
                 "%s: is no regular file", entry->file);
-    LOONG_CHECK(ctx, entry->file_size < 0 || entry->file_size == info.st_size,
-                LOONG_ERR_MISMATCH,
+    LOONG_CHECK(ctx, entry->file_size == info.st_size, LOONG_ERR_MISMATCH,
                 "%s: has %" PRId64 " bytes, and %" PRId64 " when it was opened",
                 entry->file, (int64_t)info.st_size, entry->file_size);
-    *length_p =
-        (size_t)(entry->length < 0 ? (int64_t)info.st_size : entry->length);
     return LOONG_OK;
 }
 
@@ -97,8 +93,8 @@ static loong_status_t take(loong_context_t *ctx, const image_entry_t *entry,
                            int fd, bool whole, loong_image_sample_t *sample)
 {
     loong_status_t status;
-    size_t length = 0;
-    LOONG_TRY(check_file(ctx, entry, fd, &length));
+    size_t length = (size_t)entry->length;
+    LOONG_TRY(check_file(ctx, entry, fd));
     size_t need = whole ? length : HEAD;
     for (;;) {
         size_t have = sample->length;

@@ -14,9 +14,9 @@ extern "C" {
 typedef struct image_entry {
     const char *name; /* for messages */
     const char *file;
-    int64_t file_size; /* -1: not known */
+    int64_t file_size;
     int64_t offset;
-    int64_t length; /* -1: to the end of the file */
+    int64_t length;
     int64_t label;
 } image_entry_t;
 

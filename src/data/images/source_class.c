@@ -27,7 +27,8 @@ static void close_pictures(void *opaque)
     }
 }
 
-/* Of names and labels, without the directories that they are in. */
+/* Of names, without the directories that they are in, sizes of files and
+ * labels: a replaced picture seldom has the size of the old one. */
 static uint64_t hash_of(const loong_image_source_t *source)
 {
     uint64_t hash = (uint64_t)source->count;
@@ -35,8 +36,9 @@ static uint64_t hash_of(const loong_image_source_t *source)
         const image_entry_t *entry = &source->entries[i];
         const char *slash = strrchr(entry->name, '/');
         const char *name = slash != NULL ? slash + 1 : entry->name;
+        int64_t of[] = {entry->length, entry->label};
         hash = XXH3_64bits_withSeed(name, strlen(name), hash);
-        hash = XXH3_64bits_withSeed(&entry->label, sizeof(entry->label), hash);
+        hash = XXH3_64bits_withSeed(of, sizeof(of), hash);
     }
     return hash;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "file.h"
 #include "source.h"
@@ -75,10 +76,16 @@ static loong_status_t visit_tar(loong_image_source_t *source, const char *path)
 
 static loong_status_t visit_file(loong_image_source_t *source, const char *path)
 {
-    image_entry_t entry = {path, path, -1, 0, -1, source->num_classes};
-    if (loongi_dir_exists(path)) {
+    struct stat info = {0};
+    (void)stat(path, &info); /* what is not there is told when it is read */
+    if (S_ISDIR(info.st_mode)) {
         return walk(source, path, visit_file);
     }
+    image_entry_t entry = {.name = path,
+                           .file = path,
+                           .file_size = info.st_size,
+                           .length = info.st_size,
+                           .label = source->num_classes};
     LOONG_CHECK(source->ctx, !loongi_image_has_ending(path, foreign),
                 LOONG_ERR_UNSUPPORTED,
                 "%s: only .jpg, .jpeg, .png and .webp are read", path);

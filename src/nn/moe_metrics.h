@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What layers with experts count, for who reads it (report/expert_metrics.c). */
+ * What layers with experts count, for report/expert_metrics.c to read. */
 #ifndef LOONG_MOE_METRICS_H
 #define LOONG_MOE_METRICS_H
 

@@ -179,6 +179,9 @@ typedef struct loong_family {
      * checkpoint must be told. NULL: none. */
     loong_status_t (*state)(const void *config, loong_model_state_fn add,
                             void *user);
+    /* Of one that has no loss by default, for messages: the keys that give it
+     * one. NULL: none. */
+    const char *loss_keys;
 } loong_family_t;
 
 /* Enters a family (borrowed; it must outlive the context). A second one of the

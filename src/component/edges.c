@@ -91,9 +91,14 @@ static loong_status_t derive(loong_model_t *m)
                     "model: %s declares a loss '%s', which nothing reports: "
                     "losses are those of %s",
                     c->params.name, c->losses[0].name, last->params.name);
+        const char *keys = c->params.family->loss_keys;
         LOONG_CHECK(m->ctx, !trained[i] || reached[i], LOONG_ERR_CONFIG,
-                    "model: %s is trained, but no loss reads what it makes",
-                    c->params.name);
+                    "model: %s is trained, but no loss reads what it makes%s%s",
+                    c->params.name,
+                    keys != NULL ? ": it needs a component that does, or of "
+                                   "its own keys "
+                                 : "",
+                    keys != NULL ? keys : "");
         c->params.train = c == last ? c->params.train : trained[i];
     }
     return LOONG_OK;

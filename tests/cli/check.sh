@@ -178,6 +178,8 @@ run 0 pictures.yaml --check
 has err "encoder/preprocessor_config.json is not read"
 run 0 pictures.yaml --check data.image_processor=encoder/preprocessor_config.json
 hasnt err "is not read"
+run 2 pictures.yaml --check ++model.image_encoder.num_classes=0
+has err "its own keys num_classes or masked_image_modeling"
 
 # What the family sets is shown, as its own.
 run 0 good.yaml --print-config

@@ -346,7 +346,8 @@ static loong_status_t configure(loong_context_t *ctx,
         .configure = configure, .facts = facts,                     \
         .attention_flops = attention_flops,                         \
         .check_mesh = check_mesh, .build = loongi_vision_build,     \
-        .state = loongi_vision_state                                \
+        .state = loongi_vision_state,                               \
+        .loss_keys = "num_classes or masked_image_modeling"         \
     }
 
 static const loong_family_t families[] = {

@@ -107,7 +107,7 @@ static loong_status_t run_import(importer_t *im)
         im->ctx, p->hf_dir,
         loongi_pairs_get(loongi_hf_model(im->hf), "family"), im->metadata));
     LOONG_TRY(loongi_file_set_create(im->ctx, &im->files));
-    LOONG_TRY(loongi_hf_files_read_tokenizer(im->ctx, p->hf_dir, im->files));
+    LOONG_TRY(loongi_hf_files_read(im->ctx, p->hf_dir, im->files));
     if (loongi_pairs_get(im->metadata, LOONG_HF_AUTO_MAP) != NULL) {
         LOONG_TRY(loongi_file_set_read_dir(im->files, p->hf_dir, ".py"));
     }

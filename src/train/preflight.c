@@ -9,6 +9,7 @@
 
 #include "data_check.h"
 #include "file.h"
+#include "hf_files.h"
 #include "run_dirs.h"
 #include "stage_load.h"
 #include "trainer_data.h"
@@ -53,6 +54,18 @@ static void note_image_processor(const loong_trainer_t *t)
                        path, p->family->image_processor);
         }
     }
+}
+
+/* So that an export says how its pictures were processed. */
+static loong_status_t keep_image_processor(const loong_trainer_t *t)
+{
+    const char *path =
+        t->data.image_processor != NULL
+            ? loong_recipe_text(t->recipe, "data.image_processor")
+            : NULL;
+    return path != NULL ? loongi_file_set_read(t->saving.artifacts.files, path,
+                                               LOONG_HF_IMAGE_PROCESSOR)
+                        : LOONG_OK;
 }
 
 /* Whether the model knows the ids of the data. */
@@ -136,6 +149,9 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
     loong_status_t status = LOONG_OK;
     if (loong_comm_rank(t->comm) == 0) {
         status = loongi_artifacts_read(t->ctx, t->recipe, &t->saving.artifacts);
+        if (status == LOONG_OK) {
+            status = keep_image_processor(t);
+        }
         if (status == LOONG_OK) {
             status = loongi_sample_open_tokenizer(
                 &t->sampling, t->saving.artifacts.hf_fields);

@@ -109,6 +109,27 @@ for check in --check ""; do
     grep -q 'hf/helpers.py: checksum' err || fail "which file is not told"
 done
 
+# ---- an encoder's preprocessing ----
+cp -r "$source/tests/golden/vision/vit" encoder
+echo '{"image_processor_type": "ViTImageProcessor", "size": 12}' \
+    >encoder/preprocessor_config.json
+ckpt import encoder encoder.native
+ckpt export encoder.native i.hf
+mkdir -p pictures/a
+cp "$source/tests/fixtures/images/rgb.png" pictures/a
+cat >pictures.yaml <<'YAML'
+device: cpu
+data: {train: [{path: pictures}],
+  image_processor: encoder/preprocessor_config.json}
+train: {global_batch_size: 1, train_iters: 1}
+optimizer: {lr: 1e-3}
+YAML
+run pictures.yaml init.from_hf=encoder checkpoint.save=h export.hf=h.hf
+for exported in i.hf h.hf; do
+    cmp encoder/preprocessor_config.json $exported/preprocessor_config.json ||
+        fail "$exported has another preprocessing"
+done
+
 # ---- a model that sees images ----
 has() { grep -qF -- "$2" "$1" || fail "no \"$2\" in $1"; }
 vl=$source/tests/golden/fixtures/ernie4_5_vl_moe

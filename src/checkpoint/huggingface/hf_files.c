@@ -80,16 +80,28 @@ loong_status_t loongi_hf_files_read_tokenizer(loong_context_t *ctx,
     return read_neighbours(ctx, dir, files);
 }
 
-loong_status_t loongi_hf_files_copy(loong_context_t *ctx,
-                                    const char *tokenizer_dir,
+loong_status_t loongi_hf_files_read(loong_context_t *ctx, const char *dir,
+                                    loong_file_set_t *files)
+{
+    char path[PATH_MAX];
+    LOONG_TRY(loongi_hf_files_read_tokenizer(ctx, dir, files));
+    LOONG_CHECK(ctx,
+                snprintf(path, PATH_MAX, "%s/" LOONG_HF_IMAGE_PROCESSOR, dir) <
+                    PATH_MAX,
+                LOONG_ERR_ARG, "the path '%s' is too long", dir);
+    return loongi_file_exists(path)
+               ? loongi_file_set_read(files, path, LOONG_HF_IMAGE_PROCESSOR)
+               : LOONG_OK;
+}
+
+loong_status_t loongi_hf_files_copy(loong_context_t *ctx, const char *files_dir,
                                     const char *code_dir, const char *to)
 {
     loong_file_set_t *files = NULL;
     LOONG_TRY(loongi_file_set_create(ctx, &files));
-    loong_status_t status =
-        tokenizer_dir != NULL
-            ? loongi_hf_files_read_tokenizer(ctx, tokenizer_dir, files)
-            : LOONG_OK;
+    loong_status_t status = files_dir != NULL
+                                ? loongi_hf_files_read(ctx, files_dir, files)
+                                : LOONG_OK;
     if (status == LOONG_OK && code_dir != NULL) {
         status = loongi_file_set_read_dir(files, code_dir, ".py");
     }

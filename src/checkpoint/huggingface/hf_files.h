@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The files of a Hugging Face directory beside config.json and weights: those
- * of the tokenizer, generation_config.json, Python files. They are read once,
- * so that what is saved later does not need the directory any more. */
+ * of the tokenizer and the image processor, generation_config.json, Python
+ * files. They are read once, so that what is saved later does not need the
+ * directory any more. */
 #ifndef LOONG_HF_FILES_H
 #define LOONG_HF_FILES_H
 
@@ -17,10 +18,17 @@ extern "C" {
  * or a tokenizer.json (by any name), then with its neighbours. */
 LOONG_NODISCARD loong_status_t loongi_hf_files_read_tokenizer(
     loong_context_t *ctx, const char *from, loong_file_set_t *files);
+/* Reads those of a directory, and what transformers' AutoImageProcessor reads
+ * there, as far as it exists. */
+#define LOONG_HF_IMAGE_PROCESSOR "preprocessor_config.json"
+LOONG_NODISCARD loong_status_t loongi_hf_files_read(loong_context_t *ctx,
+                                                    const char *dir,
+                                                    loong_file_set_t *files);
 /* Reads and writes; each directory may be NULL. */
-LOONG_NODISCARD loong_status_t
-loongi_hf_files_copy(loong_context_t *ctx, const char *tokenizer_dir,
-                     const char *code_dir, const char *to);
+LOONG_NODISCARD loong_status_t loongi_hf_files_copy(loong_context_t *ctx,
+                                                    const char *files_dir,
+                                                    const char *code_dir,
+                                                    const char *to);
 
 #ifdef __cplusplus
 }

@@ -213,7 +213,7 @@ typedef struct loong_hf_export_params {
     loong_hf_source_fn source;
     loong_hf_lend_fn lend;
     void *user;
-    const char *files_dir; /* tokenizer files are copied from here; or NULL */
+    const char *files_dir; /* what hf_files.h reads is copied; or NULL */
     const char *code_dir;  /* Python files (hf_code.h); or NULL */
     const loong_pairs_t *tokens; /* as in hf_config.h */
     const char *key; /* as in safetensors.h; NULL: "" */

@@ -60,6 +60,7 @@ static const axis_t axes[] = {
      LAYOUT_MODEL, "false true", NULL},
     {"packed", "data.reset_attention_mask", LAYOUT_MODEL, "false true", NULL},
     {"positions", "data.reset_position_ids", LAYOUT_MODEL, "false true", NULL},
+    {"normal", "train.loss_normalization", LAYOUT_MODEL, NULL, NULL},
     {"ramp", "train.rampup_batch_size", LAYOUT_MODEL, NULL, NULL},
     {"dropout", "model.foundation.hidden_dropout", LAYOUT_MODEL, "0 0.1", NULL},
     {"window", "model.foundation.window_size", LAYOUT_MODEL, "0 0 8", NULL},

@@ -64,6 +64,14 @@ typedef struct loong_processor {
 
 enum { LOONG_MAX_VISION_IDS = 16 };
 
+/* What each learned label of a sample weighs, which has N of them. The loss of
+ * a step is the weighted mean over all its labels. */
+typedef enum loong_loss_normalization {
+    LOONG_NORMALIZE_TOKEN,      /* 1: tokens count equally */
+    LOONG_NORMALIZE_SAMPLE,     /* 1 / N: samples count equally */
+    LOONG_NORMALIZE_SQUARE_ROOT /* 1 / sqrt(N): between the two */
+} loong_loss_normalization_t;
+
 /* The configuration of loong_token_processor. Context parallel ranks read the
  * same rows and give each its own two parts of every row (chunks r and 2 n - 1
  * - r of 2 n); labels, positions and bounds are made from the whole row
@@ -88,18 +96,20 @@ typedef struct loong_token_params {
      * with them are at most T long, and padded. 0: texts have no pictures and
      * T + 1 ids. */
     int64_t image_rows;
+    loong_loss_normalization_t loss_normalization;
 } loong_token_params_t;
 
-/* Rows of T + 1 ids. Normalisers: loss_weight, the labels that carry loss;
- * tokens, all of them. Of a micro-batch of A = rows * T tokens, row after row,
+/* Rows of T + 1 ids. Normalisers: loss_weight, the sum of that field; tokens,
+ * the number of all. Of a micro-batch of A = rows * T tokens, row after row,
  * of which this rank has R = A / context_parallel_size, there are
  *
  *     tokens          i32 [R] in 0 .. vocab_size-1
  *     labels          i32 [R] the next token, LOONG_IGNORE_LABEL where
  *                     loss_weight is 0
- *     loss_weight     f32 or f64 [R] 1 or 0: by mask column, eod_mask_loss and
- *                     padding. The mask belongs to the label: position t is
- *                     learned if token t + 1 is
+ *     loss_weight     f32 or f64 [R] that of loss_normalization, or 0: by
+ *                     mask column, eod_mask_loss and padding. The mask belongs
+ *                     to the label: position t is learned if token t + 1 is,
+ *                     and of the same sample
  *     token_types     i32 [R] 1: one of vision_ids, 0: text
  *     is_feature      i32 [R] 1: a row of a picture, whose token is the one
  *                     that stands for it; it is never a label. 0: text

@@ -21,6 +21,12 @@
 extern "C" {
 #endif
 
+/* Where a token begins something, as bits. */
+enum {
+    LOONG_START_DOCUMENT = 1,
+    LOONG_START_SAMPLE = 2, /* of several that lie in one row */
+};
+
 typedef enum loong_item_type {
     LOONG_ITEM_TOKENS,
     LOONG_ITEM_IMAGE,
@@ -40,7 +46,7 @@ typedef struct loong_item {
     int64_t label;    /* LABEL: its class */
     int32_t *ids;     /* TOKENS [size] */
     uint8_t *weight;  /* TOKENS [size]: 1: the token is learned */
-    uint8_t *starts;  /* TOKENS [size]: 1: the first of a document */
+    uint8_t *starts;  /* TOKENS [size]: LOONG_START_* */
     uint8_t *pixels;    /* IMAGE [height,width,3] */
     double *values;     /* VALUES [size] */
 } loong_item_t;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base.h"
+#include "loader_sums.h"
 #include "readers.h"
 
 /* Draws that are none. */
@@ -34,6 +35,7 @@ struct loong_loader {
     loong_context_t *ctx;
     loong_loader_params_t params;
     loong_items_t items; /* of the sample that is read */
+    loong_loader_sums_t sums; /* of the step that was checked last */
     /* Two with readers: the one behind is that of the step to come. */
     int num_batches, now;
     batch_t batch[2];
@@ -389,14 +391,23 @@ loong_status_t loong_loader_check_step(loong_loader_t *loader, int64_t consumed,
     batch_t *batch = NULL;
     LOONG_TRY(find_batch(loader, consumed, &batch));
     int64_t rows = rows_of(loader, consumed);
-    memset(sums, 0, LOONG_MAX_NORMALISERS * sizeof(*sums));
+    memset(&loader->sums, 0, sizeof(loader->sums));
     for (int64_t i = 0; i < rows; i++) {
         LOONG_TRY(get_row(loader, batch, i, &loader->items));
         for (int k = 0; k < LOONG_MAX_NORMALISERS; k++) {
-            sums[k] += batch->rows[i].sums[k];
+            loongi_exact_add(loader->sums.of[k], batch->rows[i].sums[k]);
         }
     }
+    for (int k = 0; k < LOONG_MAX_NORMALISERS; k++) {
+        loongi_exact_carry(loader->sums.of[k]);
+        sums[k] = loongi_exact_value(loader->sums.of[k]);
+    }
     return LOONG_OK;
+}
+
+const loong_loader_sums_t *loongi_loader_sums(const loong_loader_t *loader)
+{
+    return &loader->sums;
 }
 
 loong_status_t loong_loader_fill(loong_loader_t *loader, int64_t consumed,

@@ -6,6 +6,7 @@
 #include "token_fields.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "crc.h"
@@ -74,15 +75,47 @@ static void fill_labels(const fill_t *f, const loong_token_row_t *row,
     }
 }
 
+int64_t loongi_token_sample(const loong_token_params_t *params,
+                            const loong_token_row_t *row, int64_t t,
+                            int64_t *learned_p)
+{
+    int64_t learned = row->weight[t];
+    for (t++;
+         t < params->seq_length && (row->starts[t] & LOONG_START_SAMPLE) == 0;
+         t++) {
+        learned += row->weight[t];
+    }
+    *learned_p = learned;
+    return t;
+}
+
+double loongi_token_weight(const loong_token_params_t *params, int64_t learned)
+{
+    double n = (double)LOONG_MAX(learned, 1);
+    return params->loss_normalization == LOONG_NORMALIZE_SAMPLE ? 1.0 / n
+           : params->loss_normalization == LOONG_NORMALIZE_SQUARE_ROOT
+               ? 1.0 / sqrt(n)
+               : 1.0;
+}
+
+/* Places ascend, so that samples do as well. */
 static void fill_loss_weight(const fill_t *f, const loong_token_row_t *row,
                              int64_t at)
 {
+    double each = 0.0;
+    int64_t end = 0; /* of the sample */
     for (int64_t i = 0; i < own_tokens(f->layout); i++) {
-        uint8_t weight = row->weight[loongi_token_place(f->layout, i)];
+        int64_t t = loongi_token_place(f->layout, i);
+        while (end <= t) {
+            int64_t learned = 0;
+            end = loongi_token_sample(f->layout, row, end, &learned);
+            each = loongi_token_weight(f->layout, learned);
+        }
+        double weight = row->weight[t] ? each : 0.0;
         if (f->field->dtype == LOONG_F64) {
             ((double *)f->field->to)[at + i] = weight;
         } else {
-            ((float *)f->field->to)[at + i] = weight;
+            ((float *)f->field->to)[at + i] = (float)weight;
         }
     }
 }
@@ -107,6 +140,14 @@ static void fill_is_feature(const fill_t *f, const loong_token_row_t *row,
     }
 }
 
+/* Something that is apart from what stands before: a sample always is, a
+ * document where that is asked for. */
+static bool begins(const loong_token_row_t *row, int64_t t, bool documents)
+{
+    return (row->starts[t] & LOONG_START_SAMPLE) != 0 ||
+           (documents && row->starts[t] != 0);
+}
+
 /* The places of a rank's tokens ascend within each of its two chunks, and the
  * second lies behind the first: one walk over the row suffices. */
 static void fill_positions(const fill_t *f, const loong_token_row_t *row,
@@ -117,7 +158,7 @@ static void fill_positions(const fill_t *f, const loong_token_row_t *row,
     int32_t position = 0;
     for (int64_t i = 0; i < own_tokens(f->layout); i++) {
         for (int64_t end = loongi_token_place(f->layout, i); t <= end; t++) {
-            bool fresh = f->layout->reset_position_ids && row->starts[t];
+            bool fresh = begins(row, t, f->layout->reset_position_ids);
             position = fresh ? 0 : position;
             to[i] = position++;
         }
@@ -182,7 +223,7 @@ static loong_status_t fill_cu_seqlens(const fill_t *f, void *const *rows)
     for (int64_t j = 0; j < l->rows; j++) {
         const loong_token_row_t *row = rows[j];
         for (int64_t t = 0; t < l->seq_length; t++) {
-            if (t > 0 && !(l->reset_attention_mask && row->starts[t])) {
+            if (t > 0 && !begins(row, t, l->reset_attention_mask)) {
                 continue;
             }
             LOONG_CHECK(f->ctx, segments + 1 < f->field->count, LOONG_ERR_ARG,

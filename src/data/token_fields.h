@@ -18,7 +18,7 @@ typedef struct loong_token_row {
     int64_t draw;    /* number of the sample; -1: none */
     int32_t *ids;    /* [T + 1] */
     uint8_t *weight; /* [T + 1]; [t] belongs to the label of position t */
-    uint8_t *starts; /* [T + 1] 1: the token is the first of a document */
+    uint8_t *starts; /* [T + 1] LOONG_START_* */
     uint8_t *feature; /* [T + 1] 1: a row of a picture; NULL: there are none */
 } loong_token_row_t;
 
@@ -28,6 +28,15 @@ int64_t loongi_token_place(const loong_token_params_t *params, int64_t i);
 
 /* 1: the id is one of vision_ids, 0: it is text. */
 int32_t loongi_token_type(const loong_token_params_t *params, int32_t id);
+
+/* The place behind the sample that has place t of a row as its first, and the
+ * learned labels of it. */
+int64_t loongi_token_sample(const loong_token_params_t *params,
+                            const loong_token_row_t *row, int64_t t,
+                            int64_t *learned_p);
+
+/* What each of so many learned labels of a sample weighs. */
+double loongi_token_weight(const loong_token_params_t *params, int64_t learned);
 
 /* Slots of loong_token_processor, see there; rows of loong_token_row_t. */
 LOONG_NODISCARD loong_status_t loongi_token_bind(loong_context_t *ctx,

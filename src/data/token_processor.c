@@ -131,8 +131,31 @@ static void lay_out(const loong_token_params_t *p, const loong_items_t *items,
         }
     }
     if (at <= p->seq_length) {
-        row->starts[at] = 1;
+        row->starts[at] = LOONG_START_DOCUMENT;
     }
+}
+
+/* Takes the loss from labels that are another sample's first token, or another
+ * document's where that is asked for. */
+static void cut_labels(const loong_token_params_t *p, loong_token_row_t *row)
+{
+    int apart = LOONG_START_SAMPLE | (p->eod_mask_loss ? ~0 : 0);
+    for (int64_t t = 0; t < p->seq_length; t++) {
+        row->weight[t] = row->starts[t + 1] & apart ? 0 : row->weight[t];
+    }
+}
+
+/* What the labels of a row weigh together. */
+static double sum_weights(const loong_token_params_t *p,
+                          const loong_token_row_t *row)
+{
+    double sum = 0.0;
+    int64_t learned = 0;
+    for (int64_t t = 0; t < p->seq_length;) {
+        t = loongi_token_sample(p, row, t, &learned);
+        sum += (double)learned * loongi_token_weight(p, learned);
+    }
+    return sum;
 }
 
 static loong_status_t keep(const void *config, int64_t draw,
@@ -141,7 +164,6 @@ static loong_status_t keep(const void *config, int64_t draw,
 {
     const loong_token_params_t *p = config;
     loong_token_row_t *row = begin_row(p, memory, draw);
-    size_t T = (size_t)p->seq_length;
     int64_t own = p->seq_length / p->context_parallel_size;
     sums[TOKENS] += (double)own;
     if (items == NULL) {
@@ -149,11 +171,9 @@ static loong_status_t keep(const void *config, int64_t draw,
     }
     LOONG_TRY(judge(p, items));
     lay_out(p, items, row);
-    for (size_t t = 0; p->eod_mask_loss && t < T; t++) {
-        row->weight[t] = row->starts[t + 1] ? 0 : row->weight[t];
-    }
-    for (int64_t i = 0; i < own; i++) {
-        sums[LOSS_WEIGHT] += row->weight[loongi_token_place(p, i)];
+    cut_labels(p, row);
+    if (p->context_parallel_rank == 0) { /* for all that hold the row */
+        sums[LOSS_WEIGHT] += sum_weights(p, row);
     }
     return LOONG_OK;
 }

@@ -29,6 +29,13 @@ static int choice(const char *text, const char *const *names, int count)
     return 0;
 }
 
+static loong_loss_normalization_t read_normalization(const loong_recipe_t *r)
+{
+    static const char *const names[] = {"token", "sample", "square_root"};
+    return (loong_loss_normalization_t)choice(
+        loong_recipe_text(r, "train.loss_normalization"), names, 3);
+}
+
 static void read_lr(const loong_recipe_t *r, loong_train_settings_t *s)
 {
     static const char *const styles[] = {"constant", "linear", "cosine", "WSD"};
@@ -87,6 +94,7 @@ void loongi_settings_read(const loong_recipe_t *recipe, bool evaluate_only,
     s->max_wall_time = loong_recipe_real(r, "train.max_wall_time");
     s->skip_nan = strcmp(loong_recipe_text(r, "train.on_nan"), "skip") == 0;
     s->clip_grad = loong_recipe_real(r, "optimizer.clip_grad");
+    s->loss_normalization = read_normalization(r);
     s->save_interval = loong_recipe_int(r, "checkpoint.save_interval");
     s->save_interval_seconds =
         loong_recipe_real(r, "checkpoint.save_interval_seconds");

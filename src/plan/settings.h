@@ -22,6 +22,7 @@ typedef struct loong_train_settings {
     double max_wall_time;
     bool skip_nan;
     double clip_grad;
+    loong_loss_normalization_t loss_normalization;
     loong_lr_schedule_t lr;
     int64_t save_interval;
     double save_interval_seconds;

@@ -172,6 +172,11 @@ static const loong_recipe_key_t keys[] = {
            "stop with a checkpoint when the step is a multiple; 0: never"),
     SECONDS("train.max_wall_time", "0", FREE,
             "stop with a checkpoint after this time; 0: never"),
+    CHOICE("train.loss_normalization", "token", "token sample square_root",
+           SAME,
+           "what counts equally in the loss of a step: learned tokens; "
+           "samples, whatever their N learned tokens; or, between the two, "
+           "each token weighs 1 / sqrt(N)"),
     REAL("train.z_loss_coeff", "0", 0, 1, SAME, "of the squared log-sum-exp"),
     REAL("train.kl_loss_coeff", "0", 0, 1e6, SAME,
          "of the KL divergence from the model as it was at the start"),

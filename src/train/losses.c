@@ -82,15 +82,14 @@ static bool counts(const loong_mesh_t *mesh, uint32_t same)
 }
 
 void loongi_losses_count(const loong_losses_t *losses,
-                         const double own[LOONG_MAX_NORMALISERS],
+                         const loong_loader_sums_t *own,
                          int64_t sums[LOONG_STEP_SUMS][LOONG_EXACT_WORDS])
 {
     const loong_mesh_t *mesh = &losses->component->params.mesh;
     bool first =
         mesh->coord[LOONG_AXIS_TP] == 0 && mesh->coord[LOONG_AXIS_PP] == 0;
     for (int i = 0; first && i < losses->num_normalisers; i++) {
-        loongi_exact_add(sums[i], own[losses->kind[i]]);
-        loongi_exact_carry(sums[i]);
+        loongi_exact_merge(sums[i], own->of[losses->kind[i]]);
     }
 }
 

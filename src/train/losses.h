@@ -5,7 +5,7 @@
 #ifndef LOONG_LOSSES_H
 #define LOONG_LOSSES_H
 
-#include "loong/processor.h"
+#include "loader_sums.h"
 #include "step_header.h"
 #include "step_metrics.h"
 
@@ -37,7 +37,7 @@ loongi_losses_open(loong_losses_t *losses, const loong_component_t *component,
 /* What this rank adds to the normalisers of a step, given the processor's sums
  * over its share. Of ranks that hold the same rows of data the first adds. */
 void loongi_losses_count(const loong_losses_t *losses,
-                         const double own[LOONG_MAX_NORMALISERS],
+                         const loong_loader_sums_t *own,
                          int64_t sums[LOONG_STEP_SUMS][LOONG_EXACT_WORDS]);
 /* Takes what all ranks have added. */
 void loongi_losses_normalise(loong_losses_t *losses,

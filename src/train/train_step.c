@@ -12,18 +12,16 @@
 /* ---- step header --------------------------------------------------------- */
 
 /* Reads the samples of the step. */
-static loong_status_t check_data(loong_trainer_t *t,
-                                 double sums[LOONG_MAX_NORMALISERS],
-                                 unsigned *flags)
+static loong_status_t check_data(loong_trainer_t *t, unsigned *flags)
 {
-    double pictures[LOONG_MAX_NORMALISERS];
+    double sums[LOONG_MAX_NORMALISERS];
     bool any = false;
     int64_t consumed = t->state.consumed_samples;
     loongi_upstream_begin(&t->upstream, &t->data.images, consumed);
     LOONG_TRY(loong_loader_check_step(t->data.loader, consumed, sums));
     if (t->data.images.loader != NULL) {
         LOONG_TRY(
-            loong_loader_check_step(t->data.images.loader, consumed, pictures));
+            loong_loader_check_step(t->data.images.loader, consumed, sums));
         LOONG_TRY(loongi_upstream_any(
             &t->upstream, loong_loader_micro_batches(t->data.loader, consumed),
             &any));
@@ -49,17 +47,17 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
 {
     loong_step_report_t mine;
     loong_step_header_t agreed;
-    double sums[LOONG_MAX_NORMALISERS] = {0};
     double begin = loongi_now();
     memset(&mine, 0, sizeof(mine));
     mine.step = t->state.step;
     mine.recipe_hash = t->recipe_hash;
-    mine.status = check_data(t, sums, &mine.flags);
+    mine.status = check_data(t, &mine.flags);
     if (mine.status == LOONG_OK) {
         mine.status = loongi_router_replay_check(t->router_replay,
                                                  t->state.consumed_samples);
     }
-    loongi_losses_count(&t->losses, sums, mine.sums);
+    loongi_losses_count(&t->losses, loongi_loader_sums(t->data.loader),
+                        mine.sums);
     mine.flags |= loongi_trainer_requests(t);
     if (loongi_fault_due(t->supervision.faults, LOONG_FAULT_IO_ERROR,
                          t->state.step)) {

@@ -200,12 +200,14 @@ static loong_status_t set_picture_rows(loong_trainer_t *t)
 static loong_status_t check_vocabulary(const loong_trainer_t *t)
 {
     static const char *const keys[] = {
-        "train.z_loss_coeff", "train.kl_loss_coeff", "eval.sample.prompts"};
+        "train.z_loss_coeff", "train.kl_loss_coeff", "eval.sample.prompts",
+        "train.loss_normalization"};
     loong_model_facts_t facts = {0};
     t->plan.parallel.family->facts(t->plan.parallel.config, &facts);
     for (int i = 0; i < LOONG_COUNT_OF(keys) && facts.vocab_size == 0; i++) {
-        bool asked = i < 2 ? loong_recipe_real(t->recipe, keys[i]) > 0.0
-                           : loong_recipe_count(t->recipe, keys[i]) > 0;
+        bool asked = i < 2   ? loong_recipe_real(t->recipe, keys[i]) > 0.0
+                     : i < 3 ? loong_recipe_count(t->recipe, keys[i]) > 0
+                             : loong_recipe_is_set(t->recipe, keys[i]);
         LOONG_CHECK(t->ctx, !asked, LOONG_ERR_CONFIG,
                     "%s: %s: family %s has no vocabulary",
                     loong_recipe_where(t->recipe, keys[i]), keys[i],

@@ -136,6 +136,7 @@ train.train_iters=2
 train.exit_interval=0
 train.max_wall_time=1h
 train.z_loss_coeff=1e-4
+train.loss_normalization=square_root
 train.kl_loss_coeff=0
 train.on_nan=skip
 train.attention_backend=auto

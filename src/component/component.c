@@ -143,7 +143,7 @@ static loong_status_t place_ports(loong_component_t *c)
 {
     const loong_mesh_t mesh = loong_mesh_single();
     loong_graph_t *graph = NULL;
-    int stages = c->params.mesh.size[LOONG_AXIS_PP] * c->num_stages;
+    int stages = c->params.mesh.size[LOONG_AXIS_PP] * c->num_chunks;
     if (c->num_ports == 0 || stages == 1) {
         return LOONG_OK;
     }
@@ -294,7 +294,7 @@ static loong_status_t number_losses(const loong_component_t *c,
 
 static loong_status_t create_stages(loong_component_t *c)
 {
-    size_t count = (size_t)c->num_stages;
+    size_t count = (size_t)c->num_chunks;
     LOONG_TRY(loongi_calloc(c->ctx, count, sizeof(*c->stages), "stages",
                             &c->stages));
     for (int i = 0; i < c->num_stages; i++) {
@@ -365,7 +365,8 @@ loong_status_t loongi_component_plan_tie(loong_component_t *component,
     int last = c->num_stages - 1;
     int64_t at[2] = {0, 0};
     const loong_bucket_t *b[2];
-    if (!c->params.mesh.ends_together || !c->params.train) {
+    if (!c->params.mesh.ends_together || !c->params.train ||
+        c->params.absent) {
         return LOONG_OK;
     }
     c->tie.kind = LOONG_PROGRAM_U;
@@ -394,7 +395,8 @@ static loong_status_t plan(loong_component_t *c)
     cut.num_layers = c->facts.num_layers;
     LOONG_TRY(loongi_arena_create(c->ctx, "component", &c->arena));
     LOONG_TRY(loongi_pipeline_split(c->ctx, &cut, c->arena, &c->cuts,
-                                    &c->num_stages));
+                                    &c->num_chunks));
+    c->num_stages = c->params.absent ? 0 : c->num_chunks;
     LOONG_TRY(list_whole(c));
     return place_ports(c);
 }
@@ -425,7 +427,7 @@ loong_status_t loongi_component_compile(loong_component_t *component)
         c->params.compile.ahead = loongi_schedule_ahead(c->schedule);
     }
     c->params.mesh.ends_together =
-        c->num_stages > 1 && (c->evaluation->params.folded ||
+        c->num_chunks > 1 && (c->evaluation->params.folded ||
                               c->params.mesh.size[LOONG_AXIS_PP] == 1);
     LOONG_TRY(check_holders(c));
     return create_stages(c);

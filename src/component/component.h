@@ -40,8 +40,6 @@ typedef struct loong_component {
     loong_arena_t *arena;
     struct loong_model *model; /* that it is of */
     int index;                 /* of the model's */
-    int replicas; /* of its pipeline in the model's cells, and their ranks */
-    const int32_t *cell_ranks;
     loong_component_params_t params;
     loong_model_facts_t facts;
     int64_t num_whole;
@@ -51,7 +49,8 @@ typedef struct loong_component {
     int num_ports; /* of edges, of the whole model */
     loong_edge_port_t ports[LOONG_MAX_EDGE_PORTS];
     loong_stage_split_t *cuts; /* of all stages of the pipeline */
-    int num_stages;          /* of this rank */
+    int num_chunks;          /* of each of its ranks: stages of these */
+    int num_stages;          /* of this rank; 0 where it is not */
     loong_stage_t **stages;
     /* Of its pipeline, borrowed from the model. */
     const loong_schedule_t *schedule; /* of the coming step; NULL: no training*/

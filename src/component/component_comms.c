@@ -8,14 +8,31 @@
 #include "comm_run.h"
 #include "lane.h"
 
+/* *all_p: of the component's ranks; *own_p: the same where it had to be made.
+ * Both are NULL on other ranks. Collective on: world. */
+static loong_status_t find_ranks(loong_comm_t *world,
+                                 const loong_component_params_t *p,
+                                 loong_comm_t **own_p, loong_comm_t **all_p)
+{
+    *all_p = world;
+    if (p->mesh.world == loong_comm_size(world)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_comm_split(world, p->absent ? -1 : 0, p->mesh.rank, p->name,
+                               own_p));
+    *all_p = *own_p;
+    return LOONG_OK;
+}
+
 static loong_status_t open_device(loong_component_comms_t *c,
-                                  const loong_mesh_t *mesh,
+                                  const loong_component_params_t *p,
+                                  loong_comm_t *all,
                                   const loong_schedule_t *evaluation)
 {
     const loong_resources_t *r = c->resources;
-    LOONG_TRY(loongi_groups_create(r->ctx, r->device_world, mesh, &c->device));
+    LOONG_TRY(loongi_groups_create(r->ctx, all, &p->mesh, &c->device));
     loong_comm_t *pipeline = c->device.comm[LOONG_GROUP_PP];
-    if (loong_comm_size(pipeline) == 1 && pipeline != r->device_world) {
+    if (loong_comm_size(pipeline) == 1 && pipeline != all) {
         /* What is alone in its group has the host's. */
         LOONG_TRY(loong_device_communicator(r->device, pipeline, &c->self));
         pipeline = c->self != NULL ? c->self : pipeline;
@@ -24,18 +41,27 @@ static loong_status_t open_device(loong_component_comms_t *c,
                                &c->links);
 }
 
-loong_status_t loongi_component_comms_open(loong_component_comms_t *comms,
-                                           loong_resources_t *resources,
-                                           const loong_mesh_t *mesh,
-                                           const loong_schedule_t *evaluation)
+loong_status_t loongi_component_comms_open(
+    loong_component_comms_t *comms, loong_resources_t *resources,
+    const loong_component_params_t *params, const loong_schedule_t *evaluation)
 {
     loong_component_comms_t *c = comms;
+    const loong_component_params_t *p = params;
+    loong_comm_t *all[2] = {NULL, NULL};
+    LOONG_TRY(find_ranks(resources->world, p, &c->ranks[0], &all[0]));
+    if (resources->device_world != NULL) {
+        LOONG_TRY(
+            find_ranks(resources->device_world, p, &c->ranks[1], &all[1]));
+    }
+    if (p->absent) {
+        return LOONG_OK;
+    }
     LOONG_TRY(
-        loongi_groups_create(resources->ctx, resources->world, mesh, &c->host));
+        loongi_groups_create(resources->ctx, all[0], &p->mesh, &c->host));
     c->resources = resources;
     loongi_resources_add(resources, c);
     if (resources->device_world != NULL) {
-        LOONG_TRY(open_device(c, mesh, evaluation));
+        LOONG_TRY(open_device(c, p, all[1], evaluation));
     }
     loongi_component_comms_set_wait_policy(c, resources->lane);
     return LOONG_OK;
@@ -46,17 +72,18 @@ void loongi_component_comms_disconnect(loong_component_comms_t *comms)
     loongi_links_destroy(&comms->links);
     loong_comm_destroy(&comms->self);
     loongi_groups_destroy(&comms->device);
+    loong_comm_destroy(&comms->ranks[1]);
 }
 
 void loongi_component_comms_close(loong_component_comms_t *comms)
 {
     loong_component_comms_t *c = comms;
-    if (c->resources == NULL) {
-        return;
+    if (c->resources != NULL) {
+        loongi_component_comms_disconnect(c);
+        loongi_resources_remove(c->resources, c);
+        loongi_groups_destroy(&c->host);
     }
-    loongi_component_comms_disconnect(c);
-    loongi_resources_remove(c->resources, c);
-    loongi_groups_destroy(&c->host);
+    loong_comm_destroy(&c->ranks[0]);
     c->resources = NULL;
 }
 

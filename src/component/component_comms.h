@@ -10,6 +10,7 @@
 #include "groups.h"
 #include "links.h"
 #include "resources.h"
+#include "stage.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,17 +19,20 @@ extern "C" {
 typedef struct loong_component_comms {
     struct loong_component_comms *next; /* of another component */
     loong_resources_t *resources;       /* borrowed; NULL: not opened */
+    /* Of the ranks of the component, of the host and of devices; NULL: of all
+     * ranks of the job. */
+    loong_comm_t *ranks[2];
     loong_groups_t host;
     loong_groups_t device; /* of NULL: the host's serve */
     loong_comm_t *self;    /* NULL: the pipeline is a group of the device */
     loong_links_t *links;  /* NULL: messages go over the pipeline's group */
 } loong_component_comms_t;
 
-/* evaluation: whose stages the messages are between; borrowed for the call.
- * Collective on: world. */
+/* evaluation: whose stages the messages are between; borrowed for the call. A
+ * rank without the component has none. Collective on: world. */
 LOONG_NODISCARD loong_status_t loongi_component_comms_open(
     loong_component_comms_t *comms, loong_resources_t *resources,
-    const loong_mesh_t *mesh, const loong_schedule_t *evaluation);
+    const loong_component_params_t *params, const loong_schedule_t *evaluation);
 /* Those of the devices, behind loongi_resources_disconnect; nothing the second
  * time. Collective on: world. */
 void loongi_component_comms_disconnect(loong_component_comms_t *comms);

@@ -198,7 +198,7 @@ static bool is_end(const loong_edges_t *e, const loong_entry_t *entry,
     const loong_edge_t *edge = &e->model->edges[m->edge];
     int component = sender != m->backward ? edge->from : edge->to;
     return component == entry->component &&
-           (sender ? m->from_rank : m->to_rank) == e->model->cell_rank;
+           (sender ? m->from_rank : m->to_rank) == e->model->ranks.cell_rank;
 }
 
 loong_status_t loongi_edges_need(loong_edges_t *edges,
@@ -232,7 +232,7 @@ loong_status_t loongi_edges_finish(loong_edges_t *edges)
     }
     if (e != NULL) {
         memset(e->cleared, 0,
-               (size_t)(2 * e->model->num_stages * e->micro_batches));
+               (size_t)(2 * e->model->num_chunks * e->micro_batches));
     }
     return LOONG_OK;
 }
@@ -276,7 +276,7 @@ static loong_status_t take_room(loong_edges_t *e)
     LOONG_TRY(loongi_calloc(e->ctx, 2 * messages * most, sizeof(*e->requests),
                             "requests of edges", &e->requests));
     LOONG_TRY(loongi_calloc(
-        e->ctx, (size_t)(2 * e->model->num_stages * e->micro_batches),
+        e->ctx, (size_t)(2 * e->model->num_chunks * e->micro_batches),
         sizeof(*e->cleared), "areas of edges", &e->cleared));
     for (size_t i = 0; i < messages; i++) {
         e->states[i].slot = -1;

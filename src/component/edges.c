@@ -10,7 +10,7 @@
 
 static int stages_of(const loong_component_t *c)
 {
-    return c->params.mesh.size[LOONG_AXIS_PP] * c->num_stages;
+    return c->params.mesh.size[LOONG_AXIS_PP] * c->num_chunks;
 }
 
 static bool sends(const loong_component_t *c, const char *name)
@@ -161,9 +161,12 @@ typedef struct lister {
     int64_t count, cap;
 } lister_t;
 
-/* The ranks of the cell that have the first stage of a component, from 0 on. */
+/* The ranks of the cell that have the first stage of a component: the first
+ * `tp` are those of one replica, and so on. */
 typedef struct end {
     int count;
+    const int32_t *rank; /* every `stride`-th */
+    int stride;
     int tp;
     bool split; /* each rank has a part of the rows */
 } end_t;
@@ -171,10 +174,17 @@ typedef struct end {
 static end_t end_of(const loong_model_t *m, int component)
 {
     const loong_component_t *c = m->components[component];
+    const loong_component_place_t *place = &m->ranks.component[component];
     int tp = c->params.mesh.size[LOONG_AXIS_TP];
-    end_t end = {c->replicas, tp,
+    end_t end = {place->pipelines, place->rank,
+                 c->params.mesh.size[LOONG_AXIS_PP], tp,
                  tp > 1 && c->params.request.sequence_parallel};
     return end;
+}
+
+static int rank_at(const end_t *end, int i)
+{
+    return end->rank[i * end->stride];
 }
 
 static loong_status_t add(lister_t *l, loong_message_t message)
@@ -188,15 +198,16 @@ static loong_status_t add(lister_t *l, loong_message_t message)
 /* Ranks of one replica have equal rows, unless these are split: one of them
  * sends, itself where it is the one that receives. */
 static loong_status_t add_replica(lister_t *l, const end_t *from, int replica,
-                                  int to, loong_message_t message)
+                                  int number, loong_message_t message)
 {
     int first = replica * from->tp;
-    bool within = to >= first && to < first + from->tp;
-    message.to_rank = to;
+    int chosen = number % from->tp;
     for (int i = 0; i < from->tp; i++) {
-        bool chosen = within ? first + i == to : i == to % from->tp;
-        if (from->split || chosen) {
-            message.from_rank = first + i;
+        chosen = rank_at(from, first + i) == message.to_rank ? i : chosen;
+    }
+    for (int i = 0; i < from->tp; i++) {
+        if (from->split || i == chosen) {
+            message.from_rank = rank_at(from, first + i);
             LOONG_TRY(add(l, message));
         }
     }
@@ -207,6 +218,7 @@ static loong_status_t add_edge(lister_t *l, const end_t *from, const end_t *to,
                                loong_message_t message)
 {
     for (int r = 0; r < to->count; r++) {
+        message.to_rank = rank_at(to, r);
         for (int replica = 0; replica < from->count / from->tp; replica++) {
             LOONG_TRY(add_replica(l, from, replica, r, message));
         }

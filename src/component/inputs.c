@@ -16,7 +16,7 @@ loong_status_t loongi_inputs_open(loong_inputs_t *inputs,
 {
     void *memory = NULL;
     int64_t bytes = 0;
-    for (int i = 0; i < model->num_stages; i++) {
+    for (int i = 0; i < model->num_chunks; i++) {
         for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
             const loong_model_chunk_t *c = model->chunks[k][i];
             bytes = LOONG_MAX(bytes, c != NULL ? c->input_bytes : 0);
@@ -93,7 +93,7 @@ loong_status_t loongi_inputs_list(loong_inputs_t *inputs,
                                          .context_parallel_size = 1};
     const loong_model_t *m = c->model;
     int first = loongi_model_first(c);
-    size_t count = (size_t)m->num_stages * LOONG_VARIANT_COUNT;
+    size_t count = (size_t)m->num_chunks * LOONG_VARIANT_COUNT;
     if (inputs->lists == NULL) {
         LOONG_TRY(loongi_arena_alloc(c->arena, count * sizeof(*inputs->lists),
                                      &inputs->lists));

@@ -13,47 +13,19 @@
 
 /* ---- lists --------------------------------------------------------------- */
 
-/* Ranks of a stage that one replica of every component stands on whole; one
- * component alone needs those of its pipeline only. */
-static int block_of(const loong_model_t *m)
-{
-    int block = 1;
-    for (int i = 0; m->num_components > 1 && i < m->num_components; i++) {
-        const loong_mesh_t *mesh = &m->components[i]->params.mesh;
-        block = LOONG_MAX(block, mesh->size[LOONG_AXIS_TP] *
-                                     mesh->size[LOONG_AXIS_CP]);
-    }
-    return block;
-}
-
 /* Stages of the model: those of its longest pipeline. */
-static int depth_of(const loong_model_t *m)
+static loong_status_t check_depths(const loong_model_t *m)
 {
-    return m->components[m->num_components - 1]
-        ->params.mesh.size[LOONG_AXIS_PP];
-}
-
-/* The pipelines of a component in the cell, whose rank r is rank r % block of
- * stage r / block: a component of one stage has a replica on each rank. */
-static loong_status_t list_ranks(const loong_model_t *m, loong_component_t *c)
-{
-    int block = block_of(m);
-    int depth = depth_of(m);
-    int pp = c->params.mesh.size[LOONG_AXIS_PP];
-    int32_t *rank = NULL;
-    LOONG_CHECK(m->ctx, pp == depth || pp == 1, LOONG_ERR_UNSUPPORTED,
-                "%s: %d stages beside a component of %d; 1 or as many are "
-                "there",
-                c->params.name, pp, depth);
-    LOONG_TRY(loongi_arena_alloc(
-        c->arena, (size_t)(block * depth) * sizeof(*rank), &rank));
-    c->replicas = block * depth / pp;
-    for (int r = 0; r < c->replicas; r++) {
-        for (int s = 0; s < pp; s++) {
-            rank[r * pp + s] = r + block * s;
-        }
+    int depth = m->components[m->num_components - 1]
+                    ->params.mesh.size[LOONG_AXIS_PP];
+    for (int i = 0; i < m->num_components; i++) {
+        const loong_component_params_t *p = &m->components[i]->params;
+        int pp = p->mesh.size[LOONG_AXIS_PP];
+        LOONG_CHECK(m->ctx, pp == depth || pp == 1, LOONG_ERR_UNSUPPORTED,
+                    "%s: %d stages beside a component of %d; 1 or as many are "
+                    "there",
+                    p->name, pp, depth);
     }
-    c->cell_ranks = rank;
     return LOONG_OK;
 }
 
@@ -66,7 +38,7 @@ static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
         const loong_component_t *c = m->components[i];
         loong_schedule_params_t *p = &of[i].params;
         p->ranks = c->params.mesh.size[LOONG_AXIS_PP];
-        p->chunks = c->num_stages;
+        p->chunks = c->num_chunks;
         p->micro_batches = micro_batches;
         p->pair = train && c->params.pair;
         p->folded = !train && c->schedule != NULL && c->schedule->params.folded;
@@ -74,14 +46,14 @@ static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
                              ? loongi_schedule_resolve(c->params.schedule,
                                                        p->ranks, p->chunks)
                              : "evaluate";
-        of[i].replicas = c->replicas;
-        of[i].rank = c->cell_ranks;
+        of[i].replicas = m->ranks.component[i].pipelines;
+        of[i].rank = m->ranks.component[i].rank;
     }
     loong_cell_edge_t edges[LOONG_MAX_EDGES];
     loong_message_t *messages = NULL;
     const char *join = m->components[m->num_components - 1]->params.join;
     loong_cell_params_t params = {.join = join != NULL ? join : "coupled",
-                                  .ranks = block_of(m) * depth_of(m),
+                                  .ranks = m->ranks.count,
                                   .num_components = m->num_components,
                                   .components = of,
                                   .num_edges = m->num_edges,
@@ -95,16 +67,6 @@ static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
     }
     loongi_free(m->ctx, messages);
     return status;
-}
-
-int loongi_model_job_rank(const loong_model_t *model, int cell_rank)
-{
-    const loong_mesh_t *mesh =
-        &model->components[model->num_components - 1]->params.mesh;
-    int of_stage = mesh->world / mesh->size[LOONG_AXIS_PP];
-    int block = block_of(model);
-    int first = mesh->rank % of_stage / block * block;
-    return cell_rank / block * of_stage + first + cell_rank % block;
 }
 
 /* The evaluation's is made once. */
@@ -123,11 +85,6 @@ static loong_status_t make_cells(loong_model_t *m, int micro_batches)
             m->components[i]->evaluation = m->evaluation->schedules[i];
         }
     }
-    const loong_mesh_t *mesh = &last->params.mesh;
-    int of_stage = mesh->world / mesh->size[LOONG_AXIS_PP];
-    int block = block_of(m);
-    m->cell_rank =
-        mesh->rank % of_stage % block + block * mesh->coord[LOONG_AXIS_PP];
     return LOONG_OK;
 }
 
@@ -137,20 +94,18 @@ static loong_status_t make_cells(loong_model_t *m, int micro_batches)
  * evaluation. */
 static loong_status_t gather_stages(loong_model_t *m)
 {
-    for (int i = 0; i < m->num_components; i++) {
-        m->num_stages += m->components[i]->num_stages;
-    }
-    size_t count = (size_t)m->num_stages;
     loong_arena_t *arena = m->components[0]->arena;
-    LOONG_TRY(loongi_arena_alloc(arena, count * sizeof(void *), &m->stages));
+    m->num_chunks = m->evaluation->first_chunk[m->num_components];
+    size_t bytes = (size_t)m->num_chunks * sizeof(void *);
+    LOONG_TRY(loongi_arena_alloc(arena, bytes, &m->stages));
     for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
-        LOONG_TRY(
-            loongi_arena_alloc(arena, count * sizeof(void *), &m->chunks[k]));
+        LOONG_TRY(loongi_arena_alloc(arena, bytes, &m->chunks[k]));
     }
-    for (int i = 0, at = 0; i < m->num_components; i++) {
+    for (int i = 0; i < m->num_components; i++) {
         const loong_component_t *c = m->components[i];
-        for (int s = 0; s < c->num_stages; s++, at++) {
-            m->stages[at] = c->stages[s];
+        for (int s = 0; s < c->num_stages; s++) {
+            int at = loongi_model_first(c) + s;
+            m->stages[m->num_stages++] = c->stages[s];
             for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
                 m->chunks[k][at] = c->stages[s]->chunk[k];
             }
@@ -163,16 +118,25 @@ static loong_status_t gather_stages(loong_model_t *m)
     return LOONG_OK;
 }
 
+static bool has_variant(const loong_model_t *m, int variant)
+{
+    int i = 0;
+    while (i < m->num_chunks && m->chunks[variant][i] == NULL) {
+        i++;
+    }
+    return i < m->num_chunks;
+}
+
 static loong_status_t plan_rank(loong_model_t *m)
 {
     loong_memory_plan_use_t uses[LOONG_VARIANT_COUNT];
     int count = 0;
     for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
         m->use[k] = -1;
-        if (m->chunks[k][m->num_stages - 1] != NULL) {
+        if (has_variant(m, k)) {
             const loong_cell_t *cell =
                 k == LOONG_VARIANT_TRAIN ? m->training : m->evaluation;
-            uses[count].list = &cell->ranks[m->cell_rank];
+            uses[count].list = &cell->ranks[m->ranks.cell_rank];
             uses[count].chunks = m->chunks[k];
             m->use[k] = count++;
         }
@@ -214,11 +178,12 @@ static loong_status_t plan_ties(loong_model_t *m)
 static void bind_stages(loong_model_t *m)
 {
     int64_t optim = 0;
-    for (int i = 0, at = 0; i < m->num_components; i++) {
+    for (int i = 0; i < m->num_components; i++) {
         loong_component_t *c = m->components[i];
-        for (int s = 0; s < c->num_stages; s++, at++) {
+        for (int s = 0; s < c->num_stages; s++) {
             loong_stage_t *stage = c->stages[s];
-            stage->run = loongi_memory_plan_chunk(m->memory_plan, &c->run, at);
+            stage->run = loongi_memory_plan_chunk(m->memory_plan, &c->run,
+                                                  loongi_model_first(c) + s);
             if (stage->optimizer != NULL) {
                 stage->run.base[LOONG_BASE_OPTIM] += optim;
                 optim += stage->optimizer->optim_bytes;
@@ -286,7 +251,8 @@ void loongi_model_disconnect(loong_model_t *model)
     for (int i = 0; i < m->num_components; i++) {
         loong_component_t *c = m->components[i];
         loongi_component_comms_disconnect(&c->comms);
-        m->run.group = c->run.group = c->comms.host.comm;
+        c->run.group = c->comms.host.comm;
+        m->run.group = c->params.absent ? m->run.group : c->run.group;
     }
 }
 
@@ -316,10 +282,10 @@ static loong_status_t open_components(loong_model_t *m)
     for (int i = 0; i < m->num_components; i++) {
         loong_component_t *c = m->components[i];
         LOONG_TRY(loongi_component_comms_open(&c->comms, m->resources,
-                                              &c->params.mesh, c->evaluation));
+                                              &c->params, c->evaluation));
         c->run = loongi_resources_run(m->resources);
         c->run.group = loongi_component_comms_groups(&c->comms);
-        m->run = c->run;
+        m->run = c->params.absent ? m->run : c->run;
     }
     /* Kernels that are measured take memory meanwhile: before all else does. */
     for (int i = 0; i < m->num_stages; i++) {
@@ -375,9 +341,9 @@ static loong_status_t plan(loong_model_t *m, int num_components,
         m->components[i]->params.shards.hollow =
             i + 1 < num_components && m->components[i]->facts.num_experts == 0;
     }
-    for (int i = 0; i < num_components; i++) {
-        LOONG_TRY(list_ranks(m, m->components[i]));
-    }
+    LOONG_TRY(check_depths(m));
+    LOONG_TRY(loongi_cell_ranks_find(m->ctx, m->components[0]->arena,
+                                    num_components, params, &m->ranks));
     LOONG_TRY(loongi_edges_find(m));
     loong_status_t status =
         make_cells(m, params[num_components - 1].micro_batches);

@@ -8,6 +8,7 @@
 #define LOONG_MODEL_H
 
 #include "cell.h"
+#include "cell_ranks.h"
 #include "component.h"
 
 #ifdef __cplusplus
@@ -30,13 +31,16 @@ typedef struct loong_model {
     loong_component_t **components; /* the last one has the loss */
     int num_edges;
     loong_edge_t edges[LOONG_MAX_EDGES];
-    /* Of this rank and all components, component after component. */
+    /* Of this rank, component after component. */
     int num_stages;
     loong_stage_t **stages;
+    /* By the number of a stage (loongi_model_first), as lists have them; NULL:
+     * of a component that this rank has not, or not of this variant. */
+    int num_chunks;
     loong_model_chunk_t **chunks[LOONG_VARIANT_COUNT];
     loong_cell_t *training;   /* of the coming step; NULL: no training */
     loong_cell_t *evaluation; /* of one micro-batch, forward alone */
-    int cell_rank;            /* of them, this rank */
+    loong_cell_ranks_t ranks; /* their ranks, and which of them this is */
     struct loong_edges *under_way[LOONG_VARIANT_COUNT]; /* see edges.h */
     const struct loong_edge_rows *rows; /* borrowed; NULL without edges */
     loong_memory_plan_t *memory_plan;
@@ -45,8 +49,8 @@ typedef struct loong_model {
     void *shared[LOONG_BASE_COUNT]; /* memory that peers read; NULL: none */
     bool busy; /* messages are under way that cannot be given up */
     int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
-    loong_binding_t
-        run; /* device: NULL until allocate; groups: the last one's */
+    /* device: NULL until allocate; groups: the last one's that is here */
+    loong_binding_t run;
 } loong_model_t;
 
 /* Cuts, builds and compiles components, the last one with the loss. Not
@@ -82,8 +86,16 @@ LOONG_NODISCARD loong_status_t loongi_model_plan_step(loong_model_t *model,
 LOONG_NODISCARD loong_status_t loongi_model_accepts(const loong_model_t *model,
                                                     int micro_batches);
 
-/* The rank of the job that a rank of this one's cell is. */
-int loongi_model_job_rank(const loong_model_t *model, int cell_rank);
+/* The rank of the job that a rank of this one's cell is, and that this is. */
+static inline int loongi_model_job_rank(const loong_model_t *model,
+                                        int cell_rank)
+{
+    return model->ranks.rank[cell_rank];
+}
+static inline int loongi_model_rank(const loong_model_t *model)
+{
+    return loongi_model_job_rank(model, model->ranks.cell_rank);
+}
 
 /* The entries of this rank. */
 const loong_rank_schedule_t *loongi_model_entries(const loong_model_t *model,
@@ -98,10 +110,11 @@ loongi_model_component(const loong_model_t *model, const loong_entry_t *entry)
 static inline loong_stage_t *loongi_model_stage(const loong_model_t *model,
                                                 const loong_entry_t *entry)
 {
-    return model->stages[loongi_memory_plan_index(model->memory_plan, entry)];
+    return loongi_model_component(model, entry)->stages[entry->chunk];
 }
 
-/* The number of a component's first stage among those of the model. */
+/* The number of a component's first stage on a rank, among those of a rank that
+ * has all components. */
 static inline int loongi_model_first(const loong_component_t *component)
 {
     return component->model->evaluation->first_chunk[component->index];

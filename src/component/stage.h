@@ -35,6 +35,9 @@ typedef struct loong_component_params {
     const char *name; /* its role; names in checkpoints begin with it */
     const char *init; /* directory that it starts from; NULL: rules */
     loong_mesh_t mesh;
+    /* Of the job, by the rank of the mesh, ascending; NULL: the same. */
+    const int32_t *ranks;
+    bool absent; /* this one is none of them: the mesh is as the first sees it*/
     const loong_family_t *family;
     const void *config; /* of the family; borrowed */
     /* Of a training micro-batch; the part of the model is the stage's. */

@@ -64,7 +64,7 @@ static loong_status_t add_replica(loong_batch_plan_t *p, step_t *s, int64_t m,
 {
     const loong_loader_params_t *t = &p->params.texts;
     int64_t draw = s->consumed + (m * t->data_parallel_size +
-                                  p->params.first_replica + replica) *
+                                  p->params.replica[replica]) *
                                      t->micro_batch_size;
     int64_t before = s->count;
     for (int64_t j = 0; j < t->micro_batch_size; j++) {
@@ -78,7 +78,7 @@ static loong_status_t add_replica(loong_batch_plan_t *p, step_t *s, int64_t m,
                 LOONG_ERR_CONFIG,
                 "data.max_images: %" PRId64 ", micro-batch %" PRId64
                 " of data-parallel rank %d has %" PRId64 " pictures",
-                p->params.max_images, m, p->params.first_replica + replica,
+                p->params.max_images, m, p->params.replica[replica],
                 s->count - before);
     return LOONG_OK;
 }

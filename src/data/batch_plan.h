@@ -18,9 +18,10 @@ typedef struct loong_batch_plan loong_batch_plan_t;
 typedef struct loong_batch_plan_params {
     const loong_loader_t *loader; /* of the texts, on any rank; borrowed */
     loong_loader_params_t texts;  /* its parameters */
-    /* Replicas of the texts in the cell: data-parallel ranks first_replica ..
-     * first_replica + replicas - 1. */
-    int first_replica, replicas;
+    /* Replicas of the texts in the cell, and their data-parallel ranks;
+     * borrowed. */
+    int replicas;
+    const int32_t *replica;
     int64_t seq_length; /* rows of a text in a micro-batch */
     int64_t image_rows; /* of a picture in a text */
     int64_t max_images; /* of a micro-batch of one replica */

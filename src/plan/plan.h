@@ -37,7 +37,6 @@ typedef struct loong_picture_plan {
     int64_t most; /* of a micro-batch of texts; 0: there are none */
     /* Of one: in the encoder, in front of those that others read, these. */
     int64_t rows, skip, sent;
-    int block, depth; /* of the cell: ranks of a stage, stages */
 } loong_picture_plan_t;
 
 /* What is borrowed outlives the plan. */

@@ -106,7 +106,7 @@ static loong_status_t collect(loong_plan_t *plan, loong_span_t *all)
     loong_timeline_t *l = &plan->timeline;
     size_t bytes = (size_t)l->room * sizeof(*l->own);
     loong_comm_request_t request;
-    if (m->cell_rank > 0) {
+    if (m->ranks.cell_rank > 0) {
         LOONG_TRY(loong_comm_isend(plan->comm, l->own, bytes,
                                    loongi_model_job_rank(m, 0), TAG, &request));
         return loong_comm_wait(plan->comm, &request);
@@ -219,7 +219,7 @@ loong_status_t loongi_timeline_plot(loong_plan_t *plan, const char *path,
     size_t count =
         (size_t)loongi_schedule_spans(cell->ranks, cell->params.ranks);
     size_t padded = (size_t)(l->room * cell->params.ranks);
-    bool first = plan->component->model->cell_rank == 0;
+    bool first = plan->component->model->ranks.cell_rank == 0;
     LOONG_TRY(loongi_calloc(plan->ctx, 2 * count + padded, sizeof(*spans),
                             "timeline", &spans));
     loongi_text_free(&plan->text);

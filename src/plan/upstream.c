@@ -46,14 +46,6 @@ loong_status_t loongi_upstream_mesh(const loong_plan_t *plan,
     return loongi_parallel_mesh(&layout, rank, mesh_p);
 }
 
-int loongi_upstream_replicas(const loong_plan_t *plan,
-                             const loong_component_params_t *params)
-{
-    const int *size = params->mesh.size;
-    return plan->pictures.block * plan->pictures.depth /
-           (size[LOONG_AXIS_TP] * size[LOONG_AXIS_CP] * size[LOONG_AXIS_PP]);
-}
-
 /* Where the rows of a picture are, and how many there can be. */
 static void read_pictures(loong_plan_t *plan,
                           const loong_component_params_t *encoder)
@@ -68,34 +60,6 @@ static void read_pictures(loong_plan_t *plan,
         loong_recipe_is_set(plan->recipe, "data.max_images")
             ? loong_recipe_int(plan->recipe, "data.max_images")
             : plan->set->micro_batch_size;
-}
-
-/* The ranks of a cell: whole replicas of every component. */
-static loong_status_t find_cell(loong_plan_t *plan, int count,
-                                const loong_component_params_t *params)
-{
-    const loong_component_params_t *last = &params[count - 1];
-    int block = 1;
-    for (int i = 0; i < count; i++) {
-        const int *size = params[i].mesh.size;
-        block = LOONG_MAX(block, size[LOONG_AXIS_TP] * size[LOONG_AXIS_CP]);
-    }
-    for (int i = 0; i < count; i++) {
-        int tp = params[i].mesh.size[LOONG_AXIS_TP];
-        LOONG_CHECK(plan->ctx, block % tp == 0, LOONG_ERR_CONFIG,
-                    "model.%s.parallel.tensor_model_parallel_size %d does not "
-                    "divide the %d ranks that another component has for a "
-                    "replica",
-                    params[i].name, tp, block);
-    }
-    int of_stage = last->mesh.world / last->mesh.size[LOONG_AXIS_PP];
-    LOONG_CHECK(plan->ctx, of_stage % block == 0, LOONG_ERR_CONFIG,
-                "a stage of the pipeline has %d ranks, no multiple of the %d "
-                "that a replica of a component stands on",
-                of_stage, block);
-    plan->pictures.block = block;
-    plan->pictures.depth = last->mesh.size[LOONG_AXIS_PP];
-    return LOONG_OK;
 }
 
 /* As the component with the loss has it, but the layout. */
@@ -143,15 +107,12 @@ static loong_status_t match_types(const loong_plan_t *plan, int count,
     return LOONG_OK;
 }
 
+/* pictures: of a micro-batch of a replica. */
 static loong_status_t complete(const loong_plan_t *plan, loong_arena_t *arena,
                                const loong_component_params_t *last,
-                               loong_component_params_t *p)
+                               int64_t pictures, loong_component_params_t *p)
 {
-    int64_t of_cell =
-        plan->pictures.most * loongi_upstream_replicas(plan, last);
-    int replicas = loongi_upstream_replicas(plan, p);
-    loong_parallel_t layout =
-        layout_of(plan, p, (of_cell + replicas - 1) / replicas);
+    loong_parallel_t layout = layout_of(plan, p, pictures);
     copy_settings(p, last);
     LOONG_TRY(loongi_component_own(plan, arena, p));
     loongi_parallel_request(&layout, &p->mesh, &p->request);
@@ -167,6 +128,7 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
                                       loong_component_params_t *params)
 {
     const loong_component_params_t *last = &params[count - 1];
+    loong_cell_ranks_t place;
     if (count == 1) {
         return LOONG_OK;
     }
@@ -184,9 +146,13 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
         LOONG_TRY(loongi_upstream_mesh(plan, &params[i], plan->mesh.rank,
                                        &params[i].mesh));
     }
-    LOONG_TRY(find_cell(plan, count, params));
+    LOONG_TRY(loongi_cell_ranks_find(plan->ctx, arena, count, params, &place));
+    int64_t of_cell =
+        plan->pictures.most * place.component[count - 1].replicas;
     for (int i = 0; i < count - 1; i++) {
-        LOONG_TRY(complete(plan, arena, last, &params[i]));
+        int replicas = place.component[i].replicas;
+        LOONG_TRY(complete(plan, arena, last,
+                           (of_cell + replicas - 1) / replicas, &params[i]));
     }
     return match_types(plan, count, params);
 }

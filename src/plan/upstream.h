@@ -26,10 +26,6 @@ LOONG_NODISCARD loong_status_t loongi_upstream_mesh(
     const loong_plan_t *plan, const loong_component_params_t *params, int rank,
     loong_mesh_t *mesh_p);
 
-/* Replicas of a component in a cell of the plan. */
-int loongi_upstream_replicas(const loong_plan_t *plan,
-                             const loong_component_params_t *params);
-
 #ifdef __cplusplus
 }
 #endif

@@ -10,12 +10,16 @@
 static loong_status_t fill_stages(loong_trainer_t *t, loong_loader_t *loader,
                                   int64_t consumed)
 {
-    for (int i = 0; i < t->model->num_stages; i++) {
-        const loong_stage_t *s = t->model->stages[i];
-        LOONG_TRY(loongi_inputs_fill(
-            &t->inputs, loongi_inputs_of(&t->inputs, i, LOONG_VARIANT_EVAL),
-            &s->run, loongi_upstream_loader(&t->upstream, i, loader), consumed,
-            0));
+    for (int i = 0; i < t->model->num_components; i++) {
+        const loong_component_t *c = t->model->components[i];
+        for (int s = 0; s < c->num_stages; s++) {
+            LOONG_TRY(loongi_inputs_fill(
+                &t->inputs,
+                loongi_inputs_of(&t->inputs, loongi_model_first(c) + s,
+                                 LOONG_VARIANT_EVAL),
+                &c->stages[s]->run,
+                loongi_upstream_loader(&t->upstream, i, loader), consumed, 0));
+        }
     }
     return LOONG_OK;
 }

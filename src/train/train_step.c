@@ -108,7 +108,8 @@ static loong_status_t before_program(loong_trainer_t *t,
     int stage = loongi_memory_plan_index(t->model->memory_plan, entry);
     LOONG_TRY(loongi_inputs_fill(
         &t->inputs, loongi_inputs_of(&t->inputs, stage, LOONG_VARIANT_TRAIN),
-        &run, loongi_upstream_loader(&t->upstream, stage, t->data.loader),
+        &run,
+        loongi_upstream_loader(&t->upstream, entry->component, t->data.loader),
         t->state.consumed_samples, entry->micro_batch));
     if (entry->kind == LOONG_ENTRY_F) {
         LOONG_TRY(loongi_router_replay_give(t->router_replay, s, &run,

@@ -40,9 +40,20 @@ static const loong_component_t *component_at(const loong_plan_t *plan, int i)
     return plan->component->model->components[i];
 }
 
-static int cell_rank(const loong_plan_t *plan)
+static const loong_component_place_t *place_of(const loong_component_t *c)
 {
-    return plan->component->model->cell_rank;
+    return &c->model->ranks.component[c->index];
+}
+
+/* The replica of a component that a rank of the cell is of, and which of its
+ * tensor parallel ranks; on the first stage. */
+static int replica_of(const loong_component_t *c, int rank, int *tp_rank_p)
+{
+    const int *size = c->params.mesh.size;
+    int pipeline =
+        loongi_place_pipeline(place_of(c), size[LOONG_AXIS_PP], rank);
+    *tp_rank_p = pipeline % size[LOONG_AXIS_TP];
+    return pipeline / size[LOONG_AXIS_TP];
 }
 
 static loong_status_t open_plan(const loong_plan_t *plan,
@@ -50,16 +61,14 @@ static loong_status_t open_plan(const loong_plan_t *plan,
                                 const loong_loader_params_t *texts,
                                 loong_images_t *images)
 {
-    int tp = plan->mesh.size[LOONG_AXIS_TP];
-    loong_batch_plan_params_t params = {
-        .loader = loader,
-        .texts = *texts,
-        .replicas = loongi_upstream_replicas(plan, &plan->component->params),
-        .seq_length = plan->set->seq_length,
-        .image_rows = plan->pictures.sent,
-        .max_images = plan->pictures.most};
-    params.first_replica = plan->mesh.coord[LOONG_AXIS_DP] -
-                           cell_rank(plan) % plan->pictures.block / tp;
+    const loong_component_place_t *place = place_of(plan->component);
+    loong_batch_plan_params_t params = {.loader = loader,
+                                        .texts = *texts,
+                                        .replicas = place->replicas,
+                                        .replica = place->replica,
+                                        .seq_length = plan->set->seq_length,
+                                        .image_rows = plan->pictures.sent,
+                                        .max_images = plan->pictures.most};
     return loongi_batch_plan_create(plan->ctx, &params, &images->plan);
 }
 
@@ -73,10 +82,14 @@ loong_status_t loongi_images_open(const loong_plan_t *plan,
     }
     const loong_component_t *encoder = component_at(plan, encoder_of(plan));
     const loong_reader_t *reader = &plan->readers[encoder->index];
+    const loong_cell_ranks_t *ranks = &encoder->model->ranks;
+    int tp_rank = 0;
     LOONG_TRY(open_plan(plan, loader, texts, images));
-    images->dealt.replica =
-        cell_rank(plan) / encoder->params.mesh.size[LOONG_AXIS_TP];
-    images->dealt.replicas = loongi_upstream_replicas(plan, &encoder->params);
+    if (encoder->params.absent) {
+        return LOONG_OK;
+    }
+    images->dealt.replica = replica_of(encoder, ranks->cell_rank, &tp_rank);
+    images->dealt.replicas = ranks->component[encoder->index].replicas;
     images->rows = (loong_row_plan_t){reader->rows, images, locate};
     loong_loader_params_t p = *texts;
     p.processor = reader->processor;
@@ -107,16 +120,18 @@ static end_t end_of(const loong_upstream_step_t *s, int component, int rank)
     const loong_picture_plan_t *p = &s->plan->pictures;
     const loong_reader_t *reader = &s->plan->readers[component];
     int tp = c->params.mesh.size[LOONG_AXIS_TP];
+    int tp_rank = 0;
+    int replica = replica_of(c, rank, &tp_rank);
     int64_t rows = c->params.request.rows;
     bool split = tp > 1 && c->params.request.sequence_parallel;
     bool encoder = component == encoder_of(s->plan);
     return (end_t){.texts = !encoder && reader->processor != NULL,
-                   .replica = rank / tp,
-                   .replicas = loongi_upstream_replicas(s->plan, &c->params),
+                   .replica = replica,
+                   .replicas = place_of(c)->replicas,
                    .rows = encoder ? p->rows : p->sent,
                    .skip = encoder ? p->skip : 0,
-                   .begin = split ? rows / tp * (rank % tp) : 0,
-                   .limit = split ? rows / tp * (rank % tp + 1) : rows};
+                   .begin = split ? rows / tp * tp_rank : 0,
+                   .limit = split ? rows / tp * (tp_rank + 1) : rows};
 }
 
 /* The row where picture i of `count` begins; -1: it is not there. */
@@ -191,7 +206,7 @@ static loong_status_t is_hollow(void *user, int component, int micro_batch,
     if (!loongi_upstream_reads_images(s, component)) {
         return LOONG_OK;
     }
-    end_t own = end_of(s, component, s->model->cell_rank);
+    end_t own = end_of(s, component, s->model->ranks.cell_rank);
     LOONG_TRY(loongi_batch_plan_images(s->images->plan, s->consumed,
                                        micro_batch, &images, &count));
     *hollow_p = loongi_dealt(count, own.replica, own.replicas) ==
@@ -204,8 +219,7 @@ void loongi_upstream_open(loong_upstream_step_t *step, const loong_plan_t *plan,
 {
     int64_t of_cell =
         plan->pictures.most > 0
-            ? plan->pictures.most *
-                  loongi_upstream_replicas(plan, &plan->component->params)
+            ? plan->pictures.most * place_of(plan->component)->replicas
             : 1;
     step->plan = plan;
     step->model = model;
@@ -223,13 +237,9 @@ void loongi_upstream_begin(loong_upstream_step_t *step,
 }
 
 loong_loader_t *loongi_upstream_loader(const loong_upstream_step_t *step,
-                                       int stage, loong_loader_t *texts)
+                                       int component, loong_loader_t *texts)
 {
-    const loong_component_params_t *of = step->model->stages[stage]->params;
-    int encoder = encoder_of(step->plan);
-    return encoder >= 0 && of == &step->model->components[encoder]->params
-               ? step->images->loader
-               : texts;
+    return component == encoder_of(step->plan) ? step->images->loader : texts;
 }
 
 loong_status_t loongi_upstream_any(const loong_upstream_step_t *step,

@@ -16,7 +16,7 @@ extern "C" {
 /* The pictures of a data set of texts. */
 typedef struct loong_images {
     loong_batch_plan_t *plan; /* NULL: the model reads no texts with pictures */
-    loong_loader_t *loader;   /* of the image encoder */
+    loong_loader_t *loader;   /* of the image encoder; NULL: it is not here */
     loong_row_plan_t rows;    /* of that, by dealt */
     struct {
         loong_batch_plan_t *plan;
@@ -49,10 +49,9 @@ void loongi_images_close(loong_images_t *images);
 void loongi_upstream_begin(loong_upstream_step_t *step,
                            const loong_images_t *images, int64_t consumed);
 
-/* The loader that fills the inputs of a stage of the model; texts: that of the
- * texts. */
+/* The loader that fills the inputs of a component; texts: that of the texts. */
 loong_loader_t *loongi_upstream_loader(const loong_upstream_step_t *step,
-                                       int stage, loong_loader_t *texts);
+                                       int component, loong_loader_t *texts);
 
 /* *any_p: the step has pictures in this rank's cell. */
 LOONG_NODISCARD loong_status_t loongi_upstream_any(

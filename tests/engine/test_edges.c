@@ -428,7 +428,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
                                       &resources));
     LOONG_TRY(loongi_model_allocate(model, resources));
     LOONG_TRY(loongi_model_initialize(model, 7));
-    rank.cell_rank = model->cell_rank;
+    rank.cell_rank = model->ranks.cell_rank;
     for (int c = 0; c < COMPONENTS; c++) {
         model->components[c]->run.hook = count_step;
         model->components[c]->run.hook_user = &rank;

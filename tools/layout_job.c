@@ -110,6 +110,8 @@ static loong_status_t train(shared_t *shared, loong_context_t *ctx,
 static loong_status_t load(loong_context_t *ctx, const layout_job_t *job,
                            loong_recipe_t **recipe_p)
 {
+    LOONG_TRY(loong_register_builtin(ctx));
+    LOONG_TRY(job->enter != NULL ? job->enter(ctx) : LOONG_OK);
     return job->text != NULL
                ? loong_recipe_parse(ctx, job->path, job->text, &job->params,
                                     recipe_p)
@@ -122,7 +124,6 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
     shared_t *shared = user;
     loong_recipe_t *recipe = NULL;
     omp_set_num_threads(1);
-    LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(load(ctx, shared->job, &recipe));
     loong_status_t status = train(shared, ctx, comm, recipe);
     loong_recipe_destroy(&recipe);
@@ -136,7 +137,6 @@ static loong_status_t plan(loong_context_t *ctx, loong_comm_t *comm,
     const shared_t *shared = user;
     loong_recipe_t *recipe = NULL;
     loong_trainer_t *trainer = NULL;
-    LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(load(ctx, shared->job, &recipe));
     loong_trainer_params_t params = {.comm = comm,
                                      .recipe = recipe,

@@ -26,6 +26,8 @@ typedef struct layout_job {
     loong_recipe_params_t params; /* overrides, where defaults are */
     const char *path;             /* of the recipe */
     const char *text; /* the recipe itself, path its name; NULL: read it */
+    /* Registers what is not built in; NULL: nothing. */
+    loong_status_t (*enter)(loong_context_t *ctx);
     int ranks;
     bool plan_only; /* whether it is possible, which costs little */
     /* What is done with the trainer; NULL: loong_trainer_run. */

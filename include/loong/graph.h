@@ -87,6 +87,9 @@ typedef struct loong_placement {
     /* The holders' gradients are parts of a sum over this group. */
     bool partial;
     loong_group_t group;
+    /* Other stages hold it too, and once a step the gradients are summed over
+     * the ranks of group TIE + tie - 1; 0: none do. Set by the component. */
+    int tie;
     /* Of experts: the ranks that hold the same are those of EDP, not the
      * data-parallel ones of the attention side. */
     bool expert;

@@ -50,7 +50,11 @@ typedef enum loong_axis {
     X(CP_A2A, "cp-a2a") /* neighbours in CP that exchange heads */            \
     X(CP_P2P, "cp-p2p") /* one of each of these: a ring */                    \
     X(KV, "kv") /* neighbours in TP that hold the same key / value head */    \
-    X(ENDS, "ends") /* first and last stage: tied embeddings */
+    /* who hold what is one on several stages: loong_mesh_t.ties */           \
+    X(TIE, "tie")                                                             \
+    X(TIE_2, "tie-2")                                                         \
+    X(TIE_3, "tie-3")                                                         \
+    X(TIE_4, "tie-4")
 
 typedef enum loong_group {
 #define LOONG_GROUP_ENUM(name_, text_) LOONG_GROUP_##name_,
@@ -58,6 +62,15 @@ typedef enum loong_group {
 #undef LOONG_GROUP_ENUM
         LOONG_GROUP_COUNT
 } loong_group_t;
+
+enum { LOONG_MAX_TIES = LOONG_GROUP_COUNT - LOONG_GROUP_TIE };
+
+/* Those of a group TIE + k, by their coordinates on the axis PP, ascending;
+ * borrowed. */
+typedef struct loong_tie_ranks {
+    int count;
+    const int *coord;
+} loong_tie_ranks_t;
 
 /* What a user chooses; the data-parallel sizes are what remains. */
 typedef struct loong_mesh_params {
@@ -76,9 +89,8 @@ typedef struct loong_mesh {
     int rank;
     int kv_ranks; /* of group KV */
     int cp_a2a;   /* of group CP_A2A */
-    /* The ranks of the first stage have the last one as well: nobody is in
-     * ENDS with another. Set by who lays out stages. */
-    bool ends_together;
+    int num_ties; /* set by who lays out stages */
+    loong_tie_ranks_t ties[LOONG_MAX_TIES];
     int size[LOONG_AXIS_COUNT];
     int coord[LOONG_AXIS_COUNT];
 } loong_mesh_t;
@@ -96,7 +108,7 @@ loong_mesh_create(loong_context_t *ctx, const loong_mesh_params_t *params,
 LOONG_API loong_mesh_t loong_mesh_single(void);
 
 /* Ranks of a group, this rank's place among them, and the world rank of
- * member `index`. A rank outside of ENDS is alone in it. */
+ * member `index`. A rank outside of a tie is alone in it. */
 LOONG_API int loong_mesh_group_size(const loong_mesh_t *mesh,
                                     loong_group_t group);
 LOONG_API int loong_mesh_group_rank(const loong_mesh_t *mesh,

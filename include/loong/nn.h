@@ -34,7 +34,6 @@ typedef struct loong_nn {
     loong_dispatcher_t dispatcher;
     double capacity_plan;
     int64_t seq_length; /* of a sample, on all ranks of CP together */
-    bool begins; /* this part of the model has its beginning */
 } loong_nn_t;
 
 /* For the layers of one graph; both deviations are init_std. */
@@ -76,10 +75,6 @@ LOONG_API loong_val_t loong_nn_stream_rows(loong_nn_t *nn, loong_val_t x);
 LOONG_API loong_val_t loong_nn_table(loong_nn_t *nn, const char *name,
                                      loong_nn_slice_t rows, int64_t cols,
                                      double std);
-/* The same for a table that stands at both ends of the model. */
-LOONG_API loong_val_t loong_nn_tied_table(loong_nn_t *nn, const char *name,
-                                          loong_nn_slice_t rows, int64_t cols,
-                                          double std);
 LOONG_API loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name,
                                       int64_t rows, int64_t cols, double std);
 LOONG_API loong_val_t loong_nn_vector(loong_nn_t *nn, const char *name,

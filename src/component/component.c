@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Creates and compiles a rank's stages of one component, and sums what both
- * ends of its pipeline share. Called by model.c. Read stage.h and
- * src/engine/pipeline_split.h before. */
+ * Creates and compiles a rank's stages of one component. Called by model.c.
+ * Read stage.h and src/engine/pipeline_split.h before. */
 #include "component.h"
 
 #include <string.h>
 
+#include "component_ties.h"
 #include "passes.h"
-#include "steps.h"
 
 /* ---- the whole model ----------------------------------------------------- */
 
@@ -117,19 +116,17 @@ static loong_model_request_t one_rank(const loong_component_t *c)
     return request;
 }
 
-/* A part of the component, as one rank would build it. */
-static loong_status_t build_part(const loong_component_t *c,
-                                 const loong_stage_split_t *cut,
-                                 const loong_mesh_t *mesh,
-                                 loong_graph_t **graph_p)
+loong_status_t loongi_component_build(const loong_component_t *component,
+                                      const loong_stage_split_t *cut,
+                                      loong_graph_t **graph_p)
 {
+    const loong_component_t *c = component;
     loong_model_request_t request = one_rank(c);
     request.first_layer = cut->first_layer;
     request.num_layers = cut->num_layers;
     request.begins = cut->begins;
     request.ends = cut->ends;
     LOONG_TRY(loong_graph_create(c->ctx, c->params.precision, graph_p));
-    loong_graph_set_mesh(*graph_p, mesh);
     loong_status_t status =
         c->params.family->build(*graph_p, c->params.config, &request);
     if (status != LOONG_OK) {
@@ -141,13 +138,12 @@ static loong_status_t build_part(const loong_component_t *c,
 /* Ports that the first of several stages does not have are the last one's. */
 static loong_status_t place_ports(loong_component_t *c)
 {
-    const loong_mesh_t mesh = loong_mesh_single();
     loong_graph_t *graph = NULL;
     int stages = c->params.mesh.size[LOONG_AXIS_PP] * c->num_chunks;
     if (c->num_ports == 0 || stages == 1) {
         return LOONG_OK;
     }
-    LOONG_TRY(build_part(c, &c->cuts[0], &mesh, &graph));
+    LOONG_TRY(loongi_component_build(c, &c->cuts[0], &graph));
     for (int i = 0; i < c->num_ports; i++) {
         loong_edge_port_t *port = &c->ports[i];
         port->first = false;
@@ -166,9 +162,8 @@ static loong_status_t list_whole(loong_component_t *c)
     const loong_stage_split_t all = {.num_layers = c->facts.num_layers,
                                    .begins = true,
                                    .ends = true};
-    const loong_mesh_t mesh = loong_mesh_single();
     loong_graph_t *graph = NULL;
-    LOONG_TRY(build_part(c, &all, &mesh, &graph));
+    LOONG_TRY(loongi_component_build(c, &all, &graph));
     loong_status_t status = keep_globs(c, graph);
     if (status == LOONG_OK) {
         status = keep_whole(c, graph);
@@ -180,94 +175,6 @@ static loong_status_t list_whole(loong_component_t *c)
         status = keep_ports(c, graph);
     }
     loong_graph_destroy(&graph);
-    return status;
-}
-
-/* ---- parameters of several stages ---------------------------------------- */
-
-typedef struct holders {
-    int count, first, last; /* stages */
-    int tied;               /* of them: as one of both ends */
-} holders_t;
-
-/* Parameters mostly come in the order of the whole. */
-static loong_status_t count_holders(const loong_component_t *c, int stage,
-                                    const loong_graph_t *g, holders_t *holders)
-{
-    int64_t at = 0;
-    int64_t before = -1;
-    for (int64_t i = 0; i < g->num_params; i++) {
-        const loong_param_params_t *p = &g->params[i].params;
-        int64_t tried = 0;
-        while (tried < c->num_whole &&
-               strcmp(c->whole[at].name, p->name) != 0) {
-            at = (at + 1) % c->num_whole;
-            tried++;
-        }
-        LOONG_CHECK(c->ctx, tried < c->num_whole, LOONG_ERR_CONFIG,
-                    "%s: stage %d has a parameter '%s', the whole has none",
-                    c->params.name, stage, p->name);
-        holders_t *h = &holders[at];
-        h->first = h->count++ == 0 ? stage : h->first;
-        h->last = stage;
-        if (p->place.partial && p->place.group == LOONG_GROUP_ENDS) {
-            LOONG_CHECK(c->ctx, at > before, LOONG_ERR_UNSUPPORTED,
-                        "%s: stage %d has the tied '%s' and '%s' in another "
-                        "order than the whole",
-                        c->params.name, stage, c->whole[before].name, p->name);
-            before = at;
-            h->tied++;
-        }
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t list_holders(const loong_component_t *c, int stages,
-                                   holders_t *holders)
-{
-    for (int s = 0; s < stages; s++) {
-        loong_mesh_t mesh = loong_mesh_single();
-        loong_graph_t *graph = NULL;
-        mesh.ends_together = c->params.mesh.ends_together;
-        mesh.world = mesh.size[LOONG_AXIS_PP] =
-            c->params.mesh.size[LOONG_AXIS_PP];
-        mesh.rank = mesh.coord[LOONG_AXIS_PP] =
-            loongi_schedule_rank(c->evaluation, s);
-        LOONG_TRY(build_part(c, &c->cuts[s], &mesh, &graph));
-        loong_status_t status = count_holders(c, s, graph, holders);
-        loong_graph_destroy(&graph);
-        LOONG_TRY(status);
-    }
-    return LOONG_OK;
-}
-
-/* What several stages hold would be another parameter in each, unless its
- * gradients are summed: those of both ends are. */
-static loong_status_t check_holders(const loong_component_t *c)
-{
-    int stages = loongi_schedule_stages(c->evaluation);
-    holders_t *holders = NULL;
-    if (stages == 1) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(loongi_calloc(c->ctx, (size_t)c->num_whole + 1, sizeof(*holders),
-                            "stages of parameters", &holders));
-    loong_status_t status = list_holders(c, stages, holders);
-    for (int64_t i = 0; i < c->num_whole && status == LOONG_OK; i++) {
-        const holders_t *h = &holders[i];
-        bool ends = h->count == 2 && h->tied == 2 && h->first == 0 &&
-                    h->last == stages - 1;
-        if (!ends && (h->count != 1 || h->tied > 0)) {
-            status = LOONG_FAIL(
-                c->ctx, LOONG_ERR_UNSUPPORTED,
-                "%s: %d of %d stages have the parameter '%s', from stage %d "
-                "to %d; one is there, or the first and the last, where it is "
-                "a tied table (loong_nn_tied_table) of both",
-                c->params.name, h->count, stages, c->whole[i].name, h->first,
-                h->last);
-        }
-    }
-    loongi_free(c->ctx, holders);
     return status;
 }
 
@@ -299,88 +206,11 @@ static loong_status_t create_stages(loong_component_t *c)
                             &c->stages));
     for (int i = 0; i < c->num_stages; i++) {
         int stage = loongi_component_stage(c, i);
-        LOONG_TRY(loongi_stage_create(c->ctx, &c->params, &c->cuts[stage],
+        LOONG_TRY(loongi_stage_create(c->ctx, &c->params, c->cuts, stage,
                                       &c->stages[i]));
         for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
             LOONG_TRY(number_losses(c, c->stages[i]->chunk[k]));
         }
-    }
-    return LOONG_OK;
-}
-
-/* ---- tied ends on one rank ----------------------------------------------- */
-
-/* The next bucket from *at_p on of what both ends hold; NULL: no more. */
-static const loong_bucket_t *next_tied(const loong_stage_t *s, int64_t *at_p)
-{
-    while (*at_p < s->shards->num_buckets) {
-        const loong_bucket_t *b = &s->shards->buckets[(*at_p)++];
-        const loong_flat_t *flat = &s->shards->flats[b->flat];
-        if (flat->partial && flat->sum_group == LOONG_GROUP_ENDS &&
-            !flat->frozen && b->update_end > b->update_begin) {
-            return b;
-        }
-    }
-    return NULL;
-}
-
-static loong_operand_t tied_grad(const loong_component_t *c, int stage,
-                                 const loong_chunk_bases_t *places,
-                                 const loong_bucket_t *b)
-{
-    return loongi_at(LOONG_BASE_GRAD,
-                     places[stage].begin[LOONG_BASE_GRAD] +
-                         loongi_shards_grad(c->stages[stage]->shards, b,
-                                            b->update_begin));
-}
-
-/* first += last, last = first. */
-static loong_status_t tie_bucket(loong_component_t *c, loong_operand_t first,
-                                 loong_operand_t last, int64_t n)
-{
-    loong_dtype_t wide = c->params.precision.wide;
-    for (int k = 0; k < 2; k++) {
-        loong_step_t step;
-        loongi_step_begin(&step, k == 0 ? "add" : "copy", "tied ends",
-                          &c->params.shards);
-        step.query.num_in = 2 - k;
-        step.query.num_out = 1;
-        for (int i = 0; i < 3 - k; i++) {
-            step.query.arg[i] = loongi_flat_arg(wide, n);
-            step.operand[i] = i == 1 ? last : first;
-        }
-        LOONG_TRY(loongi_program_append(c->ctx, &c->tie,
-                                        c->params.compile.device, &step,
-                                        c->arena));
-    }
-    return LOONG_OK;
-}
-
-/* A table that two chunks of this rank hold: its gradients are summed, first
- * and last stage, as ranks that are both ends do. */
-loong_status_t loongi_component_plan_tie(loong_component_t *component,
-                                         const loong_chunk_bases_t *places)
-{
-    loong_component_t *c = component;
-    int last = c->num_stages - 1;
-    int64_t at[2] = {0, 0};
-    const loong_bucket_t *b[2];
-    if (!c->params.mesh.ends_together || !c->params.train ||
-        c->params.absent) {
-        return LOONG_OK;
-    }
-    c->tie.kind = LOONG_PROGRAM_U;
-    while ((b[0] = next_tied(c->stages[0], &at[0])) != NULL) {
-        b[1] = next_tied(c->stages[last], &at[1]);
-        int64_t n = b[0]->update_end - b[0]->update_begin;
-        LOONG_CHECK(c->ctx,
-                    b[1] != NULL &&
-                        b[1]->update_begin == b[0]->update_begin &&
-                        b[1]->update_end == b[0]->update_end,
-                    LOONG_ERR_INTERNAL,
-                    "the ends hold different parts of what is tied");
-        LOONG_TRY(tie_bucket(c, tied_grad(c, 0, places, b[0]),
-                             tied_grad(c, last, places, b[1]), n));
     }
     return LOONG_OK;
 }
@@ -426,10 +256,7 @@ loong_status_t loongi_component_compile(loong_component_t *component)
         c->params.compile.split = c->schedule->kind->split;
         c->params.compile.ahead = loongi_schedule_ahead(c->schedule);
     }
-    c->params.mesh.ends_together =
-        c->num_chunks > 1 && (c->evaluation->params.folded ||
-                              c->params.mesh.size[LOONG_AXIS_PP] == 1);
-    LOONG_TRY(check_holders(c));
+    LOONG_TRY(loongi_component_find_ties(c));
     return create_stages(c);
 }
 

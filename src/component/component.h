@@ -55,7 +55,7 @@ typedef struct loong_component {
     /* Of its pipeline, borrowed from the model. */
     const loong_schedule_t *schedule; /* of the coming step; NULL: no training*/
     const loong_schedule_t *evaluation; /* of one micro-batch, forward alone */
-    loong_program_t tie; /* once a step, behind the reductions of all stages */
+    loong_program_t tie; /* sums over holders, once a step behind all stages */
     loong_component_comms_t comms; /* none until the model allocates */
     loong_binding_t run; /* the model's, with this component's groups */
 } loong_component_t;
@@ -69,10 +69,10 @@ loongi_component_create(loong_context_t *ctx,
 /* Builds and compiles the stages. Not collective. */
 LOONG_NODISCARD loong_status_t
 loongi_component_compile(loong_component_t *component);
-/* Plans what sums the gradients of tied ends on this rank; places: of its
- * chunks. */
-LOONG_NODISCARD loong_status_t loongi_component_plan_tie(
-    loong_component_t *component, const loong_chunk_bases_t *places);
+/* The graph of a part of it, as one rank alone would build that. */
+LOONG_NODISCARD loong_status_t loongi_component_build(
+    const loong_component_t *component, const loong_stage_split_t *cut,
+    loong_graph_t **graph_p);
 /* Collective on: world, once its communicators are open. */
 void loongi_component_destroy(loong_component_t **component_p);
 

@@ -12,10 +12,9 @@
 /* Nobody has company in it, on any rank. */
 static bool trivial(const loong_mesh_t *mesh, loong_group_t group)
 {
-    if (group == LOONG_GROUP_ENDS) {
-        return mesh->size[LOONG_AXIS_PP] == 1;
-    }
-    return loong_mesh_group_size(mesh, group) == 1;
+    int tie = (int)group - (int)LOONG_GROUP_TIE;
+    return tie < 0 ? loong_mesh_group_size(mesh, group) == 1
+                   : tie >= mesh->num_ties || mesh->ties[tie].count == 1;
 }
 
 /* All of CP: its communicator serves. */

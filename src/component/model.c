@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "component_ties.h"
 #include "edges.h"
 #include "model_memory.h"
 #include "steps.h"
@@ -167,7 +168,7 @@ static void add_up(loong_model_t *m)
 static loong_status_t plan_ties(loong_model_t *m)
 {
     for (int i = 0; i < m->num_components; i++) {
-        LOONG_TRY(loongi_component_plan_tie(
+        LOONG_TRY(loongi_component_plan_ties(
             m->components[i],
             &m->memory_plan->places[m->evaluation->first_chunk[i]]));
     }
@@ -460,6 +461,17 @@ loong_status_t loongi_model_run(const loong_model_t *model,
     return loongi_memory_plan_run(model->memory_plan, model->use[variant],
                                   &loongi_model_component(model, e)->run, index,
                                   frame);
+}
+
+/* Holders may be any stages of this rank: the last of them is through. */
+loong_status_t loongi_model_reduce(const loong_model_t *model,
+                                   const loong_entry_t *entry,
+                                   const loong_frame_t *frame)
+{
+    const loong_component_t *c = loongi_model_component(model, entry);
+    return entry->chunk + 1 == c->num_stages
+               ? loongi_program_run(&c->run, &c->tie, frame)
+               : LOONG_OK;
 }
 
 loong_status_t loongi_model_begin(const loong_model_t *model,

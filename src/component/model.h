@@ -129,6 +129,11 @@ LOONG_NODISCARD loong_status_t
 loongi_model_run(const loong_model_t *model, loong_variant_t variant,
                  int64_t index, const loong_frame_t *const frame[2]);
 
+/* An entry REDUCE: behind the last stage of a rank, sums what it ties. */
+LOONG_NODISCARD loong_status_t loongi_model_reduce(const loong_model_t *model,
+                                                   const loong_entry_t *entry,
+                                                   const loong_frame_t *frame);
+
 /* Begins the sends and receives of an entry; waits for what a program reads;
  * waits for all sends of a list. */
 LOONG_NODISCARD loong_status_t loongi_model_begin(const loong_model_t *model,

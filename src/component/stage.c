@@ -11,6 +11,20 @@
 
 /* ---- planning ----------------------------------------------------------- */
 
+/* What other stages hold too; the first holder speaks for it. */
+static void mark_ties(const loong_stage_t *s, loong_graph_t *g)
+{
+    const loong_ties_t *ties = &s->params->ties;
+    for (int64_t i = 0; i < g->num_params; i++) {
+        loong_param_params_t *p = &g->params[i].params;
+        p->place.tie = loongi_ties_number(ties, p->name);
+        if (p->place.tie > 0 &&
+            ties->list[p->place.tie - 1].holders[0] != s->number) {
+            p->place.copy = true;
+        }
+    }
+}
+
 static loong_status_t build_chunk(loong_stage_t *s, loong_variant_t which)
 {
     const loong_component_params_t *p = s->params;
@@ -36,6 +50,7 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_variant_t which)
     LOONG_TRY(loong_graph_create(s->ctx, p->precision, &graph));
     loong_graph_set_mesh(graph, &mesh);
     loong_status_t status = p->family->build(graph, p->config, &request);
+    mark_ties(s, graph);
     for (int i = 0; i < p->num_still; i++) {
         loongi_graph_stop_gradient(graph, p->still[i]);
     }
@@ -78,7 +93,6 @@ static void place_lanes(loong_stage_t *s)
     }
     if (s->optimizer != NULL) {
         loongi_pass_lanes(&s->optimizer->update, least);
-        loongi_pass_lanes(&s->optimizer->late, least);
         loongi_pass_lanes(&s->optimizer->swap, least);
     }
 }
@@ -103,14 +117,15 @@ static loong_status_t plan(loong_stage_t *s)
 
 loong_status_t loongi_stage_create(loong_context_t *ctx,
                                    const loong_component_params_t *params,
-                                   const loong_stage_split_t *cut,
+                                   const loong_stage_split_t *cuts, int number,
                                    loong_stage_t **stage_p)
 {
     loong_stage_t *s = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "stage", &s));
     s->ctx = ctx;
     s->params = params;
-    s->cut = *cut;
+    s->number = number;
+    s->cut = cuts[number];
     loong_status_t status = plan(s);
     if (status != LOONG_OK) {
         loongi_stage_destroy(&s);
@@ -149,7 +164,6 @@ loong_status_t loongi_stage_prepare(loong_stage_t *stage)
     if (s->optimizer != NULL) {
         LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->norm));
         LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->update));
-        LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->late));
         LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->swap));
     }
     return LOONG_OK;
@@ -163,8 +177,7 @@ loong_status_t loongi_stage_load(const loong_stage_t *stage)
     }
     LOONG_TRY(loongi_program_load(&stage->run, &o->norm, false));
     LOONG_TRY(loongi_program_load(&stage->run, &o->update, false));
-    LOONG_TRY(loongi_program_load(&stage->run, &o->swap, false));
-    return loongi_program_load(&stage->run, &o->late, false);
+    return loongi_program_load(&stage->run, &o->swap, false);
 }
 
 void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port)

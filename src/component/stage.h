@@ -14,6 +14,7 @@
 #include "pipeline_split.h"
 #include "program.h"
 #include "resources.h"
+#include "ties.h"
 #include "transfer.h"
 #include "upload.h"
 
@@ -59,6 +60,7 @@ typedef struct loong_component_params {
     loong_resources_params_t resources; /* that its rank is to have */
     int layers_per_chunk;               /* see loong_split_params_t */
     const char *layout;    /* likewise */
+    loong_ties_t ties; /* of its pipeline; found by the component */
     /* Ports of edges that no gradient crosses: the model's. */
     int num_still;
     const char *still[LOONG_MAX_EDGE_PORTS];
@@ -75,6 +77,7 @@ typedef enum loong_variant {
 typedef struct loong_stage {
     loong_context_t *ctx;
     const loong_component_params_t *params; /* borrowed */
+    int number; /* in the pipeline */
     loong_stage_split_t cut;
     loong_model_chunk_t *chunk[LOONG_VARIANT_COUNT]; /* NULL: not there */
     loong_transfer_t *transfer[LOONG_VARIANT_COUNT];
@@ -85,10 +88,10 @@ typedef struct loong_stage {
     loong_upload_t *upload; /* while parameters are set; NULL */
 } loong_stage_t;
 
-/* Builds and compiles. Not collective. */
+/* Builds and compiles stage `number` of those cut. Not collective. */
 LOONG_NODISCARD loong_status_t loongi_stage_create(
     loong_context_t *ctx, const loong_component_params_t *params,
-    const loong_stage_split_t *cut, loong_stage_t **stage_p);
+    const loong_stage_split_t *cuts, int number, loong_stage_t **stage_p);
 void loongi_stage_destroy(loong_stage_t **stage_p);
 
 /* Makes what kernels share between launches. */

@@ -32,7 +32,7 @@ extern "C" {
     X(RECV_FORWARD, "receive forward")                                    \
     X(SEND_BACKWARD, "send backward")                                     \
     X(RECV_BACKWARD, "receive backward")                                  \
-    X(REDUCE, "reduce")   /* what both ends of a pipeline hold */         \
+    X(REDUCE, "reduce")   /* what several stages hold (ties.h) */         \
     X(SEND_EDGE_FORWARD, "send edge forward")                             \
     X(RECV_EDGE_FORWARD, "receive edge forward")                          \
     X(SEND_EDGE_BACKWARD, "send edge backward")                           \

@@ -56,7 +56,10 @@ uint32_t loong_same_group(loong_group_t group)
     case LOONG_GROUP_DP:
     case LOONG_GROUP_PP:
     case LOONG_GROUP_EDP:
-    case LOONG_GROUP_ENDS:
+    case LOONG_GROUP_TIE:
+    case LOONG_GROUP_TIE_2:
+    case LOONG_GROUP_TIE_3:
+    case LOONG_GROUP_TIE_4:
     case LOONG_GROUP_COUNT:
         break;
     }

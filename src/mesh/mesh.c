@@ -35,7 +35,10 @@ static group_axes_t axes_of(loong_group_t group)
     case LOONG_GROUP_DP: all.axes = AXIS_BIT(DP); break;
     case LOONG_GROUP_DP_CP: all.axes = AXIS_BIT(DP) | AXIS_BIT(CP); break;
     case LOONG_GROUP_PP:
-    case LOONG_GROUP_ENDS: all.axes = AXIS_BIT(PP); break;
+    case LOONG_GROUP_TIE:
+    case LOONG_GROUP_TIE_2:
+    case LOONG_GROUP_TIE_3:
+    case LOONG_GROUP_TIE_4: all.axes = AXIS_BIT(PP); break;
     case LOONG_GROUP_ETP_EP:
         all.axes = AXIS_BIT(ETP) | AXIS_BIT(EP);
         all.side = 1;
@@ -189,22 +192,35 @@ loong_mesh_t loong_mesh_single(void)
 
 /* ---- groups ------------------------------------------------------------- */
 
-/* First and last stage; a rank between them is alone. */
-static int ends_size(const loong_mesh_t *m)
+/* Whether this is a tie; a rank outside of it is alone. */
+static bool tie_ranks(const loong_mesh_t *m, loong_group_t group,
+                      loong_tie_ranks_t *ranks_p, int *index_p)
 {
-    int stage = m->coord[LOONG_AXIS_PP];
-    int last = m->size[LOONG_AXIS_PP] - 1;
-    return last > 0 && !m->ends_together && (stage == 0 || stage == last) ? 2
-                                                                          : 1;
+    const int *here = &m->coord[LOONG_AXIS_PP];
+    int k = (int)group - (int)LOONG_GROUP_TIE;
+    loong_tie_ranks_t ranks = {0, here};
+    int i = 0;
+    if (k >= 0 && k < m->num_ties) {
+        ranks = m->ties[k];
+    }
+    while (i < ranks.count && ranks.coord[i] != *here) {
+        i++;
+    }
+    bool alone = i == ranks.count;
+    *ranks_p = alone ? (loong_tie_ranks_t){1, here} : ranks;
+    *index_p = alone ? 0 : i;
+    return k >= 0;
 }
 
 int loong_mesh_group_size(const loong_mesh_t *mesh, loong_group_t group)
 {
     group_axes_t g = axes_of(group);
     some_t some;
+    loong_tie_ranks_t tie;
     int size = 1;
-    if (group == LOONG_GROUP_ENDS) {
-        return ends_size(mesh);
+    int index;
+    if (tie_ranks(mesh, group, &tie, &index)) {
+        return tie.count;
     }
     if (some_of_axis(mesh, group, &some)) {
         return some.size;
@@ -219,9 +235,10 @@ int loong_mesh_group_rank(const loong_mesh_t *mesh, loong_group_t group)
 {
     group_axes_t g = axes_of(group);
     some_t some;
+    loong_tie_ranks_t tie;
     int at = 0;
-    if (group == LOONG_GROUP_ENDS) {
-        return ends_size(mesh) == 2 && mesh->coord[LOONG_AXIS_PP] > 0;
+    if (tie_ranks(mesh, group, &tie, &at)) {
+        return at;
     }
     if (some_of_axis(mesh, group, &some)) {
         return some.index;
@@ -241,11 +258,10 @@ int loong_mesh_member(const loong_mesh_t *mesh, loong_group_t group, int index)
     int rank = 0;
     int stride = 1;
     some_t some;
-    if (group == LOONG_GROUP_ENDS) {
-        if (ends_size(mesh) == 1) {
-            return mesh->rank;
-        }
-        index *= mesh->size[LOONG_AXIS_PP] - 1;
+    loong_tie_ranks_t tie;
+    int here;
+    if (tie_ranks(mesh, group, &tie, &here)) {
+        index = tie.coord[index];
     }
     if (some_of_axis(mesh, group, &some)) {
         return mesh->rank + (index - some.index) * some.step * some.stride;

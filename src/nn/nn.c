@@ -67,8 +67,7 @@ loong_nn_t loong_nn_begin(loong_graph_t *graph,
                      request->cp_comm,
                      request->dispatcher,
                      request->capacity_plan,
-                     request->seq_length,
-                     request->begins};
+                     request->seq_length};
     return nn;
 }
 
@@ -209,38 +208,18 @@ static loong_param_params_t describe(const loong_nn_t *nn, const char *name,
     return p;
 }
 
-static loong_val_t table(loong_nn_t *nn, const char *name,
-                         loong_nn_slice_t rows, int64_t cols, start_t start,
-                         loong_placement_t place)
-{
-    char full[NAME_SIZE];
-    loong_param_params_t p = describe(
-        nn, name, loong_shape_2d(rows.total, cols), start, full);
-    p.padding = rows.padding;
-    p.place = part(place, 0, rows);
-    return loong_graph_param(nn->graph, &p);
-}
-
 loong_val_t loong_nn_table(loong_nn_t *nn, const char *name,
                            loong_nn_slice_t rows, int64_t cols, double std)
 {
+    char full[NAME_SIZE];
     start_t start = {LOONG_INIT_NORMAL, std};
     loong_placement_t none;
+    loong_param_params_t p = describe(
+        nn, name, loong_shape_2d(rows.total, cols), start, full);
     memset(&none, 0, sizeof(none));
-    return table(nn, name, rows, cols, start, none);
-}
-
-loong_val_t loong_nn_tied_table(loong_nn_t *nn, const char *name,
-                                loong_nn_slice_t rows, int64_t cols, double std)
-{
-    start_t start = {LOONG_INIT_NORMAL, std};
-    loong_placement_t place = whole(nn, LOONG_GROUP_ENDS, true);
-    if (loong_graph_mesh(nn->graph)->ends_together) {
-        place.partial = true; /* two chunks of this rank hold it */
-        place.group = LOONG_GROUP_ENDS;
-        place.copy = !nn->begins;
-    }
-    return table(nn, name, rows, cols, start, place);
+    p.padding = rows.padding;
+    p.place = part(none, 0, rows);
+    return loong_graph_param(nn->graph, &p);
 }
 
 loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,

@@ -285,25 +285,6 @@ static loong_status_t add_gather(loong_optimizer_t *o, const loong_bucket_t *b,
     return append(o, program, &step);
 }
 
-/* What both ends of a pipeline hold is summed over them when the whole
- * pipeline is through: neither end may block the other. Data-parallel ranks
- * have summed it before. */
-static loong_status_t add_late(loong_optimizer_t *o, const loong_bucket_t *b)
-{
-    const loong_flat_t *flat = &o->shards->flats[b->flat];
-    int64_t n = b->update_end - b->update_begin;
-    loong_step_t step;
-    if (!flat->partial || flat->sum_group != LOONG_GROUP_ENDS || n == 0 ||
-        o->shards->mesh.ends_together) { /* then the component does it */
-        return LOONG_OK;
-    }
-    LOONG_TRY(loongi_step_collective(o->shards, "flat_all_reduce",
-                                     LOONG_GROUP_ENDS, b, &step));
-    step.query.arg[0] = loongi_flat_arg(o->shards->wide, n);
-    step.operand[0] = grad_at(o, b, b->update_begin);
-    return append(o, &o->late, &step);
-}
-
 /* ---- object -------------------------------------------------------------- */
 
 static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards)
@@ -311,8 +292,7 @@ static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards)
     bool gathers = shards->params.sharding == LOONG_SHARDING_OPTIM ||
                    shards->params.sharding == LOONG_SHARDING_GRADS;
     LOONG_TRY(loongi_arena_create(o->ctx, "optimizer", &o->arena));
-    o->norm.kind = o->update.kind = o->late.kind = o->swap.kind =
-        LOONG_PROGRAM_U;
+    o->norm.kind = o->update.kind = o->swap.kind = LOONG_PROGRAM_U;
     o->record_offset =
         take(o, LOONG_EXACT_WORDS * (int64_t)sizeof(int64_t));
     o->room_offset = take(o, loongi_muon_room(o));
@@ -322,7 +302,6 @@ static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards)
         if (shards->flats[b->flat].frozen) {
             continue;
         }
-        LOONG_TRY(add_late(o, b));
         LOONG_TRY(add_norm(o, b));
         LOONG_TRY(shards->flats[b->flat].sign_rate > 0.0
                       ? add_sign_update(o, b)
@@ -367,7 +346,6 @@ void loongi_optimizer_destroy(loong_optimizer_t **optimizer_p)
     }
     loongi_program_clear(o->ctx, &o->norm);
     loongi_program_clear(o->ctx, &o->update);
-    loongi_program_clear(o->ctx, &o->late);
     loongi_program_clear(o->ctx, &o->swap);
     loongi_arena_destroy(&o->arena);
     loongi_free(o->ctx, o);

@@ -74,9 +74,6 @@ typedef struct loong_optimizer {
     loong_program_t update;
     /* Exchanges parameters and their averages. */
     loong_program_t swap;
-    /* Reductions that wait until all stages are through: of what both ends of
-     * a pipeline hold. */
-    loong_program_t late;
 } loong_optimizer_t;
 
 /* Plans states, which it places in the buckets, and programs, for the

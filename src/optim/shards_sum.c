@@ -100,8 +100,7 @@ static loong_status_t put_collective(placer_t *k, const loong_bucket_t *b,
 }
 
 /* Sums a bucket behind its last gradient: over ranks that each have a part of
- * a sum first (both ends of a pipeline do that once all is through), then over
- * data-parallel ones. */
+ * a sum first, then over data-parallel ones. */
 static loong_status_t put_sum(placer_t *k, const loong_bucket_t *b,
                               const touch_t *last)
 {
@@ -113,7 +112,7 @@ static loong_status_t put_sum(placer_t *k, const loong_bucket_t *b,
     where.operand[0] = span != NULL ? loongi_in_comm(k, span, b->begin)
                                     : loongi_at(LOONG_BASE_GRAD, b->grad);
     where.query.arg[0] = loongi_flat_arg(k->s->wide, b->end - b->begin);
-    if (flat->partial && flat->sum_group != LOONG_GROUP_ENDS) {
+    if (flat->partial) {
         LOONG_TRY(put_collective(k, b, false, &where, last));
     }
     if (half != NULL) {

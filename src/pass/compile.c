@@ -20,6 +20,7 @@ static int flat_of(loong_model_chunk_t *c, const loong_param_params_t *p)
                     (!f->partial || f->sum_group == p->place.group);
         if (f->dtype == p->dtype && f->frozen == p->frozen && sums &&
             f->copy == p->place.copy && f->expert == p->place.expert &&
+            f->tie == p->place.tie &&
             f->optimizer == p->optimizer &&
             f->weight_decay == p->weight_decay &&
             f->sign_rate == p->sign_rate) {
@@ -39,6 +40,7 @@ static int flat_of(loong_model_chunk_t *c, const loong_param_params_t *p)
     flat->partial = p->place.partial;
     flat->expert = p->place.expert;
     flat->sum_group = p->place.group;
+    flat->tie = p->place.tie;
     return c->num_flats++;
 }
 

@@ -153,6 +153,7 @@ typedef struct loong_flat {
     bool copy;           /* see loong_placement_t */
     bool partial;
     loong_group_t sum_group;
+    int tie;
     bool expert;
     int64_t elements; /* padded to whole cache lines */
     int64_t param_offset; /* bytes in PARAM; -1: shared out among ranks */

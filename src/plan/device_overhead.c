@@ -77,9 +77,6 @@ static loong_status_t add_entry(const loong_component_t *c,
 {
     int last = c->schedule->params.micro_batches - 1;
     const loong_stage_t *s = c->stages[LOONG_MAX(e->chunk, 0)];
-    if (e->kind == LOONG_ENTRY_REDUCE) {
-        return add(r, &s->optimizer->late, 0, false, false);
-    }
     if (e->kind == LOONG_ENTRY_U) {
         for (int i = 0; i < c->num_stages; i++) {
             const loong_optimizer_t *o = c->stages[i]->optimizer;
@@ -149,7 +146,7 @@ loong_status_t loongi_overhead_plan(const loong_plan_t *plan,
     const loong_device_overhead_t *known =
         loong_device_get_overhead(plan->device);
     loong_device_overhead_t each = known != NULL ? *known : nothing;
-    records_t r = {plan->ctx, NULL, 0, 0, 0.0, 0, &plan->mesh};
+    records_t r = {plan->ctx, NULL, 0, 0, 0.0, 0, &c->params.mesh};
     loong_status_t status = LOONG_OK;
     loong_overhead_plan_t b;
     memset(&b, 0, sizeof(b));

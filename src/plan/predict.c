@@ -138,7 +138,6 @@ static loong_status_t add_stage(loong_predict_source_t *c,
         LOONG_TRY(add_program(c, &chunk->programs[kinds[i]], micro_batches,
                               &cost->seconds[kinds[i]]));
     }
-    LOONG_TRY(add_program(c, &o->late, 1, &cost->seconds[LOONG_ENTRY_REDUCE]));
     LOONG_TRY(add_program(c, &o->norm, 1, update_p));
     return add_program(c, &o->update, 1, update_p);
 }
@@ -169,7 +168,12 @@ static loong_status_t add_component(loong_plan_t *plan,
                                    ->programs[LOONG_PROGRAM_E],
                               micro_batches, &cost->seconds[LOONG_ENTRY_E]));
     }
-    return LOONG_OK;
+    if (c->num_stages == 0) {
+        return LOONG_OK;
+    }
+    int last = loongi_timeline_stage(plan, c->index, rank, c->num_stages - 1);
+    return add_program(source, &c->tie, 1,
+                       &plan->timeline.costs[last].seconds[LOONG_ENTRY_REDUCE]);
 }
 
 loong_status_t loongi_predict_rank(loong_plan_t *plan,

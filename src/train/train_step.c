@@ -165,13 +165,8 @@ static loong_status_t run_program(loong_trainer_t *t, int64_t index)
 static loong_status_t reduce(loong_trainer_t *t, int64_t index,
                              const loong_entry_t *entry)
 {
-    const loong_component_t *c = loongi_model_component(t->model, entry);
-    const loong_stage_t *s = c->stages[entry->chunk];
     double begin = loongi_now();
-    LOONG_TRY(loongi_program_run(&s->run, &s->optimizer->late, &t->frame));
-    if (entry->chunk + 1 == c->num_stages) {
-        LOONG_TRY(loongi_program_run(&c->run, &c->tie, &t->frame));
-    }
+    LOONG_TRY(loongi_model_reduce(t->model, entry, &t->frame));
     loongi_timeline_mark(&t->plan, index, begin);
     return LOONG_OK;
 }

@@ -276,9 +276,8 @@ static loong_status_t run_step(const loong_model_t *m, rank_t *r)
             continue;
         }
         const loong_component_t *c = loongi_model_component(m, e);
-        const loong_stage_t *s = loongi_model_stage(m, e);
         if (e->kind == LOONG_ENTRY_REDUCE) {
-            LOONG_TRY(loongi_program_run(&s->run, &s->optimizer->late, &frame));
+            LOONG_TRY(loongi_model_reduce(m, e, &frame));
         } else if (e->kind < (loong_entry_kind_t)LOONG_PROGRAM_COUNT) {
             LOONG_TRY(loongi_model_need(m, LOONG_VARIANT_TRAIN, e));
             LOONG_TRY(loongi_model_frame(m, e, &frame));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A family whose graph asks for one parameter in several stages: what is not
- * summed over its holders is refused by name. Read src/component/component.c
- * before. */
+ * Families that cannot be tied: whose stages ask for one parameter in different
+ * ways or orders. They are refused by name. Read
+ * src/component/component_ties.c before. */
 #include "test.h"
 
 #include "loong/family.h"
@@ -15,16 +15,30 @@ enum { H = 4, LAYERS = 4 };
 
 typedef struct config {
     unsigned layers; /* bits: those that multiply with "shared" and "other" */
-    bool tied;       /* by loong_nn_tied_table */
     bool swapped;    /* the last stage asks for "other" first */
+    bool packed;     /* it packs the two */
 } config_t;
 
-static loong_val_t shared(loong_nn_t *nn, const config_t *c, bool second)
+static loong_val_t shared(loong_nn_t *nn, bool second)
 {
-    const loong_nn_slice_t rows = {0, H, H, 0};
-    const char *name = second ? "other" : "shared";
-    return c->tied ? loong_nn_tied_table(nn, name, rows, H, 0.5)
-                   : loong_nn_matrix(nn, name, H, H, 0.5);
+    return loong_nn_matrix(nn, second ? "other" : "shared", H, H, 0.5);
+}
+
+/* One rank alone has a matrix of its own there. */
+static loong_val_t packed(loong_nn_t *nn, loong_val_t x, bool last)
+{
+    loong_param_params_t p[2];
+    memset(p, 0, sizeof(p));
+    for (int k = 0; k < 2; k++) {
+        p[k].name = k == 0 ? "shared" : "other";
+        p[k].shape = loong_shape_2d(H, H);
+        p[k].dtype = LOONG_F64;
+    }
+    loong_val_t up = last ? loong_graph_pack(nn->graph, 2, p)
+                          : loong_nn_matrix(nn, "up", 2 * H, H, 0.5);
+    x = loong_linear(nn->graph, x, up, LOONG_NONE);
+    return loong_linear(nn->graph, x,
+                        loong_nn_matrix(nn, "down", H, 2 * H, 0.5), LOONG_NONE);
 }
 
 static loong_status_t build(loong_graph_t *g, const void *config,
@@ -37,16 +51,21 @@ static loong_status_t build(loong_graph_t *g, const void *config,
                         ? loong_graph_input(g, "x", LOONG_F64, shape)
                         : loong_nn_stage_input(&nn, request->rows, H);
     loong_val_t w[2] = {LOONG_NONE, LOONG_NONE}; /* once in a graph */
-    int swap = c->swapped && request->ends && !request->begins;
+    bool last = request->ends && !request->begins;
+    int swap = c->swapped && last;
     for (int i = 0; i < request->num_layers; i++) {
         int layer = request->first_layer + i;
         char name[16];
         snprintf(name, sizeof(name), "own%d", layer);
         x = loong_linear(g, x, loong_nn_matrix(&nn, name, H, H, 0.5),
                          LOONG_NONE);
+        if (c->packed && layer == LAYERS - 1) {
+            x = packed(&nn, x, last);
+            continue;
+        }
         for (int k = 0; k < 2 && (c->layers >> layer & 1u) != 0; k++) {
             int which = k ^ swap;
-            w[which] = w[which] < 0 ? shared(&nn, c, which == 1) : w[which];
+            w[which] = w[which] < 0 ? shared(&nn, which == 1) : w[which];
             x = loong_linear(g, x, w[which], LOONG_NONE);
         }
     }
@@ -75,8 +94,12 @@ static void check(int ranks, const char *schedule, const config_t *config,
                   const char *says)
 {
     loong_context_t *ctx = test_context();
-    const loong_mesh_params_t mesh = {.world = ranks, .tp = 1, .cp = 1,
-                                      .pp = ranks, .ep = 1, .etp = 1,
+    const loong_mesh_params_t mesh = {.world = ranks,
+                                      .tp = 1,
+                                      .cp = 1,
+                                      .pp = ranks,
+                                      .ep = 1,
+                                      .etp = 1,
                                       .kv_heads = 1};
     assert_ok(ctx, loong_register_builtin(ctx));
     for (int rank = 0; rank < ranks; rank++) {
@@ -117,19 +140,13 @@ static void test_holders(void **state)
     } cases[] = {
         {{0, false, false}, NULL},
         {{1u << 2, false, false}, NULL},
-        {{1u | 1u << 3, true, false}, NULL},
-        {{1u | 1u << 3, false, false},
-         "sharer: 2 of 4 stages have the parameter 'shared', from stage 0 to "
-         "3; one is there, or the first and the last"},
-        {{1u << 1 | 1u << 2, false, false}, "from stage 1 to 2"},
-        {{1u << 1 | 1u << 2, true, false}, "from stage 1 to 2"},
-        {{1u | 1u << 1, true, false}, "2 of 4 stages have the parameter"},
-        {{1u | 1u << 1 | 1u << 3, true, false},
-         "3 of 4 stages have the parameter 'shared', from stage 0 to 3"},
-        {{15u, true, false}, "4 of 4 stages have the parameter 'shared'"},
-        {{1u, true, false}, "1 of 4 stages have the parameter 'shared'"},
-        {{1u | 1u << 3, true, true},
-         "stage 3 has the tied 'other' and 'shared' in another order"}};
+        {{1u | 1u << 3, false, false}, NULL},
+        {{1u << 1 | 1u << 2, false, false}, NULL},
+        {{15u, false, false}, NULL},
+        {{1u | 1u << 3, true, false},
+         "stage 3 has the tied 'shared' and 'other' in another order"},
+        {{1u | 1u << 1 | 1u << 3, false, true},
+         "stages 0 and 3 have the parameter 'shared' in two ways: its shape"}};
     for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
         check(4, "1f1b", &cases[i].config, cases[i].says);
         check(2, "interleaved", &cases[i].config, cases[i].says);

@@ -318,9 +318,8 @@ static loong_status_t run_entry(job_t *j, int64_t index)
     if (e->kind == LOONG_ENTRY_U) {
         return LOONG_OK;
     }
-    const loong_stage_t *s = loongi_model_stage(m, e);
     if (e->kind == LOONG_ENTRY_REDUCE) {
-        return loongi_program_run(&s->run, &s->optimizer->late, &frame);
+        return loongi_model_reduce(m, e, &frame);
     }
     if (e->kind >= (loong_entry_kind_t)LOONG_PROGRAM_COUNT) {
         return loongi_model_begin(m, LOONG_VARIANT_TRAIN, e);

@@ -111,6 +111,8 @@ void layout_run(const layout_place_t *place, layout_run_t *run)
     recipe_text(place, run, text, sizeof(text));
     job.path = "test";
     job.text = text;
+    job.enter = run->enter;
+    job.params = run->params;
     job.ranks = run->ranks;
     job.losses = run->losses;
     job.work = run->save_only ? save_again : run_steps;

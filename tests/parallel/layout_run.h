@@ -5,6 +5,7 @@
 #ifndef LOONG_LAYOUT_RUN_H
 #define LOONG_LAYOUT_RUN_H
 
+#include "loong/recipe.h"
 #include "test.h"
 
 enum { LAYOUT_VOCAB = 61 };
@@ -32,6 +33,8 @@ typedef struct layout_run {
     bool save_first;  /* what was loaded, and then the steps */
     const char *refusal; /* it is refused with this text; NULL: it is not */
     const char *failure; /* it fails with this text, whenever; NULL: not */
+    loong_status_t (*enter)(loong_context_t *ctx); /* see layout_job_t */
+    loong_recipe_params_t params; /* keys that this brings */
     double *losses;   /* of each step; may be NULL */
     loong_status_t status;
     double loss;      /* of the last step */

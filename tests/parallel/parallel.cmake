@@ -16,6 +16,11 @@ set_tests_properties(layouts_long PROPERTIES LABELS "parallel;full" TIMEOUT 3600
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_LAYOUT_STEPS=100")
 set_tests_properties(layouts PROPERTIES
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+loong_test(NAME ties LABELS parallel TIMEOUT 300
+  SOURCES tests/parallel/test_ties.c tests/parallel/layout_run.c
+  LIBS loong_layouts)
+set_tests_properties(ties PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
 if(MPI_C_FOUND)
   add_test(NAME sharded COMMAND
     ${PROJECT_SOURCE_DIR}/tests/parallel/sharded.sh ${PROJECT_BINARY_DIR}

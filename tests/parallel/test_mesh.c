@@ -73,6 +73,10 @@ static void test_megatron(void **state)
                              .etp = 1};
     loong_mesh_t m;
     assert_ok(ctx, loong_mesh_create(ctx, &p, 6, &m));
+    static const int stages[] = {0, 1};
+    m.num_ties = 2;
+    m.ties[0] = (loong_tie_ranks_t){2, stages};
+    m.ties[1] = (loong_tie_ranks_t){1, &stages[1]};
     static const struct {
         loong_group_t group;
         int size;
@@ -82,7 +86,8 @@ static void test_megatron(void **state)
         {LOONG_GROUP_DP, 2, {2, 6}},     {LOONG_GROUP_DP_CP, 4, {0, 2, 4, 6}},
         {LOONG_GROUP_PP, 2, {6, 14}},    {LOONG_GROUP_EDP, 2, {2, 6}},
         {LOONG_GROUP_ETP_EP, 4, {4, 5, 6, 7}},
-        {LOONG_GROUP_ENDS, 2, {6, 14}},  {LOONG_GROUP_CP_A2A, 1, {6}},
+        {LOONG_GROUP_TIE, 2, {6, 14}},   {LOONG_GROUP_CP_A2A, 1, {6}},
+        {LOONG_GROUP_TIE_2, 1, {6}},
         {LOONG_GROUP_CP_P2P, 2, {4, 6}},
     };
     for (int i = 0; i < LOONG_COUNT_OF(want); i++) {
@@ -210,11 +215,38 @@ static void test_comms(void **state)
     test_context_end(&ctx);
 }
 
+/* Some stages of a pipeline; the others are alone. */
+static void test_ties(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_mesh_params_t p = {.world = 16, .tp = 2, .cp = 1, .pp = 4, .ep = 1,
+                             .etp = 1};
+    static const int coord[] = {0, 2, 3};
+    for (int rank = 0; rank < p.world; rank++) {
+        loong_mesh_t m;
+        assert_ok(ctx, loong_mesh_create(ctx, &p, rank, &m));
+        m.num_ties = 1;
+        m.ties[0] = (loong_tie_ranks_t){3, coord};
+        int stage = rank / 4;
+        int size = loong_mesh_group_size(&m, LOONG_GROUP_TIE);
+        int at = loong_mesh_group_rank(&m, LOONG_GROUP_TIE);
+        assert_int_equal(size, stage == 1 ? 1 : 3);
+        assert_int_equal(loong_mesh_member(&m, LOONG_GROUP_TIE, at), rank);
+        for (int i = 0; i < size; i++) {
+            assert_int_equal(loong_mesh_member(&m, LOONG_GROUP_TIE, i),
+                             stage == 1 ? rank : 4 * coord[i] + rank % 4);
+        }
+    }
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_megatron),
+        cmocka_unit_test(test_ties),
         cmocka_unit_test(test_comms),
         cmocka_unit_test(test_failed_group),
     };

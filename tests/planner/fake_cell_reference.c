@@ -187,11 +187,14 @@ static void finish_replica(reference_t *f, int component, int replica)
     fake_param_t holders[FAKE_HOLDERS];
     int count = 0;
     for (int i = 0; i < loongi_schedule_stages(s); i++) {
-        const loong_model_chunk_t *chunk = f->fake->chunks[component][i];
-        loong_binding_t run = bind(f, component, replica, i, 0);
+        int rank = i / s->params.chunks;
+        int stage = loongi_schedule_stage(s, rank, i % s->params.chunks);
+        const loong_model_chunk_t *chunk = f->fake->chunks[component][stage];
+        loong_binding_t run = bind(f, component, replica, stage, 0);
         int64_t tied = fake_find_tied(chunk);
         if (tied >= 0) {
-            holders[count++] = fake_param_of(chunk, &run, tied);
+            holders[count] = fake_param_of(chunk, &run, tied);
+            holders[count++].rank = rank;
         }
     }
     fake_sum_tie(count, holders);

@@ -294,25 +294,26 @@ static bool run_lists(replay_t *r)
     return all_through(r) && fake_match(r);
 }
 
-/* What several stages of a replica hold is summed when all are through. */
+/* What several stages of a replica hold is summed when all are through, holder
+ * by holder as the library lists them. */
 static void sum_tie(replay_t *r, int component, int replica)
 {
     const loong_cell_t *cell = fake_cell_of(r);
     const loong_cell_component_t *c = &cell->params.components[component];
     const loong_schedule_t *s = cell->schedules[component];
+    const loong_ties_t *ties = &r->fake->ties[component];
     fake_param_t holders[FAKE_HOLDERS];
     int count = 0;
-    for (int stage = 0; stage < loongi_schedule_stages(s); stage++) {
+    while (ties->count > 0 && count < ties->list[0].num_holders) {
+        int stage = ties->list[0].holders[count];
         const loong_model_chunk_t *chunk = r->fake->chunks[component][stage];
-        int rank = c->rank[replica * c->params.ranks +
-                           loongi_schedule_rank(s, stage)];
+        int at = loongi_schedule_rank(s, stage);
+        int rank = c->rank[replica * c->params.ranks + at];
         loong_binding_t run = loongi_memory_plan_chunk(
             r->ranks[rank], &r->run[rank],
             cell->first_chunk[component] + stage / c->params.ranks);
-        int64_t tied = fake_find_tied(chunk);
-        if (tied >= 0) {
-            holders[count++] = fake_param_of(chunk, &run, tied);
-        }
+        holders[count] = fake_param_of(chunk, &run, fake_find_tied(chunk));
+        holders[count++].rank = at;
     }
     bool missing = fake_is(r, FAULT_TIE_HOLDER) && count > 0;
     r->planted += missing;

@@ -42,9 +42,8 @@ static loong_val_t node(builder_t *b, int num_in, const loong_val_t *in,
 
 static loong_val_t make_param(builder_t *b, const char *name, int rows)
 {
-    const loong_param_params_t p = {.name = name,
-                                    .shape = loong_shape_2d(rows, 4),
-                                    .dtype = LOONG_F32};
+    const loong_param_params_t p = {
+        .name = name, .shape = loong_shape_2d(rows, 4), .dtype = LOONG_F32};
     return loong_graph_param(b->g, &p);
 }
 
@@ -237,7 +236,7 @@ fake_param_t fake_param_of(const loong_model_chunk_t *chunk,
                           flat->grad_offset < 0 ? NULL
                                                 : run->base[LOONG_BASE_GRAD] +
                                                       flat->grad_offset + at,
-                          p->elements};
+                          p->elements, 0};
 }
 
 int64_t fake_find_tied(const loong_model_chunk_t *chunk)
@@ -251,8 +250,20 @@ int64_t fake_find_tied(const loong_model_chunk_t *chunk)
 
 void fake_sum_tie(int count, const fake_param_t holders[FAKE_HOLDERS])
 {
+    int first[FAKE_HOLDERS] = {0}; /* of its rank */
     for (int k = 1; k < count; k++) {
-        fake_combine(holders[0].grad, holders[k].grad, 4, holders[0].elements);
+        bool same = holders[k].rank == holders[k - 1].rank;
+        first[k] = same ? first[k - 1] : k;
+        if (same) {
+            fake_combine(holders[first[k]].grad, holders[k].grad, 4,
+                         holders[0].elements);
+        }
+    }
+    for (int k = 1; k < count; k++) {
+        if (first[k] == k) {
+            fake_combine(holders[0].grad, holders[k].grad, 4,
+                         holders[0].elements);
+        }
     }
     for (int k = 1; k < count; k++) {
         memcpy(holders[k].grad, holders[0].grad,
@@ -307,8 +318,7 @@ int fake_collectives(const fake_components_t *fake, const loong_entry_t *entry,
 {
     const loong_schedule_t *s = fake->cell->schedules[entry->component];
     loong_sharding_t sharding = fake->sharding[entry->component];
-    bool forward =
-        entry->kind == LOONG_ENTRY_F || entry->kind == LOONG_ENTRY_E;
+    bool forward = entry->kind == LOONG_ENTRY_F || entry->kind == LOONG_ENTRY_E;
     bool sums = entry->kind == (s->kind->split ? LOONG_ENTRY_W : LOONG_ENTRY_B);
     int most = 1 + (int)fake_draw(fake->seed, 700 + (uint64_t)stage, 3);
     if (sums && sharding < LOONG_SHARDING_GRADS) {
@@ -371,6 +381,19 @@ static uint32_t draw_tie(const fake_components_t *f, int component)
     return count > 1 && !s->kind->evaluate ? tie : 0;
 }
 
+/* Of the stages that were drawn. */
+static loong_status_t find_ties(fake_components_t *f, int component)
+{
+    static const char *const name = FAKE_TIED;
+    bool held[FAKE_STAGES];
+    for (int s = 0; s < FAKE_STAGES; s++) {
+        held[s] = f->tie[component] >> s & 1u;
+    }
+    const loong_holdings_t holdings = {1, &name, held};
+    return loongi_ties_find(f->ctx, f->cell->schedules[component], &holdings,
+                            f->arena, &f->ties[component]);
+}
+
 loong_status_t fake_components_create(loong_context_t *ctx, uint64_t seed,
                                       const char *join, fake_components_t *fake)
 {
@@ -380,6 +403,7 @@ loong_status_t fake_components_create(loong_context_t *ctx, uint64_t seed,
     f->seed = fake_mix(seed, 4242);
     fake_cell_draw(seed, join, &f->drawn);
     fake_cell_cover(f->seed, &f->drawn);
+    LOONG_TRY(loongi_arena_create(ctx, "ties", &f->arena));
     LOONG_TRY(loongi_cell_create(ctx, &f->drawn.params, &f->cell));
     const loong_cell_params_t *p = &f->cell->params;
     for (int64_t i = 0; i < p->num_messages; i++) {
@@ -391,6 +415,7 @@ loong_status_t fake_components_create(loong_context_t *ctx, uint64_t seed,
         f->sharding[c] = (loong_sharding_t)fake_draw(f->seed, 600 + (uint64_t)c,
                                                      LOONG_SHARDING_COUNT);
         f->tie[c] = draw_tie(f, c);
+        LOONG_TRY(find_ties(f, c));
         for (int s = 0; s < loongi_schedule_stages(f->cell->schedules[c]);
              s++) {
             LOONG_TRY(compile(f, c, s));
@@ -408,4 +433,5 @@ void fake_components_destroy(fake_components_t *fake)
         }
     }
     loongi_cell_destroy(&fake->cell);
+    loongi_arena_destroy(&fake->arena);
 }

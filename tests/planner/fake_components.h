@@ -14,6 +14,7 @@
 #include "fake_cell.h"
 #include "memory_plan.h"
 #include "shards.h"
+#include "ties.h"
 
 enum {
     FAKE_STAGES = 12, /* of a component, at most */
@@ -35,6 +36,8 @@ typedef struct fake_components {
     loong_shards_t *shards[FAKE_COMPONENTS][FAKE_STAGES];
     loong_sharding_t sharding[FAKE_COMPONENTS];
     uint32_t tie[FAKE_COMPONENTS]; /* stages that hold FAKE_TIED */
+    loong_arena_t *arena;
+    loong_ties_t ties[FAKE_COMPONENTS]; /* as the library finds them */
     /* Nothing is there: of components of one stage that others read. */
     bool hollow[FAKE_COMPONENTS][FAKE_RANKS][FAKE_MICRO];
     fake_segment_t segments[FAKE_MESSAGES][FAKE_SEGMENTS]; /* of this step */
@@ -87,11 +90,13 @@ static inline int64_t fake_row_bytes(const loong_port_t *port)
 typedef struct fake_param {
     char *param, *grad;
     int64_t elements;
+    int rank; /* of the pipeline; of a holder */
 } fake_param_t;
 
 /* Of a tie; one holder is a stage. */
 enum { FAKE_HOLDERS = 4 };
-/* Each holder gets the sum of their gradients, in this order. */
+/* Each holder gets the sum of their gradients: those of a rank first, then
+ * ranks, in this order. */
 void fake_sum_tie(int count, const fake_param_t holders[FAKE_HOLDERS]);
 int64_t fake_find_tied(const loong_model_chunk_t *chunk); /* -1: not there */
 fake_param_t fake_param_of(const loong_model_chunk_t *chunk,

@@ -111,11 +111,8 @@ static loong_val_t embedding_table(decoder_t *d)
 {
     const loong_decoder_config_t *c = d->c;
     loong_graph_push(d->g, "embed_tokens");
-    loong_val_t w =
-        c->tied ? loong_nn_tied_table(&d->nn, "weight", d->vocab,
-                                      c->hidden_size, embedding_std(c))
-                : loong_nn_table(&d->nn, "weight", d->vocab, c->hidden_size,
-                                 embedding_std(c));
+    loong_val_t w = loong_nn_table(&d->nn, "weight", d->vocab, c->hidden_size,
+                                   embedding_std(c));
     loong_graph_pop(d->g);
     return w;
 }

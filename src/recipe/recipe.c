@@ -387,6 +387,9 @@ static loong_status_t finish(loong_recipe_t *r, const char *own,
     for (int i = 0; i < r->params.num_overrides && status == LOONG_OK; i++) {
         status = apply_override(r, r->params.overrides[i]);
     }
+    if (status == LOONG_OK) {
+        status = loongi_recipe_expand_paths(r);
+    }
     if (status == LOONG_OK && own != NULL) {
         status = loongi_recipe_load_extensions(r, own);
     }

@@ -167,8 +167,7 @@ static loong_status_t want_param(const loong_component_params_t *params,
     bool average = all->averages && p->optimizer != NULL;
     char *name = NULL;
     int64_t there[2];
-    bool is_new = loongi_param_is_new(params, &all->from, p->name, p->ndim,
-                                      p->shape, there);
+    bool is_new = loongi_param_is_new(params, &all->from, p, there);
     LOONG_TRY(
         loongi_arena_printf(all->arena, &name, "%s.%s", params->name, p->name));
     for (int i = is_new && there[0] == 0; i <= states + average; i++) {

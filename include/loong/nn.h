@@ -71,7 +71,7 @@ LOONG_API loong_val_t loong_nn_receive(loong_nn_t *nn, const char *name,
 /* This rank's rows, as the stream has them, of an input equal on all ranks. */
 LOONG_API loong_val_t loong_nn_stream_rows(loong_nn_t *nn, loong_val_t x);
 
-/* Matrices in the compute type, vectors and wide ones in the wide type; the name
+/* Matrices in the compute type, vectors and wide ones in the wide type; a name
  * is the scope's path and `name`. `table` has its rows shared out over TP,
  * `matrix` and `vector` are whole and used on the stream. */
 LOONG_API loong_val_t loong_nn_table(loong_nn_t *nn, const char *name,

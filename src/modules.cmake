@@ -2,7 +2,7 @@
 # says what it may include. Keep the order of the architecture.
 loong_module(NAME base DIR src/base PUBLIC context dtype nearest status
   LIBS jansson)
-loong_module(NAME jinja DIR src/jinja USES base)
+loong_module(NAME jinja DIR src/jinja USES base LIBS utf8proc)
 loong_module(NAME comm DIR src/comm PUBLIC comm comm_backend exit_code
   INSIDE src/comm/inside USES base)
 set_source_files_properties(src/comm/reduce.c PROPERTIES COMPILE_OPTIONS -O3)

@@ -121,6 +121,9 @@ typedef struct loong_jinja_output {
     size_t length;
     loong_jinja_span_t *spans; /* of `generation` blocks, in order */
     int64_t num_spans;
+    /* false: a `generation` block stood inside of a macro, a set block or the
+     * like, so that where its text went is not known. */
+    bool spans_exact;
     loong_context_t *ctx;
     int64_t text_room, spans_room; /* what is allocated */
 } loong_jinja_output_t;

@@ -92,15 +92,18 @@ struct loong_jinja_values {
 
 static inline value_t jinja_value(int kind)
 {
-    value_t value = {0};
+    value_t value;
     value.kind = (unsigned char)kind;
+    value.about = 0;
+    value.markup = false;
+    value.as.integer = 0;
+    value.length = 0;
     return value;
 }
 
 static inline value_t jinja_object(int kind, void *object)
 {
-    value_t value = {0};
-    value.kind = (unsigned char)kind;
+    value_t value = jinja_value(kind);
     value.as.object = object;
     return value;
 }

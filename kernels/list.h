@@ -19,7 +19,6 @@ extern "C" {
     X(loongi_linear_onednn_widened)        \
     X(loongi_linear_dw_onednn)             \
     X(loongi_linear_dw_onednn_widened)     \
-    X(loongi_linear_add_onednn) X(loongi_linear_add_onednn_widened) \
     LOONG_ISA_EACH(X, loongi_attention)    \
     LOONG_ISA_EACH(X, loongi_attention_grad) \
     LOONG_ISA_EACH(X, loongi_attention_merge) \
@@ -91,7 +90,7 @@ extern "C" {
     X(linear)                \
     X(linear_dw)             \
     X(linear_dw_db)          \
-    X(linear_gelu_grad) X(linear_add) \
+    X(linear_gelu_grad)      \
     X(attention)             \
     X(attention_grad)        \
     X(attention_merge)       \
@@ -185,7 +184,7 @@ extern "C" {
     X(linear)                 \
     X(linear_dw)              \
     X(linear_dw_db)           \
-    X(linear_gelu_grad) X(linear_add) \
+    X(linear_gelu_grad)       \
     X(attention_cudnn)        \
     X(attention_tiles)        \
     X(attention_wide)         \

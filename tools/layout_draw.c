@@ -14,6 +14,7 @@
 
 #define ENCODER "model.image_encoder."
 #define PROJECTOR "model.image_projector."
+#define FOUNDATION "model.foundation."
 
 /* A new axis is a line here. */
 typedef struct axis {
@@ -87,6 +88,9 @@ static const axis_t axes[] = {
      "1 2 4", NULL},
     {"j.sp", PROJECTOR "parallel.sequence_parallel", LAYOUT_FREE, "false true",
      NULL},
+    {"e.ranks", ENCODER "ranks", LAYOUT_FREE, "null null 0 0-1 1-", NULL},
+    {"j.ranks", PROJECTOR "ranks", LAYOUT_FREE, "null null 0,2 1-2 1-", NULL},
+    {"ranks", FOUNDATION "ranks", LAYOUT_FREE, "null null 1- 2- 0-1", NULL},
     {"e.again", ENCODER "recompute.granularity", LAYOUT_FREE, "null none full",
      ""},
     {"e.freeze", ENCODER "freeze", LAYOUT_MODEL, "false true", NULL},
@@ -286,6 +290,13 @@ static int unit_of(const layout_t *layout)
     return unit;
 }
 
+/* Elsewhere the ranks that are left out fit those that are drawn, or not. */
+static bool on_all_ranks(const layout_t *layout)
+{
+    const char *ranks = value_at(layout, "ranks");
+    return ranks[0] == '\0' || strcmp(ranks, "null") == 0;
+}
+
 /* What is drawn only with another value stands beside it. */
 static bool fits(const layout_draws_t *d, const layout_t *layout)
 {
@@ -297,7 +308,9 @@ static bool fits(const layout_draws_t *d, const layout_t *layout)
             return false;
         }
     }
-    return true;
+    /* The fault is on the first rank, which then has a loss. */
+    return strcmp(value_at(layout, "skip"), "[]") == 0 ||
+           on_all_ranks(layout) || value_at(layout, "ranks")[0] == '0';
 }
 
 void layout_draw(layout_draws_t *d, const layout_t *of, layout_t *layout)
@@ -313,14 +326,13 @@ void layout_draw(layout_draws_t *d, const layout_t *of, layout_t *layout)
             }
         }
     } while (unit_of(layout) > d->max_ranks || !fits(d, layout));
-    int unit = unit_of(layout);
+    int unit = on_all_ranks(layout) ? unit_of(layout) : 1;
     layout->ranks = unit * (1 + draw(d, d->axes, d->max_ranks / unit));
 }
 
 void layout_draw_equal(layout_draws_t *d, const layout_t *from,
                        layout_t *layout)
 {
-    int replicas = from->ranks / unit_of(from);
     do {
         d->draws++;
         *layout = *from;
@@ -329,7 +341,9 @@ void layout_draw_equal(layout_draws_t *d, const layout_t *from,
                 draw_axis(d, i, layout);
             }
         }
-        layout->ranks = replicas * unit_of(layout);
+        if (on_all_ranks(from)) {
+            layout->ranks = from->ranks / unit_of(from) * unit_of(layout);
+        }
     } while (layout->ranks > d->max_ranks || !fits(d, layout));
 }
 

@@ -170,6 +170,14 @@ LOONG_API const char *loong_recipe_own_path(const loong_recipe_t *recipe,
 LOONG_API const char *loong_recipe_init_key(const loong_recipe_t *recipe,
                                             const char *role);
 
+/* The ranks of a job of world_size that a component stands on, which is what
+ * model.ROLE.ranks says, or all. role: NULL for that with the loss. *ranks_p:
+ * *count_p of them, ascending, borrowed from the recipe; NULL: all, as where
+ * the key is wrong, which loong_recipe_check tells. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_recipe_ranks(const loong_recipe_t *recipe, const char *role,
+                   int world_size, const int32_t **ranks_p, int *count_p);
+
 /* Of a component ("model.foundation"): the keys of its family, without those
  * that every component has (freeze, init, parallel ...). */
 LOONG_API LOONG_NODISCARD loong_status_t loong_recipe_each_family_key(

@@ -91,7 +91,7 @@ bool loongi_groups_failed(const loong_groups_t *groups)
 double loongi_groups_seconds(const loong_groups_t *groups, bool waiting)
 {
     loong_comm_t *world = groups->comm[LOONG_GROUP_WORLD];
-    double seconds = seconds_of(world, waiting);
+    double seconds = world != NULL ? seconds_of(world, waiting) : 0.0;
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
         if (groups->comm[g] != world && !is_alias(groups, g)) {
             seconds += seconds_of(groups->comm[g], waiting);

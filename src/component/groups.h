@@ -23,8 +23,8 @@ loongi_groups_create(loong_context_t *ctx, loong_comm_t *world,
                      const loong_mesh_t *mesh, loong_groups_t *groups_p);
 /* A call of one of them has failed on this rank; the world's need not have. */
 bool loongi_groups_failed(const loong_groups_t *groups);
-/* Seconds inside the calls of all of them, or waiting for other ranks. Not
- * collective. */
+/* Seconds inside the calls of all of them, or waiting for other ranks; 0 where
+ * there are none. Not collective. */
 double loongi_groups_seconds(const loong_groups_t *groups, bool waiting);
 /* All but WORLD. Collective on: world. */
 void loongi_groups_destroy(loong_groups_t *groups);

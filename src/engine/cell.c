@@ -21,6 +21,19 @@ int loongi_cell_pipeline_rank(const loong_cell_t *cell, int component, int rank)
     return i < c->replicas * ranks ? i % ranks : -1;
 }
 
+int loongi_cell_component(const loong_cell_t *cell, int rank,
+                          const loong_entry_t *entry)
+{
+    int c = entry->component;
+    if (c < 0) {
+        c = cell->params.num_components - 1;
+        while (c > 0 && loongi_cell_pipeline_rank(cell, c, rank) < 0) {
+            c--;
+        }
+    }
+    return c;
+}
+
 /* The chunk of a rank that is a stage; -1 where it is not. */
 static loong_message_end_t end_of(const loong_cell_t *cell, int32_t component,
                                   int32_t stage, int32_t rank,
@@ -63,10 +76,9 @@ static loong_status_t check_component(const loong_cell_t *cell, int c)
     LOONG_CHECK(cell->ctx, component->replicas >= 1, LOONG_ERR_ARG,
                 "component %d: %d replicas, at least 1 is wanted", c,
                 component->replicas);
-    LOONG_CHECK(cell->ctx,
-                cell->params.num_components == 1 || !p->pair, LOONG_ERR_ARG,
-                "component %d: pairs are there without other components only",
-                c);
+    LOONG_CHECK(
+        cell->ctx, cell->params.num_components == 1 || !p->pair, LOONG_ERR_ARG,
+        "component %d: pairs are there without other components only", c);
     LOONG_CHECK(
         cell->ctx,
         c == cell->params.num_components - 1 ||

@@ -101,7 +101,8 @@ static inline int loongi_cell_stage(const loong_cell_t *cell, int component,
  * rank run one after the other, and reloads with them; replicas run theirs
  * together. A transfer takes the cost of its send from when both ends have
  * begun, and runs beside them, as copies out do. U costs what it does at the
- * first chunk of the last component. spans: of all entries, or NULL.
+ * first chunk of the last component that the rank has. spans: of all entries,
+ * or NULL.
  * LOONG_ERR_INTERNAL with where each rank waits when they deadlock. */
 LOONG_NODISCARD loong_status_t
 loongi_cell_simulate(const loong_cell_t *cell, const loong_stage_cost_t *costs,
@@ -110,6 +111,11 @@ loongi_cell_simulate(const loong_cell_t *cell, const loong_stage_cost_t *costs,
 /* The rank of the pipeline of a component that a rank of the cell is, or -1. */
 int loongi_cell_pipeline_rank(const loong_cell_t *cell, int component,
                               int rank);
+
+/* The component of an entry of a rank; U is of the last one that the rank
+ * has. */
+int loongi_cell_component(const loong_cell_t *cell, int rank,
+                          const loong_entry_t *entry);
 
 /* Proves a cell over all ranks: of each component what loongi_schedule_check
  * proves, areas included; every message sent and received once, behind what

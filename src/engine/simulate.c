@@ -42,7 +42,7 @@ typedef struct machine {
     loong_span_t *spans;             /* of all entries; NULL: not wanted */
     int64_t *at;                     /* per rank: next entry */
     double *clock;                   /* per rank */
-    place_t *places;     /* [component][rank] */
+    place_t *places;                 /* [component][rank] */
     item_t **items;      /* per component: [replica][stage][micro-batch] */
     passage_t *passages; /* per message */
     int32_t **queue;     /* per rank: messages in the order of their entries, */
@@ -77,8 +77,7 @@ static item_t *item(const machine_t *m, int component, int replica, int stage,
 
 static int stage_of(const machine_t *m, int rank, const loong_entry_t *e)
 {
-    int component =
-        e->component < 0 ? m->cell->params.num_components - 1 : e->component;
+    int component = loongi_cell_component(m->cell, rank, e);
     return loongi_schedule_stage(
         m->cell->schedules[component],
         LOONG_MAX(place_of(m, component, rank)->rank, 0),
@@ -304,9 +303,7 @@ static bool run_together(machine_t *m, int rank, const loong_entry_t *e)
     }
     for (int k = 0; k < ranks; k++) {
         if (takes_part(m, k, e, own)) {
-            int component = e->component < 0
-                                ? m->cell->params.num_components - 1
-                                : e->component;
+            int component = loongi_cell_component(m->cell, k, e);
             double seconds = cost(m, e->kind, component, stage_of(m, k, e));
             m->clock[k] = start + seconds;
             m->busy += e->kind == LOONG_ENTRY_REDUCE ? 0.0 : seconds;

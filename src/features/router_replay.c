@@ -297,7 +297,8 @@ loong_status_t loongi_router_replay_open(const loong_plan_t *plan,
     const loong_component_t *c = plan->component;
     loong_routing_t routing = c->params.request.routing;
     loong_router_replay_t *r = NULL;
-    if (routing == LOONG_ROUTING_LIVE || plan->evaluate_only) {
+    bool replayed = routing == LOONG_ROUTING_REPLAY && plan->absent;
+    if (routing == LOONG_ROUTING_LIVE || plan->evaluate_only || replayed) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_alloc(plan->ctx, sizeof(*r), "router replay", &r));
@@ -323,6 +324,10 @@ loong_status_t loongi_router_replay_open(const loong_plan_t *plan,
             loong_recipe_text(plan->recipe, "checkpoint.load") != NULL));
     }
     LOONG_TRY(loong_comm_barrier(plan->comm, "record of routing"));
+    if (plan->absent) { /* nothing is routed on this rank */
+        loongi_router_replay_close(replay_p);
+        return LOONG_OK;
+    }
     return r->fd < 0 ? open_file(r, O_RDWR) : LOONG_OK;
 }
 

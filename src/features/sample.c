@@ -32,6 +32,7 @@ typedef struct sampler {
     void *row; /* logits as they come */
     char *inputs;
     int32_t *prompt; /* [window] */
+    uint8_t *starts; /* [window + 1] 0: it is one document */
 } sampler_t;
 
 /* ---- one token ----------------------------------------------------------- */
@@ -54,7 +55,7 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
     const loong_input_list_t *list = loongi_inputs_of(
         s->from->inputs, loongi_model_first(plan->component) + number,
         LOONG_VARIANT_LOGITS);
-    loong_token_row_t row = {0, s->prompt, NULL, NULL, NULL};
+    loong_token_row_t row = {.ids = s->prompt, .starts = s->starts};
     void *const rows[] = {&row};
     loong_token_params_t layout =
         *(const loong_token_params_t *)loongi_plan_reader(plan)->config;
@@ -174,6 +175,47 @@ static int32_t draw(sampler_t *s, uint64_t index)
 
 /* ---- one prompt ---------------------------------------------------------- */
 
+enum { SAMPLE_TAG = 1 };
+
+/* The rank of the job that draws for rank 0, which tells. */
+static int teller(const loong_plan_t *plan)
+{
+    return loongi_job_rank(&plan->component->params, 0);
+}
+
+static loong_status_t tell(const loong_plan_t *plan, char *text)
+{
+    int64_t size = (int64_t)strlen(text) + 1;
+    if (loong_comm_rank(plan->comm) != teller(plan)) {
+        return LOONG_OK;
+    }
+    if (teller(plan) == 0) {
+        loongi_log(plan->ctx, LOONG_LOG_INFO, "sample | %s", text);
+        return LOONG_OK;
+    }
+    LOONG_TRY(
+        loong_comm_send(plan->comm, &size, sizeof(size), 0, SAMPLE_TAG));
+    return loong_comm_send(plan->comm, text, (size_t)size, 0, SAMPLE_TAG);
+}
+
+/* On rank 0, where others have the component. */
+static loong_status_t hear(const loong_plan_t *plan)
+{
+    int64_t size = 0;
+    char *text = NULL;
+    LOONG_TRY(loong_comm_recv(plan->comm, &size, sizeof(size), teller(plan),
+                              SAMPLE_TAG));
+    LOONG_TRY(
+        loongi_calloc(plan->ctx, (size_t)size, 1, "a sampled text", &text));
+    loong_status_t status = loong_comm_recv(plan->comm, text, (size_t)size,
+                                            teller(plan), SAMPLE_TAG);
+    if (status == LOONG_OK) {
+        loongi_log(plan->ctx, LOONG_LOG_INFO, "sample | %s", text);
+    }
+    loongi_free(plan->ctx, text);
+    return status;
+}
+
 static loong_status_t continue_prompt(sampler_t *s, int64_t number,
                                       const char *prompt)
 {
@@ -217,9 +259,7 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
                                         s->count, true, &text, &length);
     }
     if (status == LOONG_OK) {
-        if (loong_comm_rank(plan->comm) == 0) {
-            loongi_log(plan->ctx, LOONG_LOG_INFO, "sample | %s", text);
-        }
+        status = tell(plan, text);
         loong_tokenizer_free_text(plan->ctx, &text);
     }
     loongi_free(plan->ctx, s->ids);
@@ -232,6 +272,9 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
  * share parameters or experts out, all of them draw the same. */
 static bool draws(const loong_plan_t *plan)
 {
+    if (plan->absent) {
+        return false;
+    }
     return plan->component->params.shards.sharding == LOONG_SHARDING_PARAMS ||
            loong_mesh_group_size(&plan->mesh, LOONG_GROUP_ETP_EP) > 1 ||
            (plan->mesh.coord[LOONG_AXIS_DP] == 0 &&
@@ -329,6 +372,8 @@ static loong_status_t run_sampler(sampler_t *s, int64_t prompts)
     LOONG_TRY(loongi_calloc(plan->ctx, (size_t)bytes, 1, "inputs", &s->inputs));
     LOONG_TRY(loongi_calloc(plan->ctx, (size_t)s->window, sizeof(*s->prompt),
                             "prompt", &s->prompt));
+    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)s->window + 1, 1,
+                            "starts of documents", &s->starts));
     for (int64_t i = 0; i < prompts; i++) {
         char path[64];
         snprintf(path, sizeof(path), "eval.sample.prompts[%lld]",
@@ -343,6 +388,11 @@ loong_status_t loongi_sample(const loong_sampling_t *sampling, int64_t step)
     const loong_plan_t *plan = sampling->plan;
     sampler_t s;
     int64_t prompts = loong_recipe_count(plan->recipe, "eval.sample.prompts");
+    for (int64_t i = 0; plan->absent && loong_comm_rank(plan->comm) == 0 &&
+                        i < prompts;
+         i++) {
+        LOONG_TRY(hear(plan));
+    }
     if (prompts == 0 || sampling->tokenizer == NULL || !draws(plan)) {
         return LOONG_OK;
     }
@@ -358,6 +408,7 @@ loong_status_t loongi_sample(const loong_sampling_t *sampling, int64_t step)
     loongi_free(plan->ctx, s.row);
     loongi_free(plan->ctx, s.inputs);
     loongi_free(plan->ctx, s.prompt);
+    loongi_free(plan->ctx, s.starts);
     loongi_free(plan->ctx, s.logits);
     loongi_free(plan->ctx, s.counts);
     return status;

@@ -40,20 +40,21 @@ static loong_dtype_t state_dtype(const loong_optimizer_t *o,
                               o->shards->wide);
 }
 
-/* What is frozen has neither states nor a master. */
+/* A frozen parameter has a master too: what bf16 rounds away of it goes into
+ * checkpoints. */
 static void place_states(loong_optimizer_t *o, loong_bucket_t *b)
 {
     const loong_flat_t *flat = &o->shards->flats[b->flat];
     int64_t n = b->update_end - b->update_begin;
-    if (flat->sign_rate > 0.0 || flat->frozen) {
+    if (flat->sign_rate > 0.0) {
         return;
     }
-    for (int k = 0; k < class_of(o, b)->num_states; k++) {
+    for (int k = 0; k < class_of(o, b)->num_states && !flat->frozen; k++) {
         b->state[k] =
             take(o, n * (int64_t)loong_dtype_size(state_dtype(o, b, k)));
     }
     b->low = flat->dtype == LOONG_BF16 ? take(o, n * 2) : -1;
-    b->ema = o->params.ema.decay > 0.0
+    b->ema = o->params.ema.decay > 0.0 && !flat->frozen
                  ? take(o, n * (int64_t)loong_dtype_size(o->shards->wide))
                  : -1;
 }

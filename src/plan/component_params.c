@@ -107,7 +107,7 @@ static loong_status_t read_compile(const loong_plan_t *plan,
     p->compile.threads = omp_get_max_threads();
     p->compile.fuse = p->compile.in_place = true;
     p->compile.lanes =
-        loong_recipe_bool(r, "comm.overlap") && plan->mesh.world > 1;
+        loong_recipe_bool(r, "comm.overlap") && plan->parallel.ranks > 1;
     p->compile.overlap = loong_recipe_bool(r, "parallel.tp_comm_overlap");
     p->compile.lane_work = loong_recipe_int(r, "comm.overlap_work");
     LOONG_TRY(loongi_choices_policy(plan, &p->compile.policy));
@@ -139,6 +139,8 @@ loong_status_t loongi_component_params(const loong_plan_t *plan,
     p->shards.lanes = p->resources.lanes = p->compile.lanes;
     p->train = !plan->evaluate_only;
     p->mesh = plan->mesh;
+    p->ranks = plan->parallel.on;
+    p->absent = plan->absent;
     memset(p->shared_globs, 0, sizeof(p->shared_globs));
     return read_pipeline(plan, p);
 }

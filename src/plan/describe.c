@@ -285,6 +285,17 @@ static loong_status_t take_text(loong_plan_t *plan, const char **text_p)
     return plan->text.status;
 }
 
+static void describe_ranks(loong_plan_t *plan,
+                           const loong_component_params_t *p)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "model.%s.ranks", p->name);
+    if (p->ranks != NULL) {
+        loongi_text_printf(&plan->text, ", on ranks %s",
+                           loong_recipe_text(plan->recipe, path));
+    }
+}
+
 /* What a component has otherwise than the one with the loss. */
 static void describe_own(loong_plan_t *plan, const loong_component_params_t *p)
 {
@@ -319,6 +330,7 @@ static void describe_upstream(loong_plan_t *plan)
             p->mesh.size[LOONG_AXIS_DP],
             (long long)(p->request.rows / p->request.seq_length),
             p->train ? "" : ", frozen");
+        describe_ranks(plan, p);
         describe_own(plan, p);
         loongi_text_printf(&plan->text, "\n");
     }
@@ -355,20 +367,22 @@ void loongi_describe_layout(loong_plan_t *plan)
     loongi_text_printf(
         &plan->text,
         "ranks: %d = tensor %d%s x context %d%s x data %d "
-        "(sharing %s) x pipeline %d (%s%s)%s, %d threads each\n",
+        "(sharing %s) x pipeline %d (%s%s)%s, %d threads each",
         plan->mesh.world, plan->mesh.size[LOONG_AXIS_TP],
         s->params.request.sequence_parallel ? " (sequence)" : "",
         plan->mesh.size[LOONG_AXIS_CP], context, plan->mesh.size[LOONG_AXIS_DP],
-        loongi_sharding_name(s->stages[0]->shards->params.sharding),
+        loongi_sharding_name(s->params.shards.sharding),
         plan->mesh.size[LOONG_AXIS_PP], schedule->kind->name,
         schedule->params.pair ? ", in pairs" : "", experts,
         s->params.compile.threads);
+    describe_ranks(plan, &s->params);
+    loongi_text_printf(&plan->text, "\n");
     describe_upstream(plan);
 }
 
 loong_status_t loongi_describe_memory(loong_plan_t *plan, const char **text_p)
 {
-    if (plan->plan_only && plan->mesh.world > 1) {
+    if (plan->plan_only && plan->parallel.ranks > 1) {
         LOONG_TRY(loongi_stage_plans_create(plan));
     }
     describe_experts(plan);

@@ -25,27 +25,28 @@ typedef struct records {
     int64_t count, cap;
     double launches;
     uint32_t groups; /* bit g: collectives of that loong_group_t */
-    const loong_mesh_t *mesh;
+    int ranks;       /* of the job */
 } records_t;
 
 /* Groups of all ranks have one communicator. */
 static uint32_t groups_of(const loong_program_t *program,
-                          const loong_mesh_t *mesh)
+                          const loong_mesh_t *mesh, int ranks)
 {
     uint32_t groups = 0;
     for (int64_t i = 0; i < program->num_steps; i++) {
         const loong_step_t *s = &program->steps[i];
         int size = loong_mesh_group_size(mesh, s->group);
         if (s->kernel->communicates && size > 1) {
-            groups |= 1u << (size < mesh->world ? s->group : LOONG_GROUP_WORLD);
+            groups |= 1u << (size < ranks ? s->group : LOONG_GROUP_WORLD);
         }
     }
     return groups;
 }
 
 /* A program runs in a frame of the step, on a slot. */
-static loong_status_t add(records_t *r, const loong_program_t *program,
-                          int32_t slot, bool first, bool last)
+static loong_status_t add(records_t *r, const loong_component_t *c,
+                          const loong_program_t *program, int32_t slot,
+                          bool first, bool last)
 {
     loong_frame_t frame;
     memset(&frame, 0, sizeof(frame));
@@ -53,7 +54,7 @@ static loong_status_t add(records_t *r, const loong_program_t *program,
     frame.last = last;
     double launches = loongi_rates_launches(program, &frame);
     recorded_t one = {program, slot, loongi_replay_flags(program, &frame)};
-    r->groups |= groups_of(program, r->mesh);
+    r->groups |= groups_of(program, &c->params.mesh, r->ranks);
     if (launches == 0.0) {
         return LOONG_OK;
     }
@@ -76,19 +77,41 @@ static loong_status_t add_entry(const loong_component_t *c,
                                 const loong_entry_t *e, records_t *r)
 {
     int last = c->schedule->params.micro_batches - 1;
-    const loong_stage_t *s = c->stages[LOONG_MAX(e->chunk, 0)];
-    if (e->kind == LOONG_ENTRY_U) {
-        for (int i = 0; i < c->num_stages; i++) {
-            const loong_optimizer_t *o = c->stages[i]->optimizer;
-            LOONG_TRY(add(r, &o->norm, 0, false, false));
-            LOONG_TRY(add(r, &o->update, 0, false, false));
-        }
-        return add(r, &c->tie, 0, false, false);
-    }
+    const loong_model_chunk_t *chunk =
+        c->model->chunks[LOONG_VARIANT_TRAIN][loongi_model_first(c) + e->chunk];
     return (int)e->kind < (int)LOONG_PROGRAM_COUNT
-               ? add(r, &s->chunk[LOONG_VARIANT_TRAIN]->programs[e->kind],
-                     e->slot, e->micro_batch == 0, e->micro_batch == last)
+               ? add(r, c, &chunk->programs[e->kind], e->slot,
+                     e->micro_batch == 0, e->micro_batch == last)
                : LOONG_OK;
+}
+
+/* What runs once a step. */
+static loong_status_t add_update(const loong_component_t *c, records_t *r)
+{
+    for (int i = 0; i < c->num_stages; i++) {
+        const loong_optimizer_t *o = c->stages[i]->optimizer;
+        if (o != NULL) {
+            LOONG_TRY(add(r, c, &o->norm, 0, false, false));
+            LOONG_TRY(add(r, c, &o->update, 0, false, false));
+        }
+    }
+    return add(r, c, &c->tie, 0, false, false);
+}
+
+static loong_status_t add_step(const loong_model_t *m, records_t *r)
+{
+    const loong_rank_schedule_t *list =
+        loongi_model_entries(m, LOONG_VARIANT_TRAIN);
+    for (int64_t i = 0; i < list->num_entries; i++) {
+        const loong_entry_t *e = &list->entries[i];
+        if (e->component >= 0) {
+            LOONG_TRY(add_entry(loongi_model_component(m, e), e, r));
+        }
+    }
+    for (int i = 0; i < m->num_components; i++) {
+        LOONG_TRY(add_update(m->components[i], r));
+    }
+    return LOONG_OK;
 }
 
 /* Programs that run between two steps are captured behind the second one. */
@@ -110,10 +133,14 @@ static loong_status_t add_evaluations(const loong_plan_t *plan, records_t *r)
             loongi_model_entries(c->model, (loong_variant_t)k);
         for (int64_t i = 0; i < list->num_entries; i++) {
             const loong_entry_t *e = &list->entries[i];
-            if (e->kind == LOONG_ENTRY_E) {
-                const loong_stage_t *s = c->stages[e->chunk];
-                LOONG_TRY(add(r, &s->chunk[k]->programs[LOONG_PROGRAM_E],
-                              e->slot, false, false));
+            const loong_component_t *of =
+                e->component >= 0 ? loongi_model_component(c->model, e) : NULL;
+            if (e->kind == LOONG_ENTRY_E &&
+                of->stages[e->chunk]->chunk[k] != NULL) {
+                LOONG_TRY(add(
+                    r, of,
+                    &of->stages[e->chunk]->chunk[k]->programs[LOONG_PROGRAM_E],
+                    e->slot, false, false));
             }
         }
     }
@@ -146,16 +173,12 @@ loong_status_t loongi_overhead_plan(const loong_plan_t *plan,
     const loong_device_overhead_t *known =
         loong_device_get_overhead(plan->device);
     loong_device_overhead_t each = known != NULL ? *known : nothing;
-    records_t r = {plan->ctx, NULL, 0, 0, 0.0, 0, &c->params.mesh};
+    records_t r = {plan->ctx, NULL, 0, 0, 0.0, 0, plan->parallel.ranks};
     loong_status_t status = LOONG_OK;
     loong_overhead_plan_t b;
     memset(&b, 0, sizeof(b));
     if (c->schedule != NULL) {
-        const loong_rank_schedule_t *list =
-            loongi_model_entries(c->model, LOONG_VARIANT_TRAIN);
-        for (int64_t i = 0; i < list->num_entries && status == LOONG_OK; i++) {
-            status = add_entry(c, &list->entries[i], &r);
-        }
+        status = add_step(c->model, &r);
         if (status == LOONG_OK) {
             status = add_evaluations(plan, &r);
         }

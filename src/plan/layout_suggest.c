@@ -256,7 +256,7 @@ static loong_status_t try_one(search_t *s, const candidate_t *c,
         loong_recipe_derive(s->ctx, s->asked->recipe, n, overrides, &recipe);
     layout.ctx = s->ctx;
     layout.recipe = recipe;
-    layout.ranks = s->ranks;
+    layout.ranks = s->asked->on != NULL ? s->asked->ranks : s->ranks;
     if (status == LOONG_OK) {
         status = loongi_parallel_rules(&layout);
     }
@@ -345,7 +345,8 @@ static int ranks_at(int asked, int i)
 
 static loong_status_t search_all(search_t *s)
 {
-    int asked = s->asked->ranks;
+    bool on = s->asked->on != NULL; /* as many as these are */
+    int asked = on ? s->asked->num_on : s->asked->ranks;
     int shown = 0;
     bool possible = false;
     candidate_t single;
@@ -356,9 +357,9 @@ static loong_status_t search_all(search_t *s)
                           : s->asked_value[i] != 0 ? DEFAULT
                                                    : ASKED;
     }
-    s->ranks = 1;
+    s->ranks = on ? asked : 1;
     LOONG_TRY(try_one(s, &single, &possible));
-    for (int i = 0; possible && shown == 0 && i < MAX_WORLDS; i++) {
+    for (int i = 0; possible && shown == 0 && i < (on ? 1 : MAX_WORLDS); i++) {
         int ranks = ranks_at(asked, i);
         if (ranks >= 1) {
             LOONG_TRY(search_ranks(s, ranks, &shown));

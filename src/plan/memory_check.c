@@ -143,7 +143,7 @@ loong_status_t loongi_memory_check(loong_plan_t *plan)
     if (plan->plan_only && (planned ? !named : !plan->judge)) {
         return LOONG_OK; /* of other machines */
     }
-    if (plan->plan_only && plan->mesh.world > 1) {
+    if (plan->plan_only && plan->parallel.ranks > 1) {
         LOONG_TRY(loongi_stage_plans_create(plan));
     }
     LOONG_CHECK(plan->ctx,

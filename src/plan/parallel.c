@@ -57,6 +57,11 @@ static int exchanging(const loong_recipe_t *r)
     return 1;
 }
 
+static int count_ranks(const loong_parallel_t *l)
+{
+    return l->on != NULL ? l->num_on : l->ranks;
+}
+
 static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
 {
     char path[128];
@@ -66,7 +71,7 @@ static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
         l->recipe, own_path(l, "tensor_model_parallel_size", path));
     int cp = size_of(l->recipe, "context_parallel_size");
     if (l->component != NULL) {
-        return (loong_mesh_params_t){.world = l->ranks,
+        return (loong_mesh_params_t){.world = count_ranks(l),
                                      .tp = LOONG_MAX(tp, 1),
                                      .cp = cp,
                                      .pp = 1,
@@ -76,7 +81,7 @@ static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
                                      .cp_a2a = exchanging(l->recipe)};
     }
     loong_mesh_params_t p = {
-        .world = l->ranks,
+        .world = count_ranks(l),
         .tp = tp,
         .cp = cp,
         .pp = size_of(l->recipe, "pipeline_model_parallel_size"),
@@ -92,7 +97,36 @@ loong_status_t loongi_parallel_mesh(const loong_parallel_t *layout, int rank,
                                     loong_mesh_t *mesh_p)
 {
     loong_mesh_params_t p = mesh_params(layout);
-    return loong_mesh_create(layout->ctx, &p, rank, mesh_p);
+    loong_status_t status = loong_mesh_create(layout->ctx, &p, rank, mesh_p);
+    if (status != LOONG_OK && layout->on != NULL) {
+        loongi_error_note(layout->ctx,
+                          "wanted of the %d ranks of model.%s.ranks; multiples "
+                          "of %d fit",
+                          p.world, layout->role, p.tp * p.cp * p.pp);
+    }
+    return status;
+}
+
+loong_status_t loongi_parallel_ranks(loong_parallel_t *layout, const char *role)
+{
+    layout->role = role;
+    return loong_recipe_ranks(layout->recipe, role, layout->ranks, &layout->on,
+                              &layout->num_on);
+}
+
+loong_status_t loongi_parallel_place(const loong_parallel_t *layout,
+                                     int job_rank, loong_mesh_t *mesh_p,
+                                     bool *absent_p)
+{
+    int rank = job_rank;
+    if (layout->on != NULL) {
+        rank = 0;
+        while (rank < layout->num_on && layout->on[rank] != job_rank) {
+            rank++;
+        }
+    }
+    *absent_p = layout->on != NULL && rank == layout->num_on;
+    return loongi_parallel_mesh(layout, *absent_p ? 0 : rank, mesh_p);
 }
 
 loong_dispatch_rows_t loongi_dispatch_rows(const loong_mesh_t *mesh,

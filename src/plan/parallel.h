@@ -16,7 +16,11 @@ extern "C" {
 typedef struct loong_parallel {
     loong_context_t *ctx;
     const loong_recipe_t *recipe;
-    int ranks;
+    int ranks; /* of the job */
+    /* Those of them that the component stands on; NULL: all. */
+    int num_on;
+    const int32_t *on;
+    const char *role; /* of it, where these are not NULL */
     const loong_family_t *family;
     const void *config; /* of the family */
     /* Of a component that others read: its role, which has keys of its own, and
@@ -25,9 +29,17 @@ typedef struct loong_parallel {
     int64_t samples, rows; /* of a micro-batch, of a sample */
 } loong_parallel_t;
 
-/* The mesh as seen by a rank. Errors: LOONG_ERR_CONFIG. */
+/* Reads what ranks a component of a role stands on. */
+LOONG_NODISCARD loong_status_t loongi_parallel_ranks(loong_parallel_t *layout,
+                                                     const char *role);
+
+/* The mesh as seen by a rank of it; by a rank of the job, of which the first
+ * one's is for those that are *absent_p. Errors: LOONG_ERR_CONFIG. */
 LOONG_NODISCARD loong_status_t loongi_parallel_mesh(
     const loong_parallel_t *layout, int rank, loong_mesh_t *mesh_p);
+LOONG_NODISCARD loong_status_t
+loongi_parallel_place(const loong_parallel_t *layout, int job_rank,
+                      loong_mesh_t *mesh_p, bool *absent_p);
 
 /* What the layout says of a training micro-batch. */
 void loongi_parallel_request(const loong_parallel_t *layout,

@@ -49,10 +49,12 @@ typedef struct loong_plan {
     bool plan_only;            /* nothing will run */
     bool judge;                /* a plan for this machine and what is on it */
     loong_parallel_t parallel; /* that the recipe asks for */
-    loong_mesh_t mesh;         /* of this rank */
-    loong_device_t *device;    /* opened by devices.c */
-    loong_component_t *component;       /* of this rank; borrowed */
-    loong_component_t **stage_plans; /* see stage_plans.h; NULL: not planned */
+    loong_mesh_t mesh; /* of the component with the loss, seen by this rank */
+    bool absent; /* which is none of its ranks: as the first one sees it */
+    loong_device_t *device;                       /* opened by devices.c */
+    loong_component_t *component;                 /* of this rank; borrowed */
+    int num_stage_plans;                          /* see stage_plans.h */
+    loong_component_t **stage_plans;              /* NULL: not planned */
     loong_reader_t readers[LOONG_MAX_COMPONENTS]; /* of the model's */
     loong_picture_plan_t pictures;
     struct {

@@ -146,7 +146,7 @@ static loong_status_t add_stage(loong_predict_source_t *c,
  * All that is planned for a micro-batch is counted. */
 static loong_status_t add_component(loong_plan_t *plan,
                                     loong_predict_source_t *source,
-                                    const loong_component_t *c, int rank,
+                                    const loong_component_t *c,
                                     const loong_inputs_t *list,
                                     double *update_p)
 {
@@ -154,8 +154,7 @@ static loong_status_t add_component(loong_plan_t *plan,
     for (int i = 0; i < c->num_stages; i++) {
         int at = loongi_model_first(c) + i;
         loong_stage_cost_t *cost =
-            &plan->timeline
-                 .costs[loongi_timeline_stage(plan, c->index, rank, i)];
+            &plan->timeline.costs[loongi_timeline_stage(plan, c, i)];
         memset(cost, 0, sizeof(*cost)); /* it may have been another rank's */
         LOONG_TRY(fill_inputs(plan, &plan->readers[c->index],
                               loongi_inputs_of(list, at, LOONG_VARIANT_TRAIN),
@@ -171,7 +170,7 @@ static loong_status_t add_component(loong_plan_t *plan,
     if (c->num_stages == 0) {
         return LOONG_OK;
     }
-    int last = loongi_timeline_stage(plan, c->index, rank, c->num_stages - 1);
+    int last = loongi_timeline_stage(plan, c, c->num_stages - 1);
     return add_program(source, &c->tie, 1,
                        &plan->timeline.costs[last].seconds[LOONG_ENTRY_REDUCE]);
 }
@@ -184,10 +183,14 @@ loong_status_t loongi_predict_rank(loong_plan_t *plan,
     loong_inputs_t list = {0};
     LOONG_TRY(list_inputs(plan, rank, &list));
     for (int i = 0; i < m->num_components; i++) {
-        LOONG_TRY(add_component(plan, source, m->components[i], rank, &list,
-                                &update));
+        LOONG_TRY(
+            add_component(plan, source, m->components[i], &list, &update));
     }
-    int stage = loongi_timeline_stage(plan, plan->component->index, rank, 0);
+    int last = m->num_components - 1; /* of those that are here */
+    while (m->components[last]->num_stages == 0) {
+        last--;
+    }
+    int stage = loongi_timeline_stage(plan, m->components[last], 0);
     plan->timeline.costs[stage].seconds[LOONG_ENTRY_U] = update;
     return LOONG_OK;
 }
@@ -203,7 +206,7 @@ static double seconds_of(const loong_plan_t *plan, int rank,
     double seconds = 0.0;
     for (int c = 0; c < m->num_components; c++) {
         for (int i = 0; i < m->components[c]->num_stages; i++) {
-            int stage = loongi_timeline_stage(plan, c, rank, i);
+            int stage = loongi_timeline_stage(plan, m->components[c], i);
             seconds += plan->timeline.costs[stage].seconds[kind];
         }
     }
@@ -227,7 +230,7 @@ static void tell_rank(loong_plan_t *plan, int rank)
 
 void loongi_predict_tell(loong_plan_t *plan, loong_simulation_t total)
 {
-    int ranks = plan->component->schedule->params.ranks;
+    int ranks = plan->num_stage_plans;
     double tokens =
         (double)(plan->set->global_batch_size * plan->set->seq_length);
     loongi_text_printf(&plan->text, "predicted step: %.1f ms (%.*f tokens/s)",
@@ -240,7 +243,7 @@ void loongi_predict_tell(loong_plan_t *plan, loong_simulation_t total)
     for (int r = 0; r < ranks; r++) {
         if (ranks > 1) {
             loongi_text_printf(&plan->text, "%s  rank %d", r > 0 ? "" : "\n",
-                               plan->stage_plans[r]->params.mesh.rank);
+                               loongi_model_rank(plan->stage_plans[r]->model));
         }
         loongi_text_printf(&plan->text, ": ");
         tell_rank(plan, r);
@@ -265,7 +268,7 @@ static void tell(loong_plan_t *plan, loong_simulation_t total, int neighbours,
         loongi_text_printf(&plan->text, ", %lld scaled from others",
                            (long long)figures.scaled);
     }
-    if (plan->mesh.world > 1) {
+    if (plan->parallel.ranks > 1) {
         loongi_text_printf(&plan->text, "; %lld collectives%s are not in it",
                            (long long)figures.collectives,
                            ranks > 1 ? ", and the messages of stages," : "");
@@ -286,7 +289,7 @@ static int neighbours_of(const loong_plan_t *plan)
 {
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     int ranks = cores / plan->component->params.compile.threads;
-    return LOONG_MAX(LOONG_MIN(ranks, plan->mesh.world), 1) - 1;
+    return LOONG_MAX(LOONG_MIN(ranks, plan->parallel.ranks), 1) - 1;
 }
 
 static void end_company(loong_plan_t *plan, company_t *company)
@@ -341,7 +344,7 @@ static loong_status_t begin_company(loong_plan_t *plan, company_t *company)
 /* Would all ranks that are planned, were they as large as this one? */
 static bool fits_here(const loong_plan_t *plan)
 {
-    double planned = (double)plan->memory.rank * plan->mesh.world;
+    double planned = (double)plan->memory.rank * plan->parallel.ranks;
     return loongi_memory_suffices(plan) &&
            planned <= (double)plan->memory.available.bytes;
 }
@@ -374,8 +377,7 @@ static loong_status_t predict(loong_plan_t *plan, loong_device_t *device,
     memset(&source, 0, sizeof(source));
     source.calibration = c;
     source.inputs = inputs;
-    for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP] && status == LOONG_OK;
-         r++) {
+    for (int r = 0; r < plan->num_stage_plans && status == LOONG_OK; r++) {
         status = loongi_predict_rank(plan, &source, r);
     }
     if (status == LOONG_OK) {
@@ -397,7 +399,7 @@ static loong_status_t predict_here(loong_plan_t *plan)
     company_t company = {0, NULL, NULL};
     void *inputs = NULL;
     size_t bytes = 0;
-    for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
+    for (int r = 0; r < plan->num_stage_plans; r++) {
         size_t needs =
             (size_t)plan->stage_plans[r]->model->bytes[LOONG_BASE_INPUT];
         bytes = LOONG_MAX(bytes, needs);

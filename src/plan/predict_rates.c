@@ -63,7 +63,7 @@ static void add_messages(loong_plan_t *plan, const loong_rates_t *rates,
         const loong_model_chunk_t *chunk =
             c->stages[i]->chunk[LOONG_VARIANT_TRAIN];
         int stage = loongi_schedule_stage(s, rank, i);
-        int cost = loongi_timeline_stage(plan, c->index, rank, i);
+        int cost = loongi_timeline_stage(plan, c, i);
         double *seconds = plan->timeline.costs[cost].seconds;
         for (int back = 0; back < 2; back++) {
             int to = stage + (back ? -1 : 1);
@@ -79,8 +79,9 @@ static void add_messages(loong_plan_t *plan, const loong_rates_t *rates,
                 peer == rank
                     ? 0.0
                     : loongi_rates_message(
-                          rates, c->params.mesh.rank,
-                          plan->stage_plans[peer]->params.mesh.rank, bytes);
+                          rates, loongi_model_rank(c->model),
+                          loongi_model_rank(plan->stage_plans[peer]->model),
+                          bytes);
         }
     }
 }
@@ -104,7 +105,7 @@ static void tell_rates(loong_plan_t *plan, const loong_rates_t *r)
         1e-12 * r->bf16 * r->fused, 1e-12 * r->bf16 * r->fused_grad,
         1e-12 * r->copy * r->passes, 1e-12 * r->copy,
         1e6 * (plan->component->params.resources.graphs ? r->gap : r->launch));
-    if (plan->mesh.world > 1) {
+    if (plan->parallel.ranks > 1) {
         loongi_text_printf(&plan->text,
                            ", links %.4g GB/s, networks %.4g, %d GPUs a "
                            "machine",
@@ -116,7 +117,7 @@ static void tell_rates(loong_plan_t *plan, const loong_rates_t *r)
 static void tell_sum(loong_plan_t *plan, const loong_rates_sum_t *sum,
                      double seconds, const loong_rates_t *r)
 {
-    int ranks = plan->component->schedule->params.ranks;
+    int ranks = plan->num_stage_plans;
     double rate = sum->flops / ranks / seconds;
     loongi_text_printf(&plan->text,
                        "  of a rank: products %.1f ms, attention %.1f, passes "
@@ -126,7 +127,7 @@ static void tell_sum(loong_plan_t *plan, const loong_rates_sum_t *sum,
                        1e3 * sum->attention / ranks, 1e3 * sum->passes / ranks,
                        1e3 * sum->gaps / ranks,
                        100.0 * sum->gaps / ranks / seconds);
-    if (plan->mesh.world > 1) {
+    if (plan->parallel.ranks > 1) {
         loongi_text_printf(&plan->text,
                            ", collectives %.1f, of these %.1f not beside "
                            "others",
@@ -159,10 +160,12 @@ loong_status_t loongi_predict_by_rates(loong_plan_t *plan)
     source.rates.graphs = plan->component->params.resources.graphs;
     source.rates.tf32 = plan->component->params.compile.policy.tf32;
     LOONG_TRY(loongi_timeline_costs(plan));
-    for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
+    for (int r = 0; r < plan->num_stage_plans; r++) {
         source.rates.mesh = &plan->stage_plans[r]->params.mesh;
         LOONG_TRY(loongi_predict_rank(plan, &source, r));
-        add_messages(plan, &rates, r);
+        if (r < plan->mesh.size[LOONG_AXIS_PP]) {
+            add_messages(plan, &rates, r);
+        }
     }
     LOONG_TRY(loongi_cell_simulate(plan->component->model->training,
                                    plan->timeline.costs, NULL, &total));

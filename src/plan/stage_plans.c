@@ -18,7 +18,7 @@ loong_status_t loongi_stage_plans_model(const loong_plan_t *plan, int rank,
     for (int i = 0; i < m->num_components; i++) {
         loong_component_params_t *p = &params[i];
         *p = m->components[i]->params;
-        LOONG_TRY(loongi_upstream_mesh(plan, p, rank, &p->mesh));
+        LOONG_TRY(loongi_upstream_place(plan, rank, p));
         if (loongi_devices_are_mixed(plan)) {
             p->compile.device = loongi_devices_kind(plan->recipe, rank);
             p->shards.device = p->compile.device;
@@ -49,12 +49,12 @@ static void destroy_plan(const loong_plan_t *plan, loong_component_t *c)
     }
 }
 
-/* Keeps the larger one of what is planned for a stage and what a rank holds. */
+/* Keeps the larger one of what is planned and what a rank of the job holds. */
 static loong_status_t try_rank(loong_plan_t *plan, int rank,
                                loong_component_t **largest_p)
 {
     loong_model_t *model = plan->component->model;
-    if (rank != plan->mesh.rank) {
+    if (rank != loongi_model_rank(model)) {
         LOONG_TRY(loongi_stage_plans_model(plan, rank, &model));
     }
     loong_component_t *c = model->components[model->num_components - 1];
@@ -66,31 +66,79 @@ static loong_status_t try_rank(loong_plan_t *plan, int rank,
 
 /* Where components have layouts of their own no rank is known to hold most:
  * those of the stage are tried, up to a number that takes no time. */
+enum { TRIED = 32 };
+
 static loong_status_t plan_stage(loong_plan_t *plan, int rank)
 {
-    enum { TRIED = 32 };
     const int *size = plan->mesh.size;
     int of_stage = plan->mesh.world / size[LOONG_AXIS_PP];
     int stage = loong_mesh_member(&plan->mesh, LOONG_GROUP_PP, rank);
     bool alone = plan->pictures.most == 0;
-    int first = alone ? stage - stage % size[LOONG_AXIS_TP] +
-                            size[LOONG_AXIS_TP] - 1
-                      : stage - stage % of_stage;
+    int first =
+        alone ? stage - stage % size[LOONG_AXIS_TP] + size[LOONG_AXIS_TP] - 1
+              : stage - stage % of_stage;
     int count = alone ? 1 : LOONG_MIN(of_stage, TRIED);
     for (int r = first; r < first + count; r++) {
-        LOONG_TRY(try_rank(plan, r, &plan->stage_plans[rank]));
+        LOONG_TRY(try_rank(plan, loongi_job_rank(&plan->component->params, r),
+                           &plan->stage_plans[rank]));
     }
+    return LOONG_OK;
+}
+
+/* The first component that a rank of the job has, the last one before all. */
+static int main_component(const loong_model_t *m, int rank)
+{
+    int c = m->num_components - 1;
+    if (loongi_component_rank(&m->components[c]->params, rank) >= 0) {
+        return c;
+    }
+    c = 0;
+    while (loongi_component_rank(&m->components[c]->params, rank) < 0) {
+        c++;
+    }
+    return c;
+}
+
+static bool is_planned(const loong_plan_t *plan, int component)
+{
+    int i = 0;
+    while (i < plan->num_stage_plans &&
+           plan->stage_plans[i]->model->components[component]->num_stages ==
+               0) {
+        i++;
+    }
+    return i < plan->num_stage_plans;
+}
+
+/* The largest of the ranks without the last component that a component is the
+ * first of; where there is none, and no other plan has it, a rank that has. */
+static loong_status_t plan_component(loong_plan_t *plan, int component)
+{
+    const loong_model_t *m = plan->component->model;
+    const loong_component_params_t *p = &m->components[component]->params;
+    loong_component_t **planned = &plan->stage_plans[plan->num_stage_plans];
+    for (int i = 0, tried = 0; i < p->mesh.world && tried < TRIED; i++) {
+        int rank = loongi_job_rank(p, i);
+        if (main_component(m, rank) == component) {
+            LOONG_TRY(try_rank(plan, rank, planned));
+            tried++;
+        }
+    }
+    if (*planned == NULL && !is_planned(plan, component)) {
+        LOONG_TRY(try_rank(plan, loongi_job_rank(p, 0), planned));
+    }
+    plan->num_stage_plans += *planned != NULL;
     return LOONG_OK;
 }
 
 /* Of ranks that are only pretended the largest decides what is enough. */
 static void count_memory(loong_plan_t *plan)
 {
-    if (loong_comm_size(plan->comm) == plan->mesh.world ||
+    if (loong_comm_size(plan->comm) == plan->parallel.ranks ||
         loongi_devices_are_mixed(plan)) {
         return;
     }
-    for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
+    for (int r = 0; r < plan->num_stage_plans; r++) {
         int64_t more =
             LOONG_MAX(bytes_of(plan->stage_plans[r]) - plan->memory.rank, 0);
         plan->memory.rank += more;
@@ -101,14 +149,19 @@ static void count_memory(loong_plan_t *plan)
 loong_status_t loongi_stage_plans_create(loong_plan_t *plan)
 {
     int ranks = plan->mesh.size[LOONG_AXIS_PP];
+    int others = plan->component->index;
     if (plan->stage_plans != NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)ranks,
-                            sizeof(*plan->stage_plans), "ranks of the pipeline",
+    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)(ranks + others),
+                            sizeof(*plan->stage_plans), "plans of ranks",
                             &plan->stage_plans));
     for (int r = 0; r < ranks; r++) {
         LOONG_TRY(plan_stage(plan, r));
+        plan->num_stage_plans++;
+    }
+    for (int c = 0; c < others; c++) {
+        LOONG_TRY(plan_component(plan, c));
     }
     count_memory(plan);
     return LOONG_OK;
@@ -116,19 +169,26 @@ loong_status_t loongi_stage_plans_create(loong_plan_t *plan)
 
 void loongi_stage_plans_destroy(loong_plan_t *plan)
 {
-    for (int r = 0;
-         plan->stage_plans != NULL && r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
+    for (int r = 0; plan->stage_plans != NULL &&
+                    r < plan->mesh.size[LOONG_AXIS_PP] + plan->component->index;
+         r++) {
         destroy_plan(plan, plan->stage_plans[r]);
     }
     loongi_free(plan->ctx, plan->stage_plans);
     plan->stage_plans = NULL;
+    plan->num_stage_plans = 0;
 }
 
-/* "0-3, 8-11" */
+/* "0-3, 8-11"; of a rank without these the first component that it has. */
 static void print_layers(const loong_component_t *c, char *text, size_t size)
 {
+    const loong_model_t *m = c->model;
     size_t length = 0;
     text[0] = '\0';
+    if (c->params.absent) {
+        int other = main_component(m, loongi_model_rank(m));
+        snprintf(text, size, "%s", m->components[other]->params.name);
+    }
     for (int i = 0; i < c->num_stages && length < size; i++) {
         const loong_stage_split_t *cut = &c->stages[i]->cut;
         const char *comma = length > 0 ? ", " : "";
@@ -142,7 +202,7 @@ static void print_layers(const loong_component_t *c, char *text, size_t size)
 
 void loongi_stage_plans_describe(const loong_plan_t *plan, loong_text_t *text)
 {
-    int ranks = plan->mesh.size[LOONG_AXIS_PP];
+    int ranks = plan->num_stage_plans;
     int64_t used[LOONG_BASE_COUNT] = {0};
     char human[LOONG_HUMAN_SIZE];
     char layers[64];
@@ -163,7 +223,8 @@ void loongi_stage_plans_describe(const loong_plan_t *plan, loong_text_t *text)
     for (int r = 0; r < ranks; r++) {
         const loong_component_t *c = plan->stage_plans[r];
         print_layers(c, layers, sizeof(layers));
-        loongi_text_printf(text, "  %5d  %-12s", c->params.mesh.rank, layers);
+        loongi_text_printf(text, "  %5d  %-12s", loongi_model_rank(c->model),
+                           layers);
         for (int b = 0; b < LOONG_BASE_COUNT; b++) {
             if (used[b] > 0) {
                 loongi_text_printf(

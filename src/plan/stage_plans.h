@@ -17,8 +17,9 @@ extern "C" {
 LOONG_NODISCARD loong_status_t loongi_stage_plans_model(
     const loong_plan_t *plan, int rank, loong_model_t **model_p);
 
-/* Plans them, once: t->stage_plans, by the rank of the pipeline; t->component
- * where that is the rank. In a plan of ranks that are not there t->memory
+/* Plans them, once: t->stage_plans, by the rank of the pipeline, and behind
+ * these of ranks without the component with the loss; t->component where that
+ * is the rank. In a plan of ranks that are not there t->memory
  * becomes that of the largest. Not collective. */
 LOONG_NODISCARD loong_status_t loongi_stage_plans_create(loong_plan_t *plan);
 void loongi_stage_plans_destroy(loong_plan_t *plan);

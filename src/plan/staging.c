@@ -14,8 +14,9 @@ enum { DIRECTIONS = 2 };
 /* The rank of the job that has a stage of this rank's pipeline. */
 static int rank_of(const loong_component_t *c, int stage)
 {
-    return loong_mesh_member(&c->params.mesh, LOONG_GROUP_PP,
-                             loongi_schedule_rank(c->evaluation, stage));
+    int rank = loong_mesh_member(&c->params.mesh, LOONG_GROUP_PP,
+                                 loongi_schedule_rank(c->evaluation, stage));
+    return loongi_job_rank(&c->params, rank);
 }
 
 static const char *kind_of(const loong_plan_t *plan, int rank)
@@ -26,7 +27,7 @@ static const char *kind_of(const loong_plan_t *plan, int rank)
 static bool is_staged(const loong_plan_t *plan, const loong_component_t *c,
                       int other)
 {
-    int rank = c->params.mesh.rank;
+    int rank = loongi_model_rank(c->model);
     return other != rank &&
            (c->params.resources.staging.always ||
             strcmp(kind_of(plan, rank), kind_of(plan, other)) != 0);
@@ -46,8 +47,9 @@ static loong_status_t add_link(const loong_component_t *c, int index, bool send,
         }
         const loong_rank_schedule_t *list =
             loongi_model_entries(c->model, (loong_variant_t)k);
-        LOONG_TRY(loongi_transfer_room(chunk, list->chunks[index].slots, send,
-                                       direction, &room));
+        LOONG_TRY(loongi_transfer_room(
+            chunk, list->chunks[loongi_model_first(c) + index].slots, send,
+            direction, &room));
         messages = LOONG_MAX(messages, room.messages);
         most = LOONG_MAX(most, room.bytes);
     }
@@ -63,7 +65,7 @@ loong_status_t loongi_staging_bytes(const loong_plan_t *plan,
     const loong_stager_t *stager = NULL;
     int64_t bytes = 0;
     if (!c->params.resources.staging.on ||
-        strcmp(kind_of(plan, c->params.mesh.rank), "cpu") == 0) {
+        strcmp(kind_of(plan, loongi_model_rank(c->model)), "cpu") == 0) {
         *bytes_p = 0;
         return LOONG_OK;
     }
@@ -97,7 +99,7 @@ static loong_status_t describe_rank(const loong_plan_t *plan,
                            "pinned for what goes through host memory: %s on "
                            "rank %d\n",
                            loongi_human_bytes((double)bytes, human),
-                           c->params.mesh.rank);
+                           loongi_model_rank(c->model));
     }
     return LOONG_OK;
 }
@@ -119,8 +121,7 @@ loong_status_t loongi_staging_describe(const loong_plan_t *plan,
                        strcmp(graphs, "none") != 0
                            ? ", and what ranks exchange stands between graphs"
                            : "");
-    for (int r = 0;
-         plan->stage_plans != NULL && r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
+    for (int r = 0; r < plan->num_stage_plans; r++) {
         LOONG_TRY(describe_rank(plan, plan->stage_plans[r], text));
     }
     return plan->stage_plans != NULL ? LOONG_OK : describe_rank(plan, c, text);

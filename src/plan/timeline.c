@@ -60,14 +60,11 @@ void loongi_timeline_mark(loong_plan_t *plan, int64_t index, double begin)
 
 /* ---- costs from what was measured ---------------------------------------- */
 
-int loongi_timeline_stage(const loong_plan_t *plan, int component, int rank,
-                          int chunk)
+int loongi_timeline_stage(const loong_plan_t *plan,
+                          const loong_component_t *component, int chunk)
 {
-    const loong_cell_t *cell = cell_of(plan);
-    const loong_schedule_t *s = cell->schedules[component];
-    int pipeline_rank = LOONG_MIN(rank, s->params.ranks - 1);
-    return loongi_cell_stage(cell, component,
-                             loongi_schedule_stage(s, pipeline_rank, chunk));
+    return loongi_cell_stage(cell_of(plan), component->index,
+                             loongi_component_stage(component, chunk));
 }
 
 loong_status_t loongi_timeline_costs(loong_plan_t *plan)
@@ -87,12 +84,13 @@ static void add_cost(loong_plan_t *plan, int rank, const loong_entry_t *e,
                      double seconds)
 {
     const loong_cell_t *cell = cell_of(plan);
-    int component =
-        e->component < 0 ? cell->params.num_components - 1 : e->component;
+    int component = loongi_cell_component(cell, rank, e);
     const loong_cell_component_t *c = &cell->params.components[component];
-    int stage = loongi_timeline_stage(
-        plan, component, loongi_cell_pipeline_rank(cell, component, rank),
-        LOONG_MAX(e->chunk, 0));
+    int stage = loongi_cell_stage(
+        cell, component,
+        loongi_schedule_stage(cell->schedules[component],
+                              loongi_cell_pipeline_rank(cell, component, rank),
+                              LOONG_MAX(e->chunk, 0)));
     int times = e->micro_batch >= 0 ? c->params.micro_batches : 1;
     plan->timeline.costs[stage].seconds[e->kind] +=
         seconds / times / c->replicas;

@@ -18,10 +18,9 @@ void loongi_timeline_destroy(loong_plan_t *plan);
 void loongi_timeline_begin(loong_plan_t *plan);
 void loongi_timeline_mark(loong_plan_t *plan, int64_t index, double begin);
 
-/* Of the costs, that of a chunk of a component on a rank of the pipeline; a
- * component of one stage has it on all of them. */
-int loongi_timeline_stage(const loong_plan_t *plan, int component, int rank,
-                          int chunk);
+/* Of the costs, that of a chunk of a component, on the rank that it is of. */
+int loongi_timeline_stage(const loong_plan_t *plan,
+                          const loong_component_t *component, int chunk);
 /* Costs of all stages of all components, zero: plan->timeline.costs. */
 LOONG_NODISCARD loong_status_t loongi_timeline_costs(loong_plan_t *plan);
 

@@ -22,9 +22,9 @@ static bool reads_pictures(const loong_component_params_t *p)
 }
 
 /* samples: pictures of a micro-batch. */
-static loong_parallel_t layout_of(const loong_plan_t *plan,
-                                  const loong_component_params_t *p,
-                                  int64_t samples)
+static loong_status_t layout_of(const loong_plan_t *plan,
+                                const loong_component_params_t *p,
+                                int64_t samples, loong_parallel_t *layout_p)
 {
     loong_parallel_t layout = plan->parallel;
     layout.component = p->name;
@@ -32,18 +32,20 @@ static loong_parallel_t layout_of(const loong_plan_t *plan,
     layout.config = p->config;
     layout.samples = samples;
     layout.rows = reads_pictures(p) ? plan->pictures.rows : plan->pictures.sent;
-    return layout;
+    *layout_p = layout;
+    return loongi_parallel_ranks(layout_p, p->name);
 }
 
-loong_status_t loongi_upstream_mesh(const loong_plan_t *plan,
-                                    const loong_component_params_t *params,
-                                    int rank, loong_mesh_t *mesh_p)
+loong_status_t loongi_upstream_place(const loong_plan_t *plan, int job_rank,
+                                     loong_component_params_t *params)
 {
-    if (!is_upstream(plan, params)) {
-        return loongi_parallel_mesh(&plan->parallel, rank, mesh_p);
+    loong_parallel_t layout = plan->parallel;
+    if (is_upstream(plan, params)) {
+        LOONG_TRY(layout_of(plan, params, 1, &layout));
     }
-    loong_parallel_t layout = layout_of(plan, params, 1);
-    return loongi_parallel_mesh(&layout, rank, mesh_p);
+    params->ranks = layout.on;
+    return loongi_parallel_place(&layout, job_rank, &params->mesh,
+                                 &params->absent);
 }
 
 /* Where the rows of a picture are, and how many there can be. */
@@ -73,6 +75,8 @@ static void copy_settings(loong_component_params_t *p,
     p->family = own.family;
     p->config = own.config;
     p->mesh = own.mesh;
+    p->ranks = own.ranks;
+    p->absent = own.absent;
     memset(&p->request, 0, sizeof(p->request));
     p->request.rules = own.request.rules;
     p->logits_rows = 0;
@@ -112,7 +116,8 @@ static loong_status_t complete(const loong_plan_t *plan, loong_arena_t *arena,
                                const loong_component_params_t *last,
                                int64_t pictures, loong_component_params_t *p)
 {
-    loong_parallel_t layout = layout_of(plan, p, pictures);
+    loong_parallel_t layout;
+    LOONG_TRY(layout_of(plan, p, pictures, &layout));
     copy_settings(p, last);
     LOONG_TRY(loongi_component_own(plan, arena, p));
     loongi_parallel_request(&layout, &p->mesh, &p->request);
@@ -143,12 +148,11 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
         }
     }
     for (int i = 0; i < count - 1; i++) {
-        LOONG_TRY(loongi_upstream_mesh(plan, &params[i], plan->mesh.rank,
-                                       &params[i].mesh));
+        LOONG_TRY(loongi_upstream_place(plan, loong_comm_rank(plan->comm),
+                                        &params[i]));
     }
     LOONG_TRY(loongi_cell_ranks_find(plan->ctx, arena, count, params, &place));
-    int64_t of_cell =
-        plan->pictures.most * place.component[count - 1].replicas;
+    int64_t of_cell = plan->pictures.most * place.component[count - 1].replicas;
     for (int i = 0; i < count - 1; i++) {
         int replicas = place.component[i].replicas;
         LOONG_TRY(complete(plan, arena, last,

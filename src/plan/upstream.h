@@ -20,11 +20,11 @@ LOONG_NODISCARD loong_status_t
 loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena, int count,
                        loong_component_params_t *params);
 
-/* The mesh of a component, seen by a rank: its own, or that of the component
- * with the loss. */
-LOONG_NODISCARD loong_status_t loongi_upstream_mesh(
-    const loong_plan_t *plan, const loong_component_params_t *params, int rank,
-    loong_mesh_t *mesh_p);
+/* Puts a component on its ranks, as a rank of the job sees it: ranks, mesh and
+ * absent. */
+LOONG_NODISCARD loong_status_t
+loongi_upstream_place(const loong_plan_t *plan, int job_rank,
+                      loong_component_params_t *params);
 
 #ifdef __cplusplus
 }

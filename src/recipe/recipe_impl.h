@@ -33,10 +33,6 @@ const loong_recipe_key_t *loongi_recipe_key_at(const loong_recipe_t *recipe,
 
 LOONG_NODISCARD loong_status_t loongi_recipe_sort_keys(loong_recipe_t *recipe);
 
-/* "data.train: [a, b]" becomes "data.train: [{path: a}, {path: b}]". */
-LOONG_NODISCARD loong_status_t
-loongi_recipe_expand_paths(loong_recipe_t *recipe);
-
 /* Opens what the file `own` and overrides name under extensions, and adds their
  * keys. */
 LOONG_NODISCARD loong_status_t
@@ -78,6 +74,11 @@ loongi_recipe_check_schema(const loong_recipe_t *recipe);
 /* Which keys go with optimizer.name. */
 void loongi_optimizer_keys_check(const loong_recipe_t *recipe,
                                  loong_problems_t *problems);
+
+/* Whether the ranks that components stand on are those of a job, and each rank
+ * has a component. */
+void loongi_recipe_check_ranks(const loong_recipe_t *recipe, int world_size,
+                               loong_problems_t *problems);
 
 /* What two recipes came to, by path: of models, of what is auto. Where there
  * is a value it is compared, and not what the recipe says. */

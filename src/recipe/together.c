@@ -176,16 +176,19 @@ static void check_rampup(check_t *c, int64_t unit, const char *what)
     }
 }
 
-static void check_batch(check_t *c, int world_size)
+static loong_status_t check_batch(check_t *c, int world_size)
 {
     char what[128];
+    int ranks = 0;
+    const int32_t *on = NULL;
     int64_t model = get(c, "parallel.tensor_model_parallel_size") *
                     get(c, "parallel.pipeline_model_parallel_size") *
                     get(c, "parallel.context_parallel_size");
-    if (world_size % model != 0) {
-        return; /* the mesh tells it */
+    LOONG_TRY(loong_recipe_ranks(c->recipe, NULL, world_size, &on, &ranks));
+    if (ranks % model != 0) {
+        return LOONG_OK; /* the mesh tells it */
     }
-    int64_t replicas = world_size / model;
+    int64_t replicas = ranks / model;
     int64_t micro = get(c, "train.micro_batch_size");
     snprintf(what, sizeof(what),
              "train.micro_batch_size %lld x %lld data-parallel ranks",
@@ -196,6 +199,7 @@ static void check_batch(check_t *c, int world_size)
                             micro * replicas, what);
     }
     check_rampup(c, micro * replicas, what);
+    return LOONG_OK;
 }
 
 /* [a2a, p2p] */
@@ -562,7 +566,7 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
                 "found %d ranks, 1 or more wanted", world_size);
     loongi_recipe_judge_schema(recipe, &c.problems);
     check_needed(&c);
-    check_batch(&c, world_size);
+    loong_status_t status = check_batch(&c, world_size);
     check_context(&c);
     check_length(&c);
     check_schedule(&c);
@@ -570,6 +574,7 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
     check_types(&c);
     loongi_optimizer_keys_check(recipe, &c.problems);
     check_components(&c);
+    loongi_recipe_check_ranks(recipe, world_size, &c.problems);
     check_settings(&c);
     check_router_replay(&c);
     check_vision_ids(&c);
@@ -579,5 +584,7 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
         check_fault(&c, i, world_size);
     }
     check_resume(&c);
-    return loongi_problems_end(&c.problems, LOONG_ERR_CONFIG, "the recipe");
+    loong_status_t told =
+        loongi_problems_end(&c.problems, LOONG_ERR_CONFIG, "the recipe");
+    return told != LOONG_OK ? told : status;
 }

@@ -251,10 +251,18 @@ static loong_status_t gather(loong_report_t *r)
             judge(r, i);
         }
     }
-    return loong_comm_all_reduce(r->component->comms.host.comm[LOONG_GROUP_PP],
-                                 (double *)e->columns, COLUMNS * e->num_layers,
-                                 LOONG_F64, LOONG_REDUCE_SUM,
-                                 "metrics of experts");
+    if (!r->component->params.absent) {
+        LOONG_TRY(loong_comm_all_reduce(
+            r->component->comms.host.comm[LOONG_GROUP_PP], (double *)e->columns,
+            COLUMNS * e->num_layers, LOONG_F64, LOONG_REDUCE_SUM,
+            "metrics of experts"));
+    }
+    return r->component->params.ranks == NULL
+               ? LOONG_OK
+               : loong_comm_broadcast(
+                     r->plan->comm, e->columns,
+                     (size_t)e->num_layers * sizeof(*e->columns),
+                     r->component->params.ranks[0], "metrics of experts");
 }
 
 /* What a layer is told with; false: it has no experts. */

@@ -84,7 +84,7 @@ loong_status_t loongi_profile_end(loong_report_t *r, const char *trace,
     loongi_text_free(&r->plan->text);
     r->plan->text = loongi_text_begin(r->ctx);
     loongi_profiler_table(r->profiler, &r->plan->text);
-    if (r->plan->mesh.world > 1) {
+    if (r->plan->parallel.ranks > 1) {
         tell_traffic(r);
     }
     *table_p = loongi_text_get(&r->plan->text);

@@ -74,6 +74,9 @@ double loongi_report_blocked(const loong_report_t *r)
     const loong_component_t *c = r->component;
     bool device = !loong_device_is_host(r->device);
     double seconds = loongi_groups_seconds(&c->comms.host, false);
+    if (c->comms.ranks[0] != NULL || c->params.absent) { /* and of all ranks */
+        seconds += loong_comm_stats(r->plan->comm).seconds;
+    }
     if (r->resources->device_world != NULL) {
         seconds += loongi_groups_seconds(&c->comms.device, device) +
                    loongi_links_seconds(c->comms.links, device);
@@ -92,8 +95,8 @@ static bool streams_wait(const loong_report_t *r)
     for (int g = 0; r->resources->device_world != NULL && g < LOONG_GROUP_COUNT;
          g++) {
         const loong_comm_t *comm = c->comms.device.comm[g];
-        found = found ||
-                (loong_comm_size(comm) > 1 && !loongi_comm_is_on_host(comm));
+        found = found || (comm != NULL && loong_comm_size(comm) > 1 &&
+                          !loongi_comm_is_on_host(comm));
     }
     return found && !loong_device_is_host(r->device);
 }

@@ -110,7 +110,27 @@ static loong_status_t share_names(loong_report_t *r, const loong_text_t *own)
         end += length;
     }
     *end = '\0';
-    return keep_names(r, all);
+    return LOONG_OK;
+}
+
+/* To ranks that the component does not stand on: the first one may tell them.
+ * Collective on: world. */
+static loong_status_t spread_names(loong_report_t *r)
+{
+    const int32_t *ranks = r->component->params.ranks;
+    int64_t size =
+        r->tensors.names != NULL ? (int64_t)strlen(r->tensors.names) + 1 : 0;
+    if (ranks == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_comm_broadcast(r->plan->comm, &size, sizeof(size), ranks[0],
+                                   "logged tensors"));
+    if (r->component->params.absent) {
+        LOONG_TRY(loongi_calloc(r->ctx, (size_t)size, 1, "names of tensors",
+                                &r->tensors.names));
+    }
+    return loong_comm_broadcast(r->plan->comm, r->tensors.names, (size_t)size,
+                                ranks[0], "logged tensors");
 }
 
 /* The stage that a name of the list is from. */
@@ -167,11 +187,13 @@ loong_status_t loongi_tensors_open(loong_report_t *r)
         return LOONG_OK;
     }
     loong_status_t status = own_names(r, &own);
-    if (status == LOONG_OK) {
+    if (status == LOONG_OK && !r->component->params.absent) {
         status = share_names(r, &own);
     }
     loongi_text_free(&own);
     LOONG_TRY(status);
+    LOONG_TRY(spread_names(r));
+    LOONG_TRY(keep_names(r, r->tensors.names));
     LOONG_TRY(place_own(r));
     return loongi_calloc(r->ctx, (size_t)(3 * r->tensors.count) + 1,
                          sizeof(*r->tensors.stats), "statistics of tensors",

@@ -86,8 +86,9 @@ void loongi_losses_count(const loong_losses_t *losses,
                          int64_t sums[LOONG_STEP_SUMS][LOONG_EXACT_WORDS])
 {
     const loong_mesh_t *mesh = &losses->component->params.mesh;
-    bool first =
-        mesh->coord[LOONG_AXIS_TP] == 0 && mesh->coord[LOONG_AXIS_PP] == 0;
+    bool first = !losses->component->params.absent &&
+                 mesh->coord[LOONG_AXIS_TP] == 0 &&
+                 mesh->coord[LOONG_AXIS_PP] == 0;
     for (int i = 0; first && i < losses->num_normalisers; i++) {
         loongi_exact_merge(sums[i], own->of[losses->kind[i]]);
     }

@@ -11,21 +11,23 @@
 
 /* ---- step header --------------------------------------------------------- */
 
-/* Reads the samples of the step. */
+/* Reads the samples of the step that components of this rank do. */
 static loong_status_t check_data(loong_trainer_t *t, unsigned *flags)
 {
     double sums[LOONG_MAX_NORMALISERS];
     bool any = false;
     int64_t consumed = t->state.consumed_samples;
     loongi_upstream_begin(&t->upstream, &t->data.images, consumed);
-    LOONG_TRY(loong_loader_check_step(t->data.loader, consumed, sums));
+    if (!t->plan.absent) {
+        LOONG_TRY(loong_loader_check_step(t->data.loader, consumed, sums));
+    }
     if (t->data.images.loader != NULL) {
         LOONG_TRY(
             loong_loader_check_step(t->data.images.loader, consumed, sums));
-        LOONG_TRY(loongi_upstream_any(
-            &t->upstream, loong_loader_micro_batches(t->data.loader, consumed),
-            &any));
     }
+    LOONG_TRY(loongi_upstream_any(
+        &t->upstream, loong_loader_micro_batches(t->data.loader, consumed),
+        &any));
     *flags |= any ? LOONG_STEP_IMAGES : 0u;
     return LOONG_OK;
 }
@@ -35,7 +37,9 @@ static void prefetch(const loong_trainer_t *t)
 {
     int64_t next = t->state.consumed_samples;
     next += loong_loader_batch(t->data.loader, next);
-    loong_loader_prefetch(t->data.loader, next);
+    if (!t->plan.absent) {
+        loong_loader_prefetch(t->data.loader, next);
+    }
     if (t->data.images.loader != NULL) {
         loong_loader_prefetch(t->data.images.loader, next);
     }
@@ -379,6 +383,17 @@ static loong_status_t update_component(loong_trainer_t *t,
     return LOONG_OK;
 }
 
+/* U is the last entry of all, of a rank on which something is trained. */
+static void mark_update(loong_trainer_t *t, double begin)
+{
+    const loong_rank_schedule_t *list =
+        loongi_model_entries(t->model, LOONG_VARIANT_TRAIN);
+    int64_t last = list->num_entries - 1;
+    if (list->entries[last].kind == LOONG_ENTRY_U) {
+        loongi_timeline_mark(&t->plan, last, begin);
+    }
+}
+
 static loong_status_t update(loong_trainer_t *t)
 {
     double clip = t->set.clip_grad;
@@ -393,12 +408,7 @@ static loong_status_t update(loong_trainer_t *t)
     for (int i = 0; i < t->model->num_components; i++) {
         LOONG_TRY(update_component(t, t->model->components[i]));
     }
-    loongi_timeline_mark(/* U is the last entry of all */
-                         &t->plan,
-                         loongi_model_entries(t->model, LOONG_VARIANT_TRAIN)
-                                 ->num_entries -
-                             1,
-                         begin);
+    mark_update(t, begin);
     t->state.updates++;
     return LOONG_OK;
 }

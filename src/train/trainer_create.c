@@ -38,7 +38,6 @@ reference_of(const loong_component_params_t *model)
     p.name = "reference";
     p.request.rules.num_freeze = 1;
     p.request.rules.freeze = all;
-    p.request.rules.adapters = NULL;
     p.train = false;
     p.request.head = LOONG_MODEL_LOGPROB;
     p.request.kl_loss = 0.0;
@@ -230,18 +229,31 @@ static loong_status_t check_recipe(loong_trainer_t *t,
     t->plan.parallel.config = asked[t->keys.count - 1].config;
     LOONG_TRY(check_vocabulary(t));
     LOONG_TRY(set_picture_rows(t));
+    LOONG_TRY(loongi_parallel_ranks(&t->plan.parallel,
+                                    asked[t->keys.count - 1].name));
     LOONG_TRY(loongi_parallel_check(&t->plan.parallel));
-    return loongi_parallel_mesh(&t->plan.parallel, loong_comm_rank(t->comm),
-                                &t->plan.mesh);
+    return loongi_parallel_place(&t->plan.parallel, loong_comm_rank(t->comm),
+                                 &t->plan.mesh, &t->plan.absent);
+}
+
+/* A micro-batch of each rank with the loss, as if all were data-parallel. */
+static loong_status_t print_batch(const loong_trainer_t *t, char text[24])
+{
+    const int32_t *on = NULL;
+    int ranks = 0;
+    LOONG_TRY(loong_recipe_ranks(t->recipe, NULL, t->plan.parallel.ranks, &on,
+                                 &ranks));
+    snprintf(text, 24, "%lld",
+             (long long)loong_recipe_int(t->recipe, "train.micro_batch_size") *
+                 ranks);
+    return LOONG_OK;
 }
 
 /* What an evaluation never looks at need not be set for it. */
 static loong_status_t complete_for_evaluation(loong_trainer_t *t)
 {
-    char batch[32];
-    snprintf(batch, sizeof(batch), "%lld",
-             (long long)loong_recipe_int(t->recipe, "train.micro_batch_size") *
-                 t->plan.parallel.ranks);
+    char batch[24];
+    LOONG_TRY(print_batch(t, batch));
     const char *const keys[][2] = {{"train.global_batch_size", batch},
                                    {"optimizer.lr", "0"}};
     for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
@@ -276,9 +288,7 @@ static loong_status_t complete_for_plan(loong_trainer_t *t)
     }
     length = length > 0 ? LOONG_MIN(length, PLAN_LENGTH) : PLAN_LENGTH;
     snprintf(values[0], sizeof(values[0]), "%lld", (long long)length);
-    snprintf(values[1], sizeof(values[1]), "%lld",
-             (long long)loong_recipe_int(t->recipe, "train.micro_batch_size") *
-                 t->plan.parallel.ranks);
+    LOONG_TRY(print_batch(t, values[1]));
     int64_t first = loong_recipe_is_set(t->recipe, keys[0]) ? 1 : 0;
     for (int64_t i = first; i < LOONG_COUNT_OF(keys); i++) {
         LOONG_TRY(loong_recipe_set(t->recipe, keys[i], values[i], origin));

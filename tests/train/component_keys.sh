@@ -120,7 +120,6 @@ paste -d : mixed mixed_by_two | awk -F: '{
     END { exit bad || NR != 4 }'
 refused 'fp64 goes with fp64 alone' $e.precision.params_dtype=bf16
 
-refused 'unknown key model.image_encoder.ranks' "$e.ranks=[0]"
 refused 'one is written, by loong-ckpt export --component NAME' \
     checkpoint.save=save export.hf=hf
 refused 'no parameter matches image_encodr.*; their names are image_encoder.' \

@@ -38,6 +38,7 @@ typedef struct layout {
 #define ZERO "+parallel.data_parallel_sharding="
 #define E "+model.image_encoder."
 #define J "+model.image_projector."
+#define F "+model.foundation."
 #define OF "parallel.tensor_model_parallel_size="
 
 static const layout_t layouts[] = {
@@ -52,6 +53,12 @@ static const layout_t layouts[] = {
     {4, {E "freeze=true", J "freeze=true", E OF "2", ZERO "optim_grads"}},
     {8, {E "freeze=true", E OF "4", PP "2", ZERO "optim_grads_params"}},
     {2, {E "precision.params_dtype=bf16", E "recompute.granularity=full"}},
+    {4, {E "ranks=0-1", J "ranks=0-1", F "ranks=2-3", ZERO "optim_grads"}},
+    {4, {E "ranks=0-1", J "ranks=1", F "ranks=1-3", "+join=phases"}},
+    {6, {E "ranks=0,5", E OF "2", J "ranks=1-", F "ranks=1-4", TP "2", PP "2"}},
+    {4, {E "ranks=1-2", TP "2", SP, PP "2", ZERO "optim_grads_params"}},
+    {5, {E "ranks=0-2", J "ranks=3", F "ranks=3-", E "freeze=true", PP "2"}},
+    {7, {E "ranks=4-", J "ranks=0-3", F "ranks=0-3", TP "4"}},
 };
 
 /* ---- what is asked of the device ----------------------------------------- */
@@ -118,15 +125,14 @@ static loong_status_t compare(loong_context_t *ctx, const loong_model_t *mine,
                               const loong_model_t *planned, int rank)
 {
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        LOONG_CHECK(ctx,
-                    asked[b] == mine->bytes[b] &&
-                        mine->bytes[b] == planned->bytes[b],
-                    LOONG_ERR_MISMATCH,
-                    "rank %d takes %lld bytes of %s, has planned %lld; alone "
-                    "%lld are planned for it",
-                    rank, (long long)asked[b],
-                    loongi_base_name((loong_base_t)b),
-                    (long long)mine->bytes[b], (long long)planned->bytes[b]);
+        LOONG_CHECK(
+            ctx,
+            asked[b] == mine->bytes[b] && mine->bytes[b] == planned->bytes[b],
+            LOONG_ERR_MISMATCH,
+            "rank %d takes %lld bytes of %s, has planned %lld; alone "
+            "%lld are planned for it",
+            rank, (long long)asked[b], loongi_base_name((loong_base_t)b),
+            (long long)mine->bytes[b], (long long)planned->bytes[b]);
     }
     return LOONG_OK;
 }
@@ -161,13 +167,48 @@ static int64_t sum_of(const loong_model_t *m)
     return sum;
 }
 
-/* --dry-run tells the largest rank of each stage. */
+/* --dry-run tells the largest rank of each stage, and of those without one. */
 static void check_largest(loong_trainer_t *t, const loong_model_t *model)
 {
-    int stage = model->components[model->num_components - 1]
-                    ->params.mesh.coord[LOONG_AXIS_PP];
+    const loong_component_params_t *last =
+        &model->components[model->num_components - 1]->params;
+    int stages = last->mesh.size[LOONG_AXIS_PP];
+    int i = last->absent ? stages : last->mesh.coord[LOONG_AXIS_PP];
+    int64_t largest = 0;
     assert_ok(t->ctx, loongi_stage_plans_create(&t->plan));
-    assert_true(sum_of(model) <= sum_of(t->plan.stage_plans[stage]->model));
+    for (int end = last->absent ? t->plan.num_stage_plans : i + 1; i < end;
+         i++) {
+        largest = LOONG_MAX(largest, sum_of(t->plan.stage_plans[i]->model));
+    }
+    assert_true(sum_of(model) <= largest);
+}
+
+/* A rank has nothing of a component that it is not of: no entry, no stage and
+ * none of its parameters. */
+static void check_absent(const loong_model_t *m)
+{
+    const loong_rank_schedule_t *lists[] = {
+        &m->training->ranks[m->ranks.cell_rank],
+        &m->evaluation->ranks[m->ranks.cell_rank]};
+    int64_t params = 0;
+    for (int c = 0; c < m->num_components; c++) {
+        const loong_component_t *component = m->components[c];
+        bool here = loongi_component_rank(&component->params,
+                                          loongi_model_rank(m)) >= 0;
+        assert_int_equal(component->params.absent, !here);
+        assert_int_equal(component->num_stages > 0, here);
+        for (int s = 0; s < component->num_stages; s++) {
+            params += component->stages[s]->layout->param_bytes;
+        }
+        for (int k = 0; k < 2; k++) {
+            int64_t entries = 0;
+            for (int64_t i = 0; i < lists[k]->num_entries; i++) {
+                entries += lists[k]->entries[i].component == c;
+            }
+            assert_int_equal(entries > 0, here);
+        }
+    }
+    assert_int_equal(m->bytes[LOONG_BASE_PARAM], params);
 }
 
 static void memory_is_as_planned(void **state)
@@ -189,6 +230,7 @@ static void memory_is_as_planned(void **state)
         for (int r = 0; r < l->ranks; r++) {
             assert_ok(ctx, loongi_stage_plans_model(&t->plan, r, &models[r]));
             check_largest(t, models[r]);
+            check_absent(models[r]);
         }
         memset(&params, 0, sizeof(params));
         params.size = l->ranks;
@@ -232,8 +274,8 @@ static int64_t count_back(const loong_cell_t *cell, int edge)
 /* Components before `first_trained` are frozen. */
 static void check_frozen(const loong_model_t *m, int first_trained)
 {
-    static const loong_entry_kind_t behind[] = {
-        LOONG_ENTRY_B, LOONG_ENTRY_W, LOONG_ENTRY_REDUCE};
+    static const loong_entry_kind_t behind[] = {LOONG_ENTRY_B, LOONG_ENTRY_W,
+                                                LOONG_ENTRY_REDUCE};
     for (int c = 0; c < m->num_components; c++) {
         const loong_stage_t *s = m->components[c]->stages[0];
         bool trained = c >= first_trained;
@@ -243,8 +285,8 @@ static void check_frozen(const loong_model_t *m, int first_trained)
         assert_true(count_entries(m->training, c, LOONG_ENTRY_F) +
                         count_entries(m->training, c, LOONG_ENTRY_E) >
                     0);
-        assert_int_equal(
-            count_entries(m->training, c, LOONG_ENTRY_B) > 0, trained);
+        assert_int_equal(count_entries(m->training, c, LOONG_ENTRY_B) > 0,
+                         trained);
         for (int64_t k = 1; k < LOONG_COUNT_OF(behind) && !trained; k++) {
             assert_int_equal(count_entries(m->training, c, behind[k]), 0);
         }
@@ -292,8 +334,7 @@ static const loong_family_t *builtin(loong_graph_t *graph, const char *name)
 static loong_status_t build_with_data(loong_graph_t *graph, const void *config,
                                       const loong_model_request_t *request)
 {
-    loong_graph_input(graph, "scale", LOONG_F32,
-                      loong_shape_1d(request->rows));
+    loong_graph_input(graph, "scale", LOONG_F32, loong_shape_1d(request->rows));
     return builtin(graph, "mlp_projector")->build(graph, config, request);
 }
 
@@ -322,15 +363,14 @@ static loong_status_t build_with_loss(loong_graph_t *graph, const void *config,
 static loong_status_t build_aside(loong_graph_t *graph, const void *config,
                                   const loong_model_request_t *request)
 {
-    loong_param_params_t p = {.name = "weight",
-                              .shape = loong_shape_2d(4, 12)};
+    loong_param_params_t p = {.name = "weight", .shape = loong_shape_2d(4, 12)};
     (void)config;
     p.dtype = loong_graph_precision(graph).compute;
     loong_val_t x = loong_graph_receive(graph, "features", p.dtype,
                                         loong_shape_2d(request->rows, 12));
-    loong_graph_send(graph, "elsewhere",
-                     loong_linear(graph, x, loong_graph_param(graph, &p),
-                                  LOONG_NONE));
+    loong_graph_send(
+        graph, "elsewhere",
+        loong_linear(graph, x, loong_graph_param(graph, &p), LOONG_NONE));
     return loong_graph_status(graph);
 }
 

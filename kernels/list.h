@@ -19,6 +19,7 @@ extern "C" {
     X(loongi_linear_onednn_widened)        \
     X(loongi_linear_dw_onednn)             \
     X(loongi_linear_dw_onednn_widened)     \
+    X(loongi_linear_add_onednn) X(loongi_linear_add_onednn_widened) \
     LOONG_ISA_EACH(X, loongi_attention)    \
     LOONG_ISA_EACH(X, loongi_attention_grad) \
     LOONG_ISA_EACH(X, loongi_attention_merge) \
@@ -90,7 +91,7 @@ extern "C" {
     X(linear)                \
     X(linear_dw)             \
     X(linear_dw_db)          \
-    X(linear_gelu_grad)      \
+    X(linear_gelu_grad) X(linear_add) \
     X(attention)             \
     X(attention_grad)        \
     X(attention_merge)       \
@@ -184,7 +185,7 @@ extern "C" {
     X(linear)                 \
     X(linear_dw)              \
     X(linear_dw_db)           \
-    X(linear_gelu_grad)       \
+    X(linear_gelu_grad) X(linear_add) \
     X(attention_cudnn)        \
     X(attention_tiles)        \
     X(attention_wide)         \

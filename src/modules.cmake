@@ -31,7 +31,7 @@ loong_module(NAME recipe DIR src/recipe PUBLIC extension recipe
   USES base LIBS yaml)
 loong_module(NAME data DIR src/data
   PUBLIC blend corpus dataset dataset_merge indexer loader processor source
-  USES base mesh LIBS xxhash z zstd)
+  USES base mesh LIBS xxhash lzma z zstd)
 loong_module(NAME tokenizer DIR src/data/tokenizer PUBLIC tokenizer USES base
   LIBS pcre2-8 utf8proc xxhash)
 pkg_check_modules(IMAGES libjpeg libpng libwebp)

@@ -20,7 +20,7 @@ static const char help_text[] =
     "\n"
     "Learns a byte-level BPE vocabulary from files and directories (text, "
     "JSON\n"
-    "lines; gzip and zstd are unpacked) and writes it as a tokenizer.json.\n"
+    "lines; gzip, xz and zstd are unpacked) and writes a tokenizer.json.\n"
     "\n"
     "  --output FILE         where to write when all is learned; directories\n"
     "                        are made, an earlier file is replaced\n"

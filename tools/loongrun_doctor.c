@@ -48,7 +48,8 @@ static int tell_library(struct dl_phdr_info *info, size_t size, void *user)
 {
     static const char *const names[] = {
         "libloong", "libdnnl", "libmpi", "libhdf5", "libgomp", "libpcre2-8",
-        "libyaml", "libjansson", "libzstd", "libutf8proc", "libz", "libxxhash"};
+        "libyaml", "libjansson", "libzstd", "libutf8proc", "libz", "liblzma",
+        "libxxhash"};
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *base = slash != NULL ? slash + 1 : info->dlpi_name;
     char path[PATH_MAX];

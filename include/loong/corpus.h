@@ -3,11 +3,11 @@
  * A corpus: documents of text out of files and directories, plain or
  * compressed, one after the other.
  *
- * Compression (gzip, zstd) is recognised by content. Without its .gz or .zst,
- * a name that ends in .jsonl, .ndjson or .json holds one JSON object a line, or
- * is one array of them, and each object is a document; every other file is
- * text, and is one document
- * or, with split_blank_lines, one a paragraph. A byte order mark is dropped.
+ * Compression (gzip, xz, zstd) is recognised by content. Without its .gz, .xz
+ * or .zst, a name that ends in .jsonl, .ndjson or .json holds one JSON object a
+ * line, or is one array of them, and each object is a document; every other
+ * file is text, and is one document or, with split_blank_lines, one a
+ * paragraph. A byte order mark is dropped.
  */
 #ifndef LOONG_CORPUS_H
 #define LOONG_CORPUS_H
@@ -29,7 +29,7 @@ typedef struct loong_corpus_params {
     const char *const *paths; /* files, and directories taken recursively */
     int64_t num_paths;
     const char *suffixes;   /* for files in directories: ".rst,.txt", compared
-                               without .gz and .zst; NULL: all files */
+                               without .gz, .xz and .zst; NULL: all */
     bool split_blank_lines; /* text: documents end at empty lines */
 } loong_corpus_params_t;
 

@@ -70,11 +70,43 @@ typedef struct loong_param_rule {
     double std; /* 0: as the model has it */
 } loong_param_rule_t;
 
+/* A number of some modules; of several that match the last one holds. */
+typedef struct loong_adapter_pattern {
+    const char *scope;
+    double value;
+} loong_adapter_pattern_t;
+
+/* Adapters of low rank (Hu et al. 2021) of linear layers:
+ *
+ *     y = x w' + scale (dropout(x) a') b',   scale = alpha / rank
+ *
+ * with a [rank, in] and b [out, rank], parameters lora_A.weight and
+ * lora_B.weight below the layer's. A module is a layer's path, as parameters
+ * have it without ".weight"; globs are of paths, whole or their last parts. */
+typedef struct loong_adapters {
+    int num_targets;
+    const char *const *targets; /* globs over modules */
+    int num_excluded;
+    const char *const *excluded; /* of these */
+    int rank;
+    double alpha;
+    int num_ranks, num_alphas;
+    const loong_adapter_pattern_t *ranks, *alphas;
+    double dropout;
+    bool rank_stabilized; /* scale = alpha / sqrt(rank), Kalajdzievski 2023 */
+    bool gaussian; /* a starts normal, else uniform as linear layers do */
+} loong_adapters_t;
+
 typedef struct loong_param_rules {
     int num_freeze;
     const char *const *freeze; /* globs over parameter names */
+    /* What is trained, where that is said; the rest is fixed. */
+    bool restricted;
+    int num_trainable;
+    const char *const *trainable; /* globs over parameter names */
     int num_rules;
     const loong_param_rule_t *rules;
+    const loong_adapters_t *adapters; /* NULL: none */
 } loong_param_rules_t;
 
 /* The micro-batch a graph is built for, and what is wanted of it. The mesh is

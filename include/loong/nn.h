@@ -34,6 +34,8 @@ typedef struct loong_nn {
     loong_dispatcher_t dispatcher;
     double capacity_plan;
     int64_t seq_length; /* of a sample, on all ranks of CP together */
+    bool train;
+    loong_val_t token_key; /* of a region's rows, for adapters with dropout */
 } loong_nn_t;
 
 /* For the layers of one graph; both deviations are init_std. */
@@ -69,9 +71,9 @@ LOONG_API loong_val_t loong_nn_receive(loong_nn_t *nn, const char *name,
 /* This rank's rows, as the stream has them, of an input equal on all ranks. */
 LOONG_API loong_val_t loong_nn_stream_rows(loong_nn_t *nn, loong_val_t x);
 
-/* Matrices in the compute type, vectors in the wide type; the name is the
- * scope's path and `name`. `table` has its rows shared out over TP, `matrix`
- * and `vector` are whole and used on the stream. */
+/* Matrices in the compute type, vectors and wide ones in the wide type; a name
+ * is the scope's path and `name`. `table` has its rows shared out over TP,
+ * `matrix` and `vector` are whole and used on the stream. */
 LOONG_API loong_val_t loong_nn_table(loong_nn_t *nn, const char *name,
                                      loong_nn_slice_t rows, int64_t cols,
                                      double std);
@@ -79,7 +81,6 @@ LOONG_API loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name,
                                       int64_t rows, int64_t cols, double std);
 LOONG_API loong_val_t loong_nn_vector(loong_nn_t *nn, const char *name,
                                       int64_t size, loong_init_kind_t init);
-/* A whole matrix in the wide type. */
 LOONG_API loong_val_t loong_nn_wide_matrix(loong_nn_t *nn, const char *name,
                                            int64_t rows, int64_t cols,
                                            double std);
@@ -218,8 +219,7 @@ LOONG_API loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x,
                                    loong_mlp_kind_t kind, int64_t hidden,
                                    int64_t ffn, bool bias);
 
-/* Experts of tokens of one type. */
-typedef struct loong_nn_expert_set {
+typedef struct loong_nn_expert_set { /* of tokens of one type */
     const char *name; /* scope of its parameters; "": none */
     int64_t ffn;      /* width of an expert */
 } loong_nn_expert_set_t;

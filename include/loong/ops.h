@@ -61,6 +61,16 @@ typedef struct loong_linear_attr {
 LOONG_API loong_val_t loong_linear(loong_graph_t *g, loong_val_t x,
                                    loong_val_t w, loong_val_t bias);
 
+/* linear_add: y [T,C], x [T,K], w [N,K] (or [K,N] with `transposed`), all of
+ * one type -> y with x w' added to its columns begin .. begin+N-1. */
+typedef struct loong_linear_add_attr {
+    int64_t begin;
+    bool transposed;
+} loong_linear_add_attr_t;
+LOONG_API loong_val_t loong_linear_add(loong_graph_t *g, loong_val_t y,
+                                       loong_val_t x, loong_val_t w,
+                                       int64_t begin);
+
 /* rmsnorm: x [T,G*d], w [d] wide -> y like x, rstd [T,G] wide. G = 1 unless
  * the width of w is smaller (per-head norms). add_rmsnorm: x, residual, w ->
  * y, rstd, sum = x + residual. */
@@ -159,14 +169,19 @@ LOONG_API loong_val_t loong_scale(loong_graph_t *g, loong_val_t x,
 
 /* dropout: x [T,H], token_key i64 [T] (global token number) -> x * mask /
  * (1-p), the mask a function of (seed, step, stream, token_key, channel): the
- * same under recomputation and in every layout. Its own adjoint. */
+ * same under recomputation and in every layout, where x begins with channel
+ * `first` of the whole. Its own adjoint. */
 typedef struct loong_dropout_attr {
     double p;
     uint64_t stream;
+    int64_t first;
 } loong_dropout_attr_t;
 LOONG_API loong_val_t loong_dropout(loong_graph_t *g, loong_val_t x,
                                     loong_val_t token_key, double p,
                                     uint64_t stream);
+LOONG_API loong_val_t loong_dropout_slice(loong_graph_t *g, loong_val_t x,
+                                          loong_val_t token_key, double p,
+                                          uint64_t stream, int64_t first);
 
 /* cast: x -> the same values in another type (round to nearest even). */
 typedef struct loong_cast_attr {

@@ -97,6 +97,29 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_text_encode(
     loong_text_encoder_t *encoder, const char *text, size_t length,
     bool add_special, const int32_t **ids_p, int64_t *count_p);
 
+/* Bytes [begin, end) of a text. */
+typedef struct loong_token_span {
+    int64_t begin, end;
+} loong_token_span_t;
+
+typedef struct loong_text_tokens {
+    const int32_t *ids; /* [count] */
+    const loong_token_span_t *spans; /* [count] */
+    int64_t count;
+} loong_text_tokens_t;
+
+/* The ids, and where each stands in the text, borrowed until the next call. A
+ * token that is a part of a character ends within it; one that the tokenizer
+ * puts in is empty; one of a character that is written otherwise by
+ * normalisation has all of what it is written for. Every id is held against the
+ * bytes that it spells.
+ * Errors: LOONG_ERR_ARG (the text is no UTF-8), LOONG_ERR_UNSUPPORTED (the
+ * tokenizer changes or drops text in a way that cannot be followed), those of
+ * loong_text_encode. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_text_encode_spans(
+    loong_text_encoder_t *encoder, const char *text, size_t length,
+    bool add_special, loong_text_tokens_t *tokens);
+
 /* The text of ids as bytes, with a NUL behind; freed with
  * loong_tokenizer_free_text. Ids may cut a character in two, so the bytes
  * need not be UTF-8. skip_special leaves special tokens out.

@@ -9,6 +9,7 @@ typedef struct job {
     fast_mat_t x, y;
     uint64_t key;
     int64_t step;
+    int64_t channel; /* of column 0 */
     uint32_t limit;
     float factor;
 } job_t;
@@ -26,15 +27,17 @@ static void drop_row(const job_t *j, int64_t t, int64_t row)
 {
     float buf[2][FAST_CHUNK] __attribute__((aligned(64)));
     uint32_t words[FAST_CHUNK] __attribute__((aligned(64)));
-    for (int64_t c = 0; c < j->x.cols; c += FAST_CHUNK) {
-        int64_t n = LOONG_MIN(j->x.cols - c, FAST_CHUNK);
+    int64_t n = 0;
+    for (int64_t c = 0; c < j->x.cols; c += n) {
+        const uint32_t *own = words + (j->channel + c) % 4;
+        n = LOONG_MIN(j->x.cols - c, words + FAST_CHUNK - own);
         const float *x = fast_get(&j->x, t, c, n, buf[0]);
         float *y = fast_place(&j->y, t, c, buf[1]);
-        draw(j, row, c / 4, words);
+        draw(j, row, (j->channel + c) / 4, words);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
             float kept = x[i] * j->factor;
-            y[i] = words[i] >> 8 >= j->limit ? kept : 0.0f;
+            y[i] = own[i] >> 8 >= j->limit ? kept : 0.0f;
         }
         fast_put(&j->y, t, c, n, y);
     }
@@ -48,6 +51,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
                fast_out(call, 0),
                loongi_dropout_key(call->frame->seed, a->stream),
                call->frame->step,
+               a->first,
                loongi_dropout_limit(a->p),
                (float)(1.0 / (1.0 - a->p))};
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * dropout; the mask stands in dropout_ref.c. Eight channels are two Philox
- * blocks. */
+ * blocks, or parts of three. */
 #include "dropout.h"
 #include "map.cuh"
 
@@ -13,6 +13,7 @@ template <class T> struct dropout_fn {
     mat_t x;
     const int64_t *keys;
     uint64_t stream;
+    int64_t first;
     uint32_t limit;
     float factor;
     bool aligned() const
@@ -25,14 +26,15 @@ template <class T> struct dropout_fn {
     {
         uint64_t key = loongi_dropout_key(frame->seed, stream);
         pack_t y = load_as<T, WHOLE>(x, row, col, n);
-        for (int b = 0; b < PACK / 4; b++) {
-            uint32_t words[4];
-            loongi_dropout_words(key, frame->step, keys[row],
-                                 (uint32_t)(col / 4 + b), words);
-            for (int i = 0; i < 4; i++) {
-                bool keep = words[i] >> 8 >= limit;
-                y.v[4 * b + i] = keep ? y.v[4 * b + i] * factor : 0.0f;
+        uint32_t words[4];
+        for (int i = 0; i < PACK; i++) {
+            int64_t channel = first + col + i;
+            if (i == 0 || channel % 4 == 0) {
+                loongi_dropout_words(key, frame->step, keys[row],
+                                     (uint32_t)(channel / 4), words);
             }
+            bool keep = words[channel % 4] >> 8 >= limit;
+            y.v[i] = keep ? y.v[i] * factor : 0.0f;
         }
         return y;
     }
@@ -47,7 +49,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     return generate<dropout_fn>(
         call, mat_out(call, 0), mat_arg(call, 0),
         static_cast<const int64_t *>(call->ptr[1]), a->stream,
-        loongi_dropout_limit(a->p), (float)(1.0 / (1.0 - a->p)));
+        a->first, loongi_dropout_limit(a->p), (float)(1.0 / (1.0 - a->p)));
 }
 
 static bool support(const loong_kernel_query_t *query,

@@ -3,8 +3,8 @@
  * y = x / (1 - p) where the draw is >= p, else 0 (Srivastava et al. 2014). The
  * draw of a channel is 24 bits of word (channel mod 4) of the Philox block
  * with counter (key low, key high, channel / 4, step) and a key mixed of seed
- * and stream. Listed as a reference in kernels/list.h; read ref.h and dropout.h
- * before. */
+ * and stream; the first channel of x is `first` of the whole. Listed as a
+ * reference in kernels/list.h; read ref.h and dropout.h before. */
 #include "dropout.h"
 #include "list.h"
 #include "ref.h"
@@ -20,14 +20,15 @@ static loong_status_t run(const loong_kernel_call_t *call)
     double factor = 1.0 / (1.0 - a->p);
 #pragma omp parallel for
     for (int64_t t = 0; t < x.rows; t++) {
-        for (int64_t c = 0; c < x.cols; c += 4) {
-            uint32_t words[4];
-            loongi_dropout_words(key, call->frame->step, keys[t],
-                                 (uint32_t)(c / 4), words);
-            for (int64_t k = c; k < LOONG_MIN(c + 4, x.cols); k++) {
-                bool keep = words[k - c] >> 8 >= limit;
-                ref_put(&y, t, k, keep ? ref_at(&x, t, k) * factor : 0.0);
+        uint32_t words[4];
+        for (int64_t c = 0; c < x.cols; c++) {
+            int64_t channel = a->first + c;
+            if (c == 0 || channel % 4 == 0) {
+                loongi_dropout_words(key, call->frame->step, keys[t],
+                                     (uint32_t)(channel / 4), words);
             }
+            bool keep = words[channel % 4] >> 8 >= limit;
+            ref_put(&y, t, c, keep ? ref_at(&x, t, c) * factor : 0.0);
         }
     }
     return LOONG_OK;

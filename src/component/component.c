@@ -53,6 +53,7 @@ static loong_status_t keep_whole(loong_component_t *c, const loong_graph_t *g)
         w->shape[0] = part.all_rows;
         w->shape[1] = part.all_cols;
         w->frozen = p->frozen;
+        w->adapter = p->adapter;
         w->group = p->optimizer;
         w->optimizer = loongi_optimizer_of(&c->params.optimizer, p);
     }

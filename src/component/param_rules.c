@@ -8,11 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "adapter_rules.h"
 #include "graph_impl.h"
 #include "optimizer_settings.h"
 #include "problems.h"
 
 #define FREEZE "model.freeze"
+#define TRAINABLE "model.trainable"
 #define DECAY "optimizer.weight_decay_rules"
 #define GROUPS "optimizer.groups"
 #define INIT "init.by_scope"
@@ -84,33 +86,88 @@ static const char *scope_at(const loong_recipe_t *r, const char *role,
     return glob_of(r, role, loong_recipe_text(r, item(list, i, "scope", path)));
 }
 
-static loong_status_t read_freeze(const loong_recipe_t *recipe,
-                                  const char *role, loong_arena_t *arena,
-                                  loong_param_rules_t *rules)
+typedef struct globs {
+    int count;
+    const char **list;
+} globs_t;
+
+/* The globs of a list that are a component's, with room for `more`. */
+static loong_status_t own_globs(const loong_recipe_t *recipe, const char *role,
+                                const char *list, int64_t more,
+                                loong_arena_t *arena, globs_t *own)
 {
-    char path[PATH_SIZE];
     const char *const *all = NULL;
-    const char **own = NULL;
     int count = 0;
-    LOONG_TRY(loongi_read_globs(recipe, FREEZE, arena, &count, &all));
-    LOONG_TRY(
-        loongi_arena_alloc(arena, (size_t)(count + 1) * sizeof(*own), &own));
+    LOONG_TRY(loongi_read_globs(recipe, list, arena, &count, &all));
+    LOONG_TRY(loongi_arena_alloc(
+        arena, (size_t)(count + more + 1) * sizeof(*own->list), &own->list));
+    own->count = 0;
     for (int i = 0; i < count; i++) {
         const char *glob = glob_of(recipe, role, all[i]);
         if (glob != NULL) {
-            own[rules->num_freeze++] = glob;
+            own->list[own->count++] = glob;
         }
     }
-    snprintf(path, sizeof(path), "model.%s.freeze", role);
-    if (loong_recipe_bool(recipe, path)) {
-        own[rules->num_freeze++] = "*";
-    }
-    rules->freeze = own;
     return LOONG_OK;
 }
 
-loong_status_t loongi_param_rules_read(const loong_recipe_t *recipe,
-                                       const char *role, loong_arena_t *arena,
+/* So many layers at an end of a component stay fixed. */
+static loong_status_t read_layers(loong_context_t *ctx,
+                                  const loong_recipe_t *recipe,
+                                  const char *role, const char *key,
+                                  int num_layers, int64_t *count_p)
+{
+    char path[PATH_SIZE];
+    snprintf(path, sizeof(path), "model.%s.%s", role, key);
+    *count_p = num_layers > 0 && loong_recipe_is_set(recipe, path)
+                   ? loong_recipe_int(recipe, path)
+                   : 0;
+    LOONG_CHECK(ctx, *count_p <= num_layers, LOONG_ERR_CONFIG,
+                "%s: %s: found %lld, the component has %d layers",
+                loong_recipe_where(recipe, path), path, (long long)*count_p,
+                num_layers);
+    return LOONG_OK;
+}
+
+static loong_status_t read_freeze(loong_context_t *ctx,
+                                  const loong_recipe_t *recipe,
+                                  const char *role, int num_layers,
+                                  loong_arena_t *arena,
+                                  loong_param_rules_t *rules)
+{
+    char path[PATH_SIZE];
+    globs_t own;
+    int64_t first = 0;
+    int64_t last = 0;
+    LOONG_TRY(read_layers(ctx, recipe, role, "freeze_first_layers", num_layers,
+                          &first));
+    LOONG_TRY(read_layers(ctx, recipe, role, "freeze_last_layers", num_layers,
+                          &last));
+    LOONG_TRY(own_globs(recipe, role, FREEZE, first + last, arena, &own));
+    for (int64_t i = 0; i < first + last; i++) {
+        char *layer = NULL;
+        int64_t index = i < first ? i : num_layers - (i - first) - 1;
+        LOONG_TRY(loongi_arena_printf(arena, &layer, "layers.%lld",
+                                      (long long)index));
+        own.list[own.count++] = layer;
+    }
+    snprintf(path, sizeof(path), "model.%s.freeze", role);
+    if (loong_recipe_bool(recipe, path)) {
+        own.list[own.count++] = "*";
+    }
+    rules->num_freeze = own.count;
+    rules->freeze = own.list;
+    LOONG_TRY(own_globs(recipe, role, TRAINABLE, 0, arena, &own));
+    rules->restricted = loong_recipe_count(recipe, TRAINABLE) > 0;
+    rules->num_trainable = own.count;
+    rules->trainable = own.list;
+    return loongi_adapter_rules_read(recipe, role, arena, rules);
+}
+
+loong_status_t loongi_param_rules_read(loong_context_t *ctx,
+                                       const loong_recipe_t *recipe,
+                                       const char *role, int num_layers,
+                                       loong_arena_t *arena,
                                        loong_param_rules_t *rules_p)
 {
     const loong_recipe_t *r = recipe;
@@ -121,7 +178,7 @@ loong_status_t loongi_param_rules_read(const loong_recipe_t *recipe,
     loong_param_rule_t *rules = NULL;
     loong_param_rule_t *rule = NULL;
     char path[PATH_SIZE];
-    LOONG_TRY(read_freeze(r, role, arena, rules_p));
+    LOONG_TRY(read_freeze(ctx, r, role, num_layers, arena, rules_p));
     LOONG_TRY(loongi_arena_alloc(
         arena, (size_t)count * sizeof(*rules), &rules));
     memset(rules, 0, (size_t)count * sizeof(*rules));
@@ -258,7 +315,8 @@ static void check_globs(const loong_recipe_t *recipe,
         const char *list;
         const char *key;
     } lists[] = {
-        {FREEZE, ""}, {DECAY, ".scope"}, {GROUPS, ".scope"}, {INIT, ".scope"}};
+        {FREEZE, ""},      {TRAINABLE, ""},  {DECAY, ".scope"},
+        {GROUPS, ".scope"}, {INIT, ".scope"}};
     for (int64_t k = 0; k < LOONG_COUNT_OF(lists); k++) {
         int64_t count = loong_recipe_count(recipe, lists[k].list);
         for (int64_t i = 0; i < count; i++) {

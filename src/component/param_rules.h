@@ -20,11 +20,12 @@ LOONG_NODISCARD loong_status_t loongi_read_globs(const loong_recipe_t *recipe,
                                                  int *count_p,
                                                  const char *const **globs_p);
 
-/* Fills freeze and rules of the component of a role. A glob may begin with a
- * role, as names in checkpoints do; without one it is of all components. */
-LOONG_NODISCARD loong_status_t
-loongi_param_rules_read(const loong_recipe_t *recipe, const char *role,
-                        loong_arena_t *arena, loong_param_rules_t *rules);
+/* Fills the rules of the component of a role, which has so many layers. A glob
+ * may begin with a role, as names in checkpoints do; without one it is of all
+ * components. Errors: LOONG_ERR_CONFIG, of layers that are not there. */
+LOONG_NODISCARD loong_status_t loongi_param_rules_read(
+    loong_context_t *ctx, const loong_recipe_t *recipe, const char *role,
+    int num_layers, loong_arena_t *arena, loong_param_rules_t *rules);
 
 /* A glob that no parameter matches is a mistake. Errors: LOONG_ERR_CONFIG. */
 LOONG_NODISCARD loong_status_t

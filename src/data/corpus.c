@@ -60,7 +60,8 @@ static bool ends_with(const char *name, size_t length, const char *suffix,
 static size_t bare_length(const char *name)
 {
     size_t length = strlen(name);
-    if (ends_with(name, length, ".gz", 3)) {
+    if (ends_with(name, length, ".gz", 3) ||
+        ends_with(name, length, ".xz", 3)) {
         return length - 3;
     }
     return ends_with(name, length, ".zst", 4) ? length - 4 : length;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one place that knows zlib and libzstd. Both are used through their
- * streaming interfaces on one input buffer; several gzip members or zstd
- * frames in a file follow each other. Called by corpus.c. Read stream.h
- * before. */
+ * The one place that knows zlib, liblzma and libzstd. All are used through
+ * their streaming interfaces on one input buffer; several gzip members, xz
+ * streams or zstd frames in a file follow each other. Called by corpus.c and
+ * readers of conversations. Read stream.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include "stream.h"
 
-enum { INPUT_SIZE = 1 << 17, MAGIC_SIZE = 4 };
+enum { INPUT_SIZE = 1 << 17, MAGIC_SIZE = 6 };
 
-typedef enum packing { PLAIN, GZIP, ZSTD } packing_t;
+typedef enum packing { PLAIN, GZIP, XZ, ZSTD } packing_t;
 
 struct loong_stream {
     loong_context_t *ctx;
@@ -31,6 +32,7 @@ struct loong_stream {
     size_t end;
     z_stream gzip;
     bool gzip_ready;
+    lzma_stream xz;
     ZSTD_DStream *zstd;
 };
 
@@ -52,10 +54,19 @@ static loong_status_t refill(loong_stream_t *s)
     return LOONG_OK;
 }
 
+static loong_status_t begin_xz(loong_stream_t *s)
+{
+    LOONG_CHECK(s->ctx,
+                lzma_stream_decoder(&s->xz, UINT64_MAX, 0) == LZMA_OK,
+                LOONG_ERR_MEMORY, "cannot start liblzma for '%s'", s->path);
+    return LOONG_OK;
+}
+
 static loong_status_t detect(loong_stream_t *s)
 {
     static const uint8_t gzip_magic[] = {0x1f, 0x8b};
     static const uint8_t zstd_magic[] = {0x28, 0xb5, 0x2f, 0xfd};
+    static const uint8_t xz_magic[] = {0xfd, '7', 'z', 'X', 'Z', 0};
     while (s->end < MAGIC_SIZE && !s->file_end) {
         LOONG_TRY(refill(s));
     }
@@ -66,6 +77,10 @@ static loong_status_t detect(loong_stream_t *s)
         LOONG_CHECK(s->ctx, inflateInit2(&s->gzip, 16 + 15) == Z_OK,
                     LOONG_ERR_MEMORY, "cannot start zlib for '%s'", s->path);
         s->gzip_ready = true;
+    } else if (s->end >= sizeof(xz_magic) &&
+               memcmp(s->input, xz_magic, sizeof(xz_magic)) == 0) {
+        s->packing = XZ;
+        LOONG_TRY(begin_xz(s));
     } else if (s->end >= sizeof(zstd_magic) &&
                memcmp(s->input, zstd_magic, sizeof(zstd_magic)) == 0) {
         s->packing = ZSTD;
@@ -115,6 +130,7 @@ void loongi_stream_destroy(loong_stream_t **stream)
     if (s->gzip_ready) {
         inflateEnd(&s->gzip);
     }
+    lzma_end(&s->xz); /* accepts one that was not begun */
     ZSTD_freeDStream(s->zstd); /* accepts NULL */
     if (s->fd >= 0) {
         close(s->fd);
@@ -155,6 +171,25 @@ static loong_status_t step_gzip(loong_stream_t *s, char *bytes, size_t size,
     return LOONG_OK;
 }
 
+static loong_status_t step_xz(loong_stream_t *s, char *bytes, size_t size,
+                              size_t *length)
+{
+    s->xz.next_in = s->input + s->begin;
+    s->xz.avail_in = s->end - s->begin;
+    s->xz.next_out = (uint8_t *)bytes;
+    s->xz.avail_out = size;
+    lzma_ret code = lzma_code(&s->xz, LZMA_RUN);
+    s->begin = s->end - s->xz.avail_in;
+    *length = size - s->xz.avail_out;
+    s->inside = code != LZMA_STREAM_END;
+    LOONG_CHECK(s->ctx,
+                code == LZMA_OK || code == LZMA_STREAM_END ||
+                    code == LZMA_BUF_ERROR,
+                LOONG_ERR_FORMAT, "'%s' is broken xz data (liblzma: %d)",
+                s->path, (int)code);
+    return code == LZMA_STREAM_END ? begin_xz(s) : LOONG_OK;
+}
+
 static loong_status_t step_zstd(loong_stream_t *s, char *bytes, size_t size,
                                 size_t *length)
 {
@@ -187,6 +222,8 @@ loong_status_t loongi_stream_read(loong_stream_t *s, char *bytes, size_t size,
             step_plain(s, bytes, size, length_p);
         } else if (s->packing == GZIP) {
             LOONG_TRY(step_gzip(s, bytes, size, length_p));
+        } else if (s->packing == XZ) {
+            LOONG_TRY(step_xz(s, bytes, size, length_p));
         } else {
             LOONG_TRY(step_zstd(s, bytes, size, length_p));
         }

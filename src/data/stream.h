@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bytes of a file, decompressed on the way when it is gzip or zstd. */
+ * Bytes of a file, decompressed on the way when it is gzip, xz or zstd. */
 #ifndef LOONG_STREAM_H
 #define LOONG_STREAM_H
 

@@ -230,6 +230,9 @@ const char *loongi_program_name(loong_program_kind_t kind);
 /* True when a scope path matches a glob: '*' stands for any run of characters;
  * a pattern also matches all paths below it. */
 bool loongi_scope_match(const char *pattern, const char *scope);
+/* Any of some globs matches it. */
+bool loongi_scope_any(int num_globs, const char *const *globs,
+                      const char *scope);
 
 #ifdef __cplusplus
 }

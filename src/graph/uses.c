@@ -42,6 +42,17 @@ bool loongi_scope_match(const char *pattern, const char *scope)
     return glob(pattern, scope);
 }
 
+bool loongi_scope_any(int num_globs, const char *const *globs,
+                      const char *scope)
+{
+    for (int i = 0; i < num_globs; i++) {
+        if (loongi_scope_match(globs[i], scope)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 loong_status_t loongi_graph_count_uses(const loong_graph_t *g,
                                        int32_t **uses_p)
 {

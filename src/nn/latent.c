@@ -38,9 +38,10 @@ static loong_val_t shorten(latent_t *m, const char *name, loong_val_t x,
     loong_val_t b = m->p->short_bias ? loong_nn_vector(m->nn, "bias", width,
                                                        LOONG_INIT_ZEROS)
                                      : LOONG_NONE;
-    x = loong_linear(m->g, x, w, b);
+    loong_val_t y = loong_linear(m->g, x, w, b);
+    y = loongi_nn_adapt_stream(m->nn, x, y);
     loong_graph_pop(m->g);
-    return x;
+    return y;
 }
 
 /* To this rank's heads, `width` channels each. */
@@ -181,6 +182,14 @@ static loong_val_t absorbed(latent_t *m, loong_val_t q, loong_val_t x)
     int rank = (int)p->kv_rank;
     head_sizes_t sizes = {1, rank + p->rope, rank};
     loong_val_t key[2] = {LOONG_NONE, LOONG_NONE};
+    if (loongi_nn_has_adapter(m->nn, "kv_b_proj")) {
+        return loong_graph_fail(
+            m->g, LOONG_ERR_UNSUPPORTED,
+            "%s.kv_b_proj: no adapter goes with the absorbed form of latent "
+            "attention, which does not multiply by this matrix: leave it out "
+            "of finetune.target_modules, or take mla_absorb: false",
+            m->g->scope);
+    }
     short_keys(m, x, &key[0], &key[1]);
     loong_val_t w = loong_nn_table(
         m->nn, "kv_b_proj.weight",

@@ -13,23 +13,13 @@
 #include "loong/collective.h"
 #include "nn_impl.h"
 
-enum { NAME_SIZE = LOONG_MAX_SCOPE + 64 };
-
 static bool frozen(const loong_nn_t *nn, const char *name)
 {
-    for (int i = 0; i < nn->rules.num_freeze; i++) {
-        if (loongi_scope_match(nn->rules.freeze[i], name)) {
-            return true;
-        }
-    }
-    return false;
+    const loong_param_rules_t *r = &nn->rules;
+    return loongi_scope_any(r->num_freeze, r->freeze, name) ||
+           (r->restricted &&
+            !loongi_scope_any(r->num_trainable, r->trainable, name));
 }
-
-/* How a parameter starts, unless a rule says otherwise. */
-typedef struct start {
-    loong_init_kind_t kind;
-    double std;
-} start_t;
 
 static void apply_rules(const loong_nn_t *nn, loong_param_params_t *p)
 {
@@ -67,7 +57,9 @@ loong_nn_t loong_nn_begin(loong_graph_t *graph,
                      request->cp_comm,
                      request->dispatcher,
                      request->capacity_plan,
-                     request->seq_length};
+                     request->seq_length,
+                     request->train,
+                     LOONG_NONE};
     return nn;
 }
 
@@ -155,10 +147,8 @@ loong_val_t loong_nn_stream_rows(loong_nn_t *nn, loong_val_t x)
 
 /* ---- parameters --------------------------------------------------------- */
 
-/* The whole of a parameter on every rank of a group; each sees only a part of
- * what its gradient sums over. */
-static loong_placement_t whole(const loong_nn_t *nn, loong_group_t group,
-                               bool partial)
+loong_placement_t loongi_nn_whole(const loong_nn_t *nn, loong_group_t group,
+                                  bool partial)
 {
     const loong_mesh_t *m = loong_graph_mesh(nn->graph);
     loong_placement_t place;
@@ -173,11 +163,11 @@ static loong_placement_t whole(const loong_nn_t *nn, loong_group_t group,
 
 static loong_placement_t on_stream(const loong_nn_t *nn)
 {
-    return whole(nn, LOONG_GROUP_TP, nn->sequence_parallel);
+    return loongi_nn_whole(nn, LOONG_GROUP_TP, nn->sequence_parallel);
 }
 
-static loong_placement_t part(loong_placement_t place, int dim,
-                              loong_nn_slice_t share)
+loong_placement_t loongi_nn_part(loong_placement_t place, int dim,
+                                 loong_nn_slice_t share)
 {
     place.cut = share.count < share.total;
     place.dim = dim;
@@ -186,15 +176,14 @@ static loong_placement_t part(loong_placement_t place, int dim,
     return place;
 }
 
-/* Fills what all parameters have; `full` receives the name. */
-static loong_param_params_t describe(const loong_nn_t *nn, const char *name,
-                                     loong_shape_t shape, start_t start,
-                                     char *full)
+loong_param_params_t loongi_nn_describe(const loong_nn_t *nn, const char *name,
+                                        loong_shape_t shape,
+                                        loong_nn_start_t start, char *full)
 {
     loong_param_params_t p;
     memset(&p, 0, sizeof(p));
     const char *scope = nn->graph->scope;
-    snprintf(full, NAME_SIZE, "%s%s%s", scope, scope[0] != '\0' ? "." : "",
+    snprintf(full, LOONG_NN_NAME, "%s%s%s", scope, scope[0] != '\0' ? "." : "",
              name);
     bool matrix = shape.rank > 1;
     p.name = full;
@@ -211,24 +200,24 @@ static loong_param_params_t describe(const loong_nn_t *nn, const char *name,
 loong_val_t loong_nn_table(loong_nn_t *nn, const char *name,
                            loong_nn_slice_t rows, int64_t cols, double std)
 {
-    char full[NAME_SIZE];
-    start_t start = {LOONG_INIT_NORMAL, std};
+    char full[LOONG_NN_NAME];
+    loong_nn_start_t start = {LOONG_INIT_NORMAL, std};
     loong_placement_t none;
-    loong_param_params_t p = describe(
+    loong_param_params_t p = loongi_nn_describe(
         nn, name, loong_shape_2d(rows.total, cols), start, full);
     memset(&none, 0, sizeof(none));
     p.padding = rows.padding;
-    p.place = part(none, 0, rows);
+    p.place = loongi_nn_part(none, 0, rows);
     return loong_graph_param(nn->graph, &p);
 }
 
 loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,
                              int64_t cols, double std)
 {
-    char full[NAME_SIZE];
-    start_t start = {LOONG_INIT_NORMAL, std};
-    loong_param_params_t p = describe(nn, name, loong_shape_2d(rows, cols),
-                                      start, full);
+    char full[LOONG_NN_NAME];
+    loong_nn_start_t start = {LOONG_INIT_NORMAL, std};
+    loong_param_params_t p = loongi_nn_describe(
+        nn, name, loong_shape_2d(rows, cols), start, full);
     p.place = on_stream(nn);
     return loong_graph_param(nn->graph, &p);
 }
@@ -236,10 +225,10 @@ loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,
 loong_val_t loong_nn_wide_matrix(loong_nn_t *nn, const char *name,
                                  int64_t rows, int64_t cols, double std)
 {
-    char full[NAME_SIZE];
-    start_t start = {LOONG_INIT_NORMAL, std};
-    loong_param_params_t p = describe(nn, name, loong_shape_2d(rows, cols),
-                                      start, full);
+    char full[LOONG_NN_NAME];
+    loong_nn_start_t start = {LOONG_INIT_NORMAL, std};
+    loong_param_params_t p = loongi_nn_describe(
+        nn, name, loong_shape_2d(rows, cols), start, full);
     p.dtype = nn->graph->precision.wide;
     p.place = on_stream(nn);
     return loong_graph_param(nn->graph, &p);
@@ -250,16 +239,16 @@ static loong_val_t expert_matrices(loong_nn_t *nn, const char *name,
                                    const loong_nn_experts_t *e, int dim,
                                    double std)
 {
-    char full[NAME_SIZE];
-    start_t start = {LOONG_INIT_NORMAL, std};
+    char full[LOONG_NN_NAME];
+    loong_nn_start_t start = {LOONG_INIT_NORMAL, std};
     int parts = dim == 1 ? 2 : 1;
     loong_shape_t shape = {3, {e->experts.total, 0, 0, 0}};
     shape.dim[dim] = parts * e->ffn.total;
     shape.dim[3 - dim] = e->hidden;
     loong_placement_t none;
     memset(&none, 0, sizeof(none));
-    loong_param_params_t p = describe(nn, name, shape, start, full);
-    p.place = part(none, 0, e->experts);
+    loong_param_params_t p = loongi_nn_describe(nn, name, shape, start, full);
+    p.place = loongi_nn_part(none, 0, e->experts);
     p.place.expert = true;
     if (e->ffn.count < e->ffn.total) {
         p.place.inner_parts = parts;
@@ -283,11 +272,11 @@ loong_val_t loong_nn_experts_out(loong_nn_t *nn, const char *name,
 }
 
 static loong_val_t vector(loong_nn_t *nn, const char *name, int64_t size,
-                          start_t start, loong_placement_t place)
+                          loong_nn_start_t start, loong_placement_t place)
 {
-    char full[NAME_SIZE];
+    char full[LOONG_NN_NAME];
     loong_param_params_t p =
-        describe(nn, name, loong_shape_1d(size), start, full);
+        loongi_nn_describe(nn, name, loong_shape_1d(size), start, full);
     p.place = place;
     return loong_graph_param(nn->graph, &p);
 }
@@ -295,17 +284,17 @@ static loong_val_t vector(loong_nn_t *nn, const char *name, int64_t size,
 loong_val_t loong_nn_vector(loong_nn_t *nn, const char *name, int64_t size,
                              loong_init_kind_t init)
 {
-    start_t start = {init, 0.0};
+    loong_nn_start_t start = {init, 0.0};
     return vector(nn, name, size, start, on_stream(nn));
 }
 
 loong_val_t loongi_nn_sign_vector(loong_nn_t *nn, const char *name,
                                   int64_t size, double rate)
 {
-    char full[NAME_SIZE];
-    start_t zeros = {LOONG_INIT_ZEROS, 0.0};
+    char full[LOONG_NN_NAME];
+    loong_nn_start_t zeros = {LOONG_INIT_ZEROS, 0.0};
     loong_param_params_t p =
-        describe(nn, name, loong_shape_1d(size), zeros, full);
+        loongi_nn_describe(nn, name, loong_shape_1d(size), zeros, full);
     p.place = on_stream(nn);
     p.frozen = p.frozen || rate == 0.0;
     p.sign_rate = rate;
@@ -324,55 +313,57 @@ loong_val_t loong_nn_column_linear(loong_nn_t *nn, int count,
                                     const loong_nn_column_t *columns,
                                     loong_val_t x, bool bias)
 {
-    char full[2][LOONG_NN_MAX_PACK][NAME_SIZE];
+    char full[2][LOONG_NN_MAX_PACK][LOONG_NN_NAME];
     char name[64];
     loong_param_params_t w[LOONG_NN_MAX_PACK];
     loong_param_params_t b[LOONG_NN_MAX_PACK];
-    start_t normal = {LOONG_INIT_NORMAL, nn->init_std};
-    start_t zeros = {LOONG_INIT_ZEROS, 0.0};
+    loong_nn_start_t normal = {LOONG_INIT_NORMAL, nn->init_std};
+    loong_nn_start_t zeros = {LOONG_INIT_ZEROS, 0.0};
     for (int i = 0; i < count; i++) {
         const loong_nn_column_t *c = &columns[i];
         loong_placement_t place;
         memset(&place, 0, sizeof(place));
         if (c->held_by_group) {
-            place = whole(nn, c->holders, true);
+            place = loongi_nn_whole(nn, c->holders, true);
         }
-        place = part(place, 0, c->out);
+        place = loongi_nn_part(place, 0, c->out);
         snprintf(name, sizeof(name), "%s.weight", c->name);
-        w[i] = describe(nn, name, loong_shape_2d(c->out.total,
+        w[i] = loongi_nn_describe(nn, name, loong_shape_2d(c->out.total,
                                                  width_of(nn, x)),
                         normal, full[0][i]);
         snprintf(name, sizeof(name), "%s.bias", c->name);
-        b[i] = describe(nn, name, loong_shape_1d(c->out.total), zeros,
+        b[i] = loongi_nn_describe(nn, name, loong_shape_1d(c->out.total), zeros,
                         full[1][i]);
         w[i].place = b[i].place = place;
     }
     loong_val_t weight = loong_graph_pack(nn->graph, count, w);
     loong_val_t offset =
         bias ? loong_graph_pack(nn->graph, count, b) : LOONG_NONE;
-    return loong_linear(nn->graph, x, weight, offset);
+    loong_val_t y = loong_linear(nn->graph, x, weight, offset);
+    return loongi_nn_adapt_columns(nn, count, columns, x, y);
 }
 
 loong_val_t loong_nn_row_linear(loong_nn_t *nn, const char *name, loong_val_t x,
                                 loong_nn_slice_t in, int64_t out, bool bias)
 {
-    char full[NAME_SIZE];
+    char full[LOONG_NN_NAME];
     char part_name[64];
-    start_t normal = {LOONG_INIT_NORMAL, nn->output_init_std};
-    start_t zeros = {LOONG_INIT_ZEROS, 0.0};
+    loong_nn_start_t normal = {LOONG_INIT_NORMAL, nn->output_init_std};
+    loong_nn_start_t zeros = {LOONG_INIT_ZEROS, 0.0};
     loong_placement_t none;
     memset(&none, 0, sizeof(none));
     snprintf(part_name, sizeof(part_name), "%s.weight", name);
-    loong_param_params_t p = describe(
+    loong_param_params_t p = loongi_nn_describe(
         nn, part_name, loong_shape_2d(out, in.total), normal, full);
-    p.place = part(none, 1, in);
+    p.place = loongi_nn_part(none, 1, in);
     loong_val_t w = loong_graph_param(nn->graph, &p);
     loong_val_t b = LOONG_NONE;
     if (bias && loong_graph_mesh(nn->graph)->coord[LOONG_AXIS_TP] == 0) {
         snprintf(part_name, sizeof(part_name), "%s.bias", name);
         b = vector(nn, part_name, out, zeros, none);
     }
-    return loong_linear(nn->graph, x, w, b);
+    return loongi_nn_adapt_rows(nn, name, in, x,
+                                loong_linear(nn->graph, x, w, b));
 }
 
 /* ---- norms -------------------------------------------------------------- */
@@ -387,8 +378,8 @@ typedef struct norm_spec {
 static loong_val_t norm(loong_nn_t *nn, const char *name, loong_val_t x,
                         const norm_spec_t *spec)
 {
-    start_t ones = {LOONG_INIT_ONES, 0.0};
-    start_t zeros = {LOONG_INIT_ZEROS, 0.0};
+    loong_nn_start_t ones = {LOONG_INIT_ONES, 0.0};
+    loong_nn_start_t zeros = {LOONG_INIT_ZEROS, 0.0};
     loong_graph_push(nn->graph, "%s", name);
     loong_val_t w = vector(nn, "weight", spec->width, ones, spec->place);
     loong_val_t y;
@@ -454,16 +445,16 @@ static loong_val_t norm_of_all(loong_nn_t *nn, const char *name, loong_val_t x,
                                double eps)
 {
     loong_graph_t *g = nn->graph;
-    start_t ones = {LOONG_INIT_ONES, 0.0};
+    loong_nn_start_t ones = {LOONG_INIT_ONES, 0.0};
     int holders = shared ? loong_mesh_group_size(loong_graph_mesh(g),
                                                  LOONG_GROUP_KV)
                          : 1;
     loong_placement_t place;
     memset(&place, 0, sizeof(place));
     if (shared) {
-        place = whole(nn, LOONG_GROUP_KV, true);
+        place = loongi_nn_whole(nn, LOONG_GROUP_KV, true);
     }
-    place = part(place, 0, channels);
+    place = loongi_nn_part(place, 0, channels);
     loong_graph_push(g, "%s", name);
     loong_val_t w = vector(nn, "weight", channels.total, ones, place);
     loong_val_t m =
@@ -488,7 +479,7 @@ static loong_val_t head_position(loong_nn_t *nn, bool keys, loong_val_t x,
             keys && h->shared, p->norm_eps);
     } else if (p->qk_norm) {
         norm_spec_t spec = {LOONG_NORM_RMS, p->head_dim, p->norm_eps,
-                            whole(nn, LOONG_GROUP_TP, true)};
+                            loongi_nn_whole(nn, LOONG_GROUP_TP, true)};
         x = norm(nn, name, x, &spec);
     }
     if (s->rope_table != LOONG_NONE) {

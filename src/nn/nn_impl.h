@@ -4,6 +4,7 @@
 #ifndef LOONG_NN_IMPL_H
 #define LOONG_NN_IMPL_H
 
+#include "graph_impl.h"
 #include "loong/nn.h"
 
 #ifdef __cplusplus
@@ -17,6 +18,42 @@ typedef struct loong_nn_feed_forward {
     int64_t ffn;
     bool bias;
 } loong_nn_feed_forward_t;
+
+enum { LOONG_NN_NAME = LOONG_MAX_SCOPE + 64 };
+
+/* How a parameter starts, unless a rule says otherwise. */
+typedef struct loong_nn_start {
+    loong_init_kind_t kind;
+    double std;
+} loong_nn_start_t;
+
+/* What all parameters have; `full`, LOONG_NN_NAME bytes, receives the name. */
+loong_param_params_t loongi_nn_describe(const loong_nn_t *nn, const char *name,
+                                        loong_shape_t shape,
+                                        loong_nn_start_t start, char *full);
+
+/* The whole of a parameter on every rank of a group; partial: each sees only a
+ * part of what its gradient sums over. */
+loong_placement_t loongi_nn_whole(const loong_nn_t *nn, loong_group_t group,
+                                  bool partial);
+/* A share of dimension `dim` of what a place says. */
+loong_placement_t loongi_nn_part(loong_placement_t place, int dim,
+                                 loong_nn_slice_t share);
+
+/* y = the product of x and a linear layer's matrix; returns it with what the
+ * layer's adapters add, or y where it has none. Of columns and rows of a region
+ * (loong_nn_column_linear, loong_nn_row_linear), and of a matrix that every
+ * rank has on the stream, whose name is the scope's. */
+loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
+                                    const loong_nn_column_t *columns,
+                                    loong_val_t x, loong_val_t y);
+loong_val_t loongi_nn_adapt_rows(loong_nn_t *nn, const char *name,
+                                 loong_nn_slice_t in, loong_val_t x,
+                                 loong_val_t y);
+loong_val_t loongi_nn_adapt_stream(loong_nn_t *nn, loong_val_t x,
+                                   loong_val_t y);
+/* Whether adapters are asked for of a module, by its name below the scope. */
+bool loongi_nn_has_adapter(const loong_nn_t *nn, const char *name);
 
 /* The channels of some heads. */
 loong_nn_slice_t loongi_nn_channels(loong_nn_slice_t heads, int64_t head_dim);

@@ -146,7 +146,14 @@ loong_val_t loong_scale(loong_graph_t *g, loong_val_t x, double factor)
 loong_val_t loong_dropout(loong_graph_t *g, loong_val_t x,
                           loong_val_t token_key, double p, uint64_t stream)
 {
-    loong_dropout_attr_t attr = {p, stream};
+    return loong_dropout_slice(g, x, token_key, p, stream, 0);
+}
+
+loong_val_t loong_dropout_slice(loong_graph_t *g, loong_val_t x,
+                                loong_val_t token_key, double p,
+                                uint64_t stream, int64_t first)
+{
+    loong_dropout_attr_t attr = {p, stream, first};
     loong_val_t in[2] = {x, token_key};
     loong_val_t y;
     return loong_graph_apply(g, &dropout, &attr, 2, in, 1, &y);

@@ -62,6 +62,7 @@
     X(linear_dw)         \
     X(linear_dw_db)      \
     X(linear_gelu_grad)  \
+    X(linear_add)        \
     X(attention)         \
     X(attention_grad)    \
     X(attention_merge)   \

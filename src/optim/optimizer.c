@@ -40,21 +40,20 @@ static loong_dtype_t state_dtype(const loong_optimizer_t *o,
                               o->shards->wide);
 }
 
-/* A frozen parameter has a master too: what bf16 rounds away of it goes into
- * checkpoints. */
+/* What is frozen has neither states nor a master. */
 static void place_states(loong_optimizer_t *o, loong_bucket_t *b)
 {
     const loong_flat_t *flat = &o->shards->flats[b->flat];
     int64_t n = b->update_end - b->update_begin;
-    if (flat->sign_rate > 0.0) {
+    if (flat->sign_rate > 0.0 || flat->frozen) {
         return;
     }
-    for (int k = 0; k < class_of(o, b)->num_states && !flat->frozen; k++) {
+    for (int k = 0; k < class_of(o, b)->num_states; k++) {
         b->state[k] =
             take(o, n * (int64_t)loong_dtype_size(state_dtype(o, b, k)));
     }
     b->low = flat->dtype == LOONG_BF16 ? take(o, n * 2) : -1;
-    b->ema = o->params.ema.decay > 0.0 && !flat->frozen
+    b->ema = o->params.ema.decay > 0.0
                  ? take(o, n * (int64_t)loong_dtype_size(o->shards->wide))
                  : -1;
 }

@@ -221,12 +221,11 @@ static loong_status_t cut_flat(loong_shards_t *s,
 
 /* ---- object -------------------------------------------------------------- */
 
-/* What is in no bucket every rank has whole: frozen parameters without
- * masters. */
+/* What is frozen has nothing to share out but itself: every rank has it whole
+ * unless parameters are shared out. */
 static bool has_buckets(const loong_shards_t *s, const loong_flat_t *flat)
 {
-    return !flat->frozen || flat->dtype == LOONG_BF16 ||
-           s->params.sharding >= LOONG_SHARDING_PARAMS;
+    return !flat->frozen || s->params.sharding >= LOONG_SHARDING_PARAMS;
 }
 
 static loong_status_t plan(loong_shards_t *s, const loong_model_chunk_t *chunk)

@@ -96,7 +96,7 @@ typedef struct loong_shards {
     loong_mesh_t mesh;
     int num_flats;
     loong_flat_t flats[LOONG_MAX_FLATS]; /* of the whole chunk */
-    int64_t num_buckets; /* of what is trained or bf16; with `params` of all */
+    int64_t num_buckets; /* of what is trained; with `params` of all */
     loong_bucket_t *buckets;
     int64_t param_bytes; /* of PARAM and GRAD on this rank */
     int64_t grad_bytes;
@@ -114,8 +114,7 @@ void loongi_shards_destroy(loong_shards_t **shards_p);
 LOONG_NODISCARD loong_status_t loongi_shards_place(const loong_shards_t *shards,
                                                    loong_model_chunk_t *chunk);
 
-/* The bucket of an element; NULL: of a frozen flat that every rank has, and
- * that has no masters. */
+/* The bucket of an element; NULL: of a frozen flat that every rank has. */
 loong_bucket_t *loongi_shards_bucket(const loong_shards_t *shards, int flat,
                                      int64_t element);
 

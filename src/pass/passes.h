@@ -17,10 +17,6 @@ extern "C" {
 uint64_t loongi_scope_instance(int num_globs, const char *const *globs,
                                const char *scope);
 
-/* Does any of the globs match the scope? */
-bool loongi_scope_any(int num_globs, const char *const *globs,
-                      const char *scope);
-
 /* Scopes whose nodes a fused op may not stand on both sides of. */
 typedef struct loong_fuse_scopes {
     int num_wide; /* that work in the wide type */

@@ -27,17 +27,6 @@ typedef struct precision {
     loong_val_t (*cast)[LOONG_PROGRAM_COUNT]; /* per value: the other type */
 } precision_t;
 
-bool loongi_scope_any(int num_globs, const char *const *globs,
-                      const char *scope)
-{
-    for (int i = 0; i < num_globs; i++) {
-        if (loongi_scope_match(globs[i], scope)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool crosses(const precision_t *p, const loong_input_t *port)
 {
     return port->edge ||

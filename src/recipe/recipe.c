@@ -95,12 +95,25 @@ static loong_status_t load_default(loong_recipe_t *r, const char *asking,
     return loongi_tree_merge(r->arena, *under_p, tree, under_p);
 }
 
-/* ---- short forms: "model: qwen3/qwen3_8b", "foundation:" ----------------- */
+/* ---- short forms: "model: qwen3/qwen3_8b", "foundation:", "finetune: lora" */
 
 static bool is_preset(const loong_tree_t *model)
 {
     return model != NULL && model->kind == LOONG_TREE_SCALAR &&
            !model->is_null;
+}
+
+#define METHOD "finetune.method"
+
+/* A text in the place of a map is the map's first key. */
+static loong_status_t place_method(loong_recipe_t *r, loong_tree_t *method,
+                                   loong_tree_t **root_p)
+{
+    if (loongi_tree_get(*root_p, "finetune") != NULL) {
+        LOONG_TRY(loongi_tree_edit(r->ctx, r->arena, *root_p, "finetune", NULL,
+                                   root_p));
+    }
+    return loongi_tree_edit(r->ctx, r->arena, *root_p, METHOD, method, root_p);
 }
 
 static loong_status_t no_preset(loong_recipe_t *r, const loong_tree_t *item)
@@ -158,6 +171,10 @@ static loong_status_t expand(loong_recipe_t *r, const char *path,
     if (is_preset(model)) {
         LOONG_TRY(load_preset(r, path, model, chain, under_p));
         (void)loongi_tree_remove(tree, "model");
+    }
+    if (is_preset(loongi_tree_get(tree, "finetune"))) {
+        LOONG_TRY(place_method(r, loongi_tree_get(tree, "finetune"), tree_p));
+        tree = *tree_p;
     }
     if (part == NULL) {
         return LOONG_OK;
@@ -316,7 +333,10 @@ static loong_status_t assign(loong_recipe_t *r, const char *text, bool add)
         chain_t chain = {0};
         return load_preset(r, command_line, value, &chain, &r->root);
     }
-    return loongi_tree_edit(r->ctx, r->arena, r->root, path, value, &r->root);
+    return strcmp(path, "finetune") == 0 && is_preset(value)
+               ? place_method(r, value, &r->root)
+               : loongi_tree_edit(r->ctx, r->arena, r->root, path, value,
+                                  &r->root);
 }
 
 static loong_status_t apply_override(loong_recipe_t *r, const char *text)
@@ -386,6 +406,9 @@ static loong_status_t finish(loong_recipe_t *r, const char *own,
 {
     for (int i = 0; i < r->params.num_overrides && status == LOONG_OK; i++) {
         status = apply_override(r, r->params.overrides[i]);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_recipe_expand_paths(r);
     }
     if (status == LOONG_OK && own != NULL) {
         status = loongi_recipe_load_extensions(r, own);

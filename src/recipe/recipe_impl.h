@@ -33,6 +33,10 @@ const loong_recipe_key_t *loongi_recipe_key_at(const loong_recipe_t *recipe,
 
 LOONG_NODISCARD loong_status_t loongi_recipe_sort_keys(loong_recipe_t *recipe);
 
+/* "data.train: [a, b]" becomes "data.train: [{path: a}, {path: b}]". */
+LOONG_NODISCARD loong_status_t
+loongi_recipe_expand_paths(loong_recipe_t *recipe);
+
 /* Opens what the file `own` and overrides name under extensions, and adds their
  * keys. */
 LOONG_NODISCARD loong_status_t

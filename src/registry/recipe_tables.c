@@ -16,5 +16,6 @@ const loong_recipe_table_t *const loongi_recipe_tables[] = {
     &loongi_recipe_component_keys[1],
     &loongi_decoder_fields,
     &loongi_recipe_component_keys[2],
+    &loongi_recipe_component_keys[3],
     &loongi_recipe_keys,
     NULL};

@@ -38,6 +38,7 @@ reference_of(const loong_component_params_t *model)
     p.name = "reference";
     p.request.rules.num_freeze = 1;
     p.request.rules.freeze = all;
+    p.request.rules.adapters = NULL;
     p.train = false;
     p.request.head = LOONG_MODEL_LOGPROB;
     p.request.kl_loss = 0.0;

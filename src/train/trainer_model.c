@@ -142,7 +142,10 @@ static loong_status_t configure(loong_trainer_t *t, int i,
     p->init = init != NULL ? loong_recipe_text(t->recipe, init) : NULL;
     p->family = family;
     p->config = config;
-    return loongi_param_rules_read(t->recipe, role, arena, &p->request.rules);
+    loong_model_facts_t facts = {0};
+    family->facts(config, &facts);
+    return loongi_param_rules_read(t->ctx, t->recipe, role, facts.num_layers,
+                                   arena, &p->request.rules);
 }
 
 loong_status_t

@@ -1,6 +1,7 @@
 # Tokenizers: reading damaged files, and arbitrary files and texts; loong-data.
 loong_test(NAME tokenizer_corrupt SOURCES tests/unit/test_tokenizer_corrupt.c
   LABELS unit)
+loong_test(NAME token_spans SOURCES tests/unit/test_token_spans.c LABELS unit)
 loong_test(NAME tokenizer_merges SOURCES tests/unit/test_tokenizer_merges.c
   LABELS unit)
 loong_fuzz(NAME tokenizer RUNS 2000)

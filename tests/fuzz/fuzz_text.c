@@ -11,6 +11,27 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* Spans of what is UTF-8 follow each other to the end of the text. */
+static void require_spans(const loong_context_t *ctx,
+                          loong_text_encoder_t *encoder, const char *text,
+                          size_t size)
+{
+    loong_text_tokens_t tokens;
+    int64_t end = 0;
+    loong_status_t status =
+        loong_text_encode_spans(encoder, text, size, false, &tokens);
+    if (status == LOONG_ERR_ARG) {
+        require(strstr(loong_context_error(ctx), "UTF-8") != NULL);
+        return;
+    }
+    require(status == LOONG_OK);
+    for (int64_t i = 0; i < tokens.count; i++) {
+        require(tokens.spans[i].begin <= end && tokens.spans[i].end >= end);
+        end = tokens.spans[i].end;
+    }
+    require(end == (int64_t)size);
+}
+
 /* Length of the character at the start, or of what one U+FFFD stands for:
  * the longest beginning of a character, or one byte. */
 static size_t character(const uint8_t *s, size_t size, bool *valid_p)
@@ -84,6 +105,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                    &back, &length) == LOONG_OK);
     require_same(back, length, data + 1, size - 1);
     loong_tokenizer_free_text(ctx, &back);
+    require_spans(ctx, encoder, (const char *)data + 1, size - 1);
+    loong_context_clear_error(ctx);
     loong_text_encoder_destroy(&encoder);
     require(loong_context_alloc_bytes(ctx) == before);
     return 0;

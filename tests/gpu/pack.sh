@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/include" "$work/lib/pkgconfig" "$work/bin"
 
 packages="libdnnl-dev libyaml-dev libjansson-dev libpcre2-dev libutf8proc-dev
-  libzstd-dev zlib1g-dev libxxhash-dev libcmocka-dev libhdf5-dev"
+  libzstd-dev zlib1g-dev liblzma-dev libxxhash-dev libcmocka-dev libhdf5-dev"
 lib=$(gcc -print-multiarch)
 for package in $packages; do
   dpkg -L "$package" | while read -r file; do

@@ -45,7 +45,11 @@ static const loong_gelu_attr_t gelu_erf = {LOONG_ACT_GELU};
 static const loong_gelu_attr_t gelu_tanh = {LOONG_ACT_GELU_TANH};
 static const loong_gelu_attr_t gelu_quick = {LOONG_ACT_QUICK_GELU};
 static const loong_scale_attr_t factor = {-1.7};
-static const loong_dropout_attr_t drop = {0.4, 5};
+static const loong_dropout_attr_t drop = {0.4, 5, 3};
+static const loong_linear_attr_t as_is = {false, LOONG_ACT_NONE};
+static const loong_linear_attr_t flipped = {true, LOONG_ACT_NONE};
+static const loong_linear_add_attr_t added = {0, false};
+static const loong_linear_add_attr_t added_flipped = {0, true};
 static const loong_embedding_attr_t table = {3, 0, 0};
 static const loong_repeat_heads_attr_t thrice = {2, 3};
 static const loong_latent_attr_t latent = {2, 3, 2, 4};
@@ -135,6 +139,14 @@ static const gradient_t gradients[] = {
      {DY, IN + 1}, 1, {0}, {FULL, FULL, FULL}},
     {"kl_estimate", "kl_estimate_grad", NULL, NULL, 2, 1, 1,
      {DY, IN, IN + 1}, 1, {0}, {VEC(7), VEC(7), VEC(7)}},
+    {"linear_add", "linear", &added, &flipped, 3, 1, 1,
+     {DY, IN + 2}, 1, {1}, {FULL, MAT(ROWS, 3), MAT(COLS, 3), FULL}},
+    {"linear_add", "linear_dw", &added, &as_is, 3, 1, 1,
+     {DY, IN + 1}, 1, {2}, {FULL, MAT(ROWS, 3), MAT(COLS, 3), FULL}},
+    {"linear_add", "linear", &added_flipped, &as_is, 3, 1, 1,
+     {DY, IN + 2}, 1, {1}, {FULL, MAT(ROWS, 3), MAT(3, COLS), FULL}},
+    {"linear_add", "linear_dw", &added_flipped, &flipped, 3, 1, 1,
+     {DY, IN + 1}, 1, {2}, {FULL, MAT(ROWS, 3), MAT(3, COLS), FULL}},
     {"scale", "scale", &factor, &factor, 1, 1, 1,
      {DY}, 1, {0}, {FULL, FULL}},
     {"dropout", "dropout", &drop, &drop, 2, 1, 1,

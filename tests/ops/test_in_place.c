@@ -13,7 +13,8 @@
 enum { ROWS = 37, COLS = 1056, MAX_ARGS = 9 };
 
 /* One operand: f full, w weights (wide), s statistic (wide), t rope table
- * (wide), k token keys, i flags, - absent. Inputs, then a bar, then outputs. */
+ * (wide), k token keys, i flags, n and m operands of a product, - absent
+ * ones. Inputs, then a bar, then outputs. */
 typedef struct entry {
     const char *op;
     const void *attr;
@@ -24,7 +25,9 @@ static const loong_gelu_attr_t gelu_erf = {LOONG_ACT_GELU};
 static const loong_gelu_attr_t gelu_tanh = {LOONG_ACT_GELU_TANH};
 static const loong_gelu_attr_t gelu_quick = {LOONG_ACT_QUICK_GELU};
 static const loong_scale_attr_t factor = {0.7};
-static const loong_dropout_attr_t drop = {0.3, 2};
+static const loong_dropout_attr_t drop = {0.3, 2, 0};
+static const loong_dropout_attr_t drop_rest = {0.3, 2, 5};
+static const loong_linear_add_attr_t whole = {0, false};
 static const loong_rope_attr_t halves = {96, false, false, 0};
 static const loong_rope_attr_t pairs = {96, true, true, 0};
 
@@ -45,6 +48,8 @@ static const entry_t entries[] = {
     {"multiply", NULL, "ff|f"},
     {"scale", &factor, "f|f"},
     {"dropout", &drop, "fk|f"},
+    {"dropout", &drop_rest, "fk|f"},
+    {"linear_add", &whole, "fnm|f"},
     {"rope", &halves, "ft|f"},
     {"rope", &pairs, "ft|f"},
     {"select_rows", &plain, "fif|f"},
@@ -58,6 +63,8 @@ typedef struct memory {
 static loong_karg_t arg_of(char kind, loong_dtype_t dtype)
 {
     loong_karg_t full = {dtype, 2, {ROWS, COLS, 0, 0}, COLS};
+    loong_karg_t narrow = {dtype, 2, {ROWS, 33, 0, 0}, 33};
+    loong_karg_t matrix = {dtype, 2, {COLS, 33, 0, 0}, 33};
     loong_karg_t weights = {LOONG_F32, 1, {COLS, 0, 0, 0}, COLS};
     loong_karg_t statistic = {LOONG_F32, 2, {ROWS, 1, 0, 0}, 1};
     loong_karg_t angles = {LOONG_F32, 2, {ROWS, 64, 0, 0}, 64};
@@ -67,6 +74,10 @@ static loong_karg_t arg_of(char kind, loong_dtype_t dtype)
     switch (kind) {
     case 'f':
         return full;
+    case 'n':
+        return narrow;
+    case 'm':
+        return matrix;
     case 'w':
         return weights;
     case 's':

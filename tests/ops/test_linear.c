@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear and linear_dw: every kernel against the reference, over types,
- * layouts and odd sizes. */
+ * linear, linear_dw and linear_add: every kernel against the reference, over
+ * types, layouts and odd sizes. */
 #include "op_case.h"
 #include "op_device.h"
 #include "op_draw.h"
@@ -175,6 +175,38 @@ static void test_linear_dw(void **state)
                 } else {
                     op_case_reference(&c);
                 }
+            }
+        }
+    }
+}
+
+/* Also to columns behind others and before others. */
+static void test_linear_add(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(shapes); i++) {
+        for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+            for (int variant = 0; variant < 8; variant++) {
+                shape_t s = shapes[i];
+                loong_linear_add_attr_t attr = {variant & 2 ? 3 : 0,
+                                                (variant & 1) != 0};
+                int64_t cols = s.n + 2 * attr.begin;
+                op_case_t c = {.op = "linear_add",
+                               .attr = &attr,
+                               .num_in = 3,
+                               .num_out = 1};
+                c.arg[0] = op_mat(types[t], s.t, cols);
+                c.arg[1] = op_mat(types[t], s.t, s.k);
+                c.arg[2] = attr.transposed ? op_mat(types[t], s.k, s.n)
+                                           : op_mat(types[t], s.n, s.k);
+                c.arg[3] = op_mat(types[t], s.t, cols);
+                for (int a = 0; a < 4 && variant & 4; a++) {
+                    c.arg[a].gap = 3 + 2 * a;
+                }
+                c.threads = 1 + (variant + i) % 3;
+                c.bound.roundings = 1;
+                c.bound.terms = s.k;
+                expect(op_case_reference(&c), types[t]);
             }
         }
     }
@@ -393,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_linear_gelu_grad),
         cmocka_unit_test(test_slope),
         cmocka_unit_test(test_linear_dw),
+        cmocka_unit_test(test_linear_add),
         cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_router_choice),
         cmocka_unit_test(test_drawn),

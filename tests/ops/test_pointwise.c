@@ -427,7 +427,7 @@ static void sum_rows(const variant_t *v, op_case_t *c)
 
 static void dropout(const variant_t *v, op_case_t *c)
 {
-    static const loong_dropout_attr_t attrs[] = {{0.25, 3}, {0.0, 9}};
+    static const loong_dropout_attr_t attrs[] = {{.25, 3, 0}, {.5, 3, 7}};
     c->attr = &attrs[v->bits & OPTION ? 1 : 0];
     c->arg[0] = like(v);
     c->arg[1] = op_vec(LOONG_I64, v->s.rows);

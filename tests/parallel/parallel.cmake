@@ -40,3 +40,8 @@ if(MPI_C_FOUND AND LOONG_PYTHON)
     TIMEOUT 600 PASS_REGULAR_EXPRESSION "grouped .* (reached|MISSED)"
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 endif()
+loong_test(NAME adapters LABELS parallel TIMEOUT 300
+  SOURCES tests/parallel/test_adapters.c tests/parallel/layout_run.c
+  LIBS loong_layouts)
+set_tests_properties(adapters PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")

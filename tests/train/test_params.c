@@ -263,7 +263,21 @@ static void rules_that_cannot_hold_are_refused(void **state)
     job_end(&p);
 }
 
-/* Also what bf16 does not hold of them, and after the run has gone on. */
+/* What bf16 holds of values that are saved as masters. */
+static void round_to_bf16(double *values, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float value = (float)values[i];
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof(bits));
+        bits = (bits + 0x8000u) & 0xFFFF0000u;
+        memcpy(&value, &bits, sizeof(bits));
+        values[i] = value;
+    }
+}
+
+/* They are saved as they are stored, in bf16 without what it does not hold,
+ * and after the run has gone on. */
 static void check_frozen(const char *dtype, const char *parallel)
 {
     job_place_t p = job_begin();
@@ -286,6 +300,9 @@ static void check_frozen(const char *dtype, const char *parallel)
     for (int i = 0; i < 2; i++) {
         int64_t n = job_tensor(&p, "start", "param", names[i], &v[0]);
         job_tensor(&p, "save", "param", names[i], &v[1]);
+        if (i == 0 && dtype[0] != '\0') {
+            round_to_bf16(v[0], n);
+        }
         bool same = memcmp(v[0], v[1], (size_t)n * sizeof(double)) == 0;
         assert_int_equal(same, i == 0);
         free(v[0]);

@@ -4,6 +4,7 @@
  * set does not depend on the number of threads. */
 #include <sys/stat.h>
 
+#include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -48,7 +49,7 @@ static void put_text(fixture_t *f, const char *name, const char *text)
     put(f, name, text, strlen(text));
 }
 
-/* One gzip member, or one zstd frame, appended to what is in `out`. */
+/* One gzip member, zstd frame or xz stream, appended to what is in `out`. */
 static size_t pack_gzip(const char *text, size_t length, char *out, size_t room)
 {
     z_stream z;
@@ -68,6 +69,16 @@ static size_t pack_zstd(const char *text, size_t length, char *out, size_t room)
 {
     size_t n = ZSTD_compress(out, room, text, length, 3);
     assert_false(ZSTD_isError(n));
+    return n;
+}
+
+static size_t pack_xz(const char *text, size_t length, char *out, size_t room)
+{
+    size_t n = 0;
+    assert_int_equal(lzma_easy_buffer_encode(6, LZMA_CHECK_CRC64, NULL,
+                                             (const uint8_t *)text, length,
+                                             (uint8_t *)out, &n, room),
+                     LZMA_OK);
     return n;
 }
 
@@ -210,23 +221,25 @@ static void test_long_line(void **state)
     loongi_text_free(&read);
 }
 
-/* gzip and zstd: two members in a file, any place where it is cut off, one
+/* gzip, zstd and xz: two members in a file, any place where it is cut off, one
  * flipped byte. */
 static void test_compressed(void **state)
 {
-    static const pack_fn packs[] = {pack_gzip, pack_zstd};
-    static const char *const names[] = {"a.jsonl.gz", "a.jsonl.zst"};
+    enum { LONGEST_MAGIC = 6 };
+    static const pack_fn packs[] = {pack_gzip, pack_zstd, pack_xz};
+    static const char *const names[] = {"a.jsonl.gz", "a.jsonl.zst",
+                                        "a.jsonl.xz"};
     static const char first[] = "{\"text\": \"one\"}\n{\"text\":";
     static const char second[] = " \"two\"}\n";
     fixture_t *f = *state;
     char bytes[1024];
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         size_t cut = packs[i](first, strlen(first), bytes, sizeof(bytes));
         size_t length = cut + packs[i](second, strlen(second), bytes + cut,
                                        sizeof(bytes) - cut);
         put(f, names[i], bytes, length);
         check_file(f, names[i], false, "one|two|");
-        for (size_t n = 5; n < length; n++) {
+        for (size_t n = LONGEST_MAGIC; n < length; n++) {
             if (n == cut) { /* a whole member: the JSON is what breaks */
                 continue;
             }

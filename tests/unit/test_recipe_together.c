@@ -151,10 +151,33 @@ static void test_together(void **state)
     test_context_end(&ctx);
 }
 
+/* A path alone stands for a map with it, in files and overrides. */
+static void test_paths(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_recipe_t *r = parse_with(ctx,
+                                   "data:\n  train:\n    - a\n"
+                                   "    - {path: b, weight: 2}\n",
+                                   "data.validation=[v.jsonl, 7]");
+    assert_int_equal(loong_recipe_count(r, "data.train"), 2);
+    assert_string_equal(loong_recipe_text(r, "data.train[0].path"), "a");
+    assert_string_equal(loong_recipe_text(r, "data.train[1].path"), "b");
+    assert_string_equal(loong_recipe_where(r, "data.train[0].path"),
+                        "r.yaml:3");
+    assert_string_equal(loong_recipe_text(r, "data.validation[0].path"),
+                        "v.jsonl");
+    assert_string_equal(loong_recipe_text(r, "data.validation[1].path"), "7");
+    assert_ok(ctx, loong_recipe_status(r));
+    loong_recipe_destroy(&r);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_together),
+        cmocka_unit_test(test_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

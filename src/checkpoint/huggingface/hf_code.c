@@ -99,27 +99,23 @@ bool loongi_hf_code_tokenizes(loong_context_t *ctx, const char *dir)
     return found;
 }
 
-/* The type whose class computes the same, for those that transformers has no
- * class for; NULL for all others. */
+/* NULL: transformers has a class for it. */
 static const char *like(const char *family)
 {
-    static const char *const pairs[][2] = {{"qwen", "qwen2"},
-                                           {"internlm2", "llama"},
-                                           {"mimo", "qwen2"},
-                                           {"kimi_k2", "deepseek_v3"}};
-    for (int64_t i = 0; i < LOONG_COUNT_OF(pairs); i++) {
-        if (strcmp(pairs[i][0], family) == 0) {
-            return pairs[i][1];
-        }
+    const loong_hf_kind_t *kind = loongi_hf_kind_find(family);
+    const loong_hf_fixed_t *pair = kind != NULL ? kind->like : NULL;
+    while (pair != NULL && pair->key != NULL &&
+           strcmp(pair->key, family) != 0) {
+        pair++;
     }
-    return NULL;
+    return pair != NULL ? pair->value : NULL;
 }
 
 static loong_status_t check_own(loong_context_t *ctx,
                                 const loong_pairs_t *model, bool has_code)
 {
     const char *family = loongi_pairs_get(model, "family");
-    const char *other = family != NULL ? like(family) : NULL;
+    const char *other = like(family);
     LOONG_CHECK(ctx, other == NULL || has_code, LOONG_ERR_CONFIG,
                 "transformers has no class for model type %s, and no Python "
                 "files are kept that bring one (docs/checkpoints.md): as "

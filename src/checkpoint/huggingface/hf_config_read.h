@@ -6,7 +6,6 @@
 
 #include "hf_family.h"
 #include "json.h"
-#include "layer_kinds.h"
 #include "pairs.h"
 #include "problems.h"
 
@@ -18,8 +17,8 @@ typedef struct loong_hf_reader {
     loong_context_t *ctx;
     const char *path;
     const loong_json_t *json; /* with the fields of the language model */
+    const struct loong_hf_kind *kind;
     const loong_hf_type_t *type;
-    bool tied; /* when these fields do not tell */
     loong_pairs_t *pairs;
     loong_problems_t problems;
 } loong_hf_reader_t;
@@ -45,12 +44,6 @@ LOONG_NODISCARD loong_status_t loongi_hf_map_real(loong_hf_reader_t *r,
                                                   const loong_json_t *value,
                                                   const char *name,
                                                   const char *key);
-/* Which layers have experts; all: no key. */
-LOONG_NODISCARD loong_status_t
-loongi_hf_set_kinds(loong_hf_reader_t *r, const loong_layer_kinds_t *kinds,
-                    int64_t layers);
-/* As Qwen says it: decoder_sparse_step, mlp_only_layers. */
-LOONG_NODISCARD loong_status_t loongi_hf_map_kinds(loong_hf_reader_t *r);
 /* The fields of the type's table, but for those of CODE. */
 LOONG_NODISCARD loong_status_t loongi_hf_map_table(loong_hf_reader_t *r);
 /* What follows from the type alone. */
@@ -59,23 +52,15 @@ LOONG_NODISCARD loong_status_t loongi_hf_set_fixed(loong_hf_reader_t *r);
 void loongi_hf_check_others(loong_hf_reader_t *r,
                             const loong_hf_field_t *known);
 bool loongi_hf_is_type(const loong_hf_reader_t *r, const char *model_type);
-/* The class has a width of heads of its own that others derive. */
-bool loongi_hf_has_width(const loong_hf_reader_t *r);
 /* A field that is true, false or absent; null is false, and refused where
  * absent is not. */
 bool loongi_hf_flag(loong_hf_reader_t *r, const char *name, bool fallback);
-LOONG_NODISCARD loong_status_t loongi_hf_map_rope(loong_hf_reader_t *r);
-LOONG_NODISCARD loong_status_t loongi_hf_map_window(loong_hf_reader_t *r);
-/* layer_types against the window that has been read. */
-void loongi_hf_check_layer_types(loong_hf_reader_t *r);
 /* A field that the table of the type has not. */
 void loongi_hf_check_other_field(loong_hf_reader_t *r,
                                  const loong_json_member_t *member);
-/* Of the decoders. */
-LOONG_NODISCARD loong_status_t loongi_hf_decoder_read(loong_hf_reader_t *r);
-/* What a mixture says beyond its table; nothing for other types. */
-LOONG_NODISCARD loong_status_t loongi_hf_map_mixture(loong_hf_reader_t *r);
-LOONG_NODISCARD loong_status_t loongi_hf_map_deepseek(loong_hf_reader_t *r);
+/* Prints those of the list (a blank between) that are there; false: none. */
+bool loongi_hf_tell_fields(const loong_hf_reader_t *r, const char *fields,
+                           loong_text_t *text);
 /* For each key "FILE: field", of what has been read. */
 LOONG_NODISCARD loong_status_t
 loongi_hf_tell_origins(const loong_hf_reader_t *r, loong_pairs_t *origins);

@@ -17,7 +17,9 @@ typedef struct loong_hf_writer {
     loong_context_t *ctx;
     const loong_pairs_t *given; /* the keys that somebody wrote */
     loong_pairs_t *model;       /* all, with the engine's defaults */
+    const struct loong_hf_kind *kind;
     const loong_hf_type_t *type;
+    const char *note; /* of the type, behind the title of problems; or NULL */
     const loong_pairs_t *kept; /* LOONG_HF_AUTO_MAP, hf_extra.h; or NULL */
     const char *code;          /* the first of them; or NULL */
     const loong_json_t *generation; /* beside it; NULL: there is none */
@@ -35,6 +37,13 @@ void loongi_hf_emit_bool(loong_hf_writer_t *w, const char *name, bool value);
  * default. */
 void loongi_hf_want_value(loong_hf_writer_t *w, const char *key,
                           const char *expected);
+/* The key has the value, in whatever words. */
+bool loongi_hf_same_value(const loong_pairs_t *model, const char *key,
+                          const char *expected);
+/* The ids of tokens: those of generation_config.json, else those kept. */
+void loongi_hf_emit_ids(loong_hf_writer_t *w, const loong_json_t *generation);
+/* What the file that the model comes from said; nothing: it did not. */
+void loongi_hf_emit_kept(loong_hf_writer_t *w, const char *name);
 /* The type has the field. */
 bool loongi_hf_writes(const loong_hf_writer_t *w, const char *name);
 
@@ -42,15 +51,6 @@ bool loongi_hf_writes(const loong_hf_writer_t *w, const char *name);
 loong_text_t loongi_hf_begin_object(loong_hf_writer_t *w);
 void loongi_hf_end_object(loong_hf_writer_t *w, const char *name,
                           loong_text_t whole);
-
-void loongi_hf_emit_rope(loong_hf_writer_t *w);
-
-/* Of the decoders. */
-void loongi_hf_decoder_write(loong_hf_writer_t *w, const char *torch_dtype);
-/* What a mixture says beyond its table, and which keys that takes. */
-void loongi_hf_emit_mixture(loong_hf_writer_t *w);
-bool loongi_hf_writes_mixture(const loong_hf_writer_t *w, const char *key);
-void loongi_hf_emit_deepseek(loong_hf_writer_t *w);
 
 #ifdef __cplusplus
 }

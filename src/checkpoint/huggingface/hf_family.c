@@ -3,8 +3,6 @@
  * Fields of config.json that no kind of models has for itself. Called by
  * hf_config_read.c; read hf_family.h before. */
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "hf_rows.h"
 
@@ -20,13 +18,6 @@ const loong_hf_field_t loongi_hf_common_fields[] = {
     CODE_FIELD("quantization_config"),
     NEUTRAL_FIELD("auto_map", "null"),
     FIELDS_END};
-
-const loong_hf_field_t loongi_hf_whole_fields[] = {
-    CODE_FIELD("text_config"),          CODE_FIELD("vision_config"),
-    CODE_FIELD("tie_word_embeddings"),  CODE_FIELD("image_token_id"),
-    CODE_FIELD("image_start_token_id"), CODE_FIELD("image_end_token_id"),
-    CODE_FIELD("video_token_id"),       CODE_FIELD("video_start_token_id"),
-    CODE_FIELD("video_end_token_id"),   FIELDS_END};
 
 const char *const loongi_hf_ignored_fields[] = {
     "architectures", "model_type", "transformers_version", "dtype",
@@ -56,24 +47,3 @@ const char *const loongi_hf_ignored_fields[] = {
     /* how the same product is cut, an old name of n_positions, notes */
     "pretraining_tp", "n_ctx", "output_past", "is_llama_config",
     "unsloth_version", "unsloth_fixed", "transformers.js_config", NULL};
-
-#define SCALED " linear dynamic llama3 yarn "
-const loong_hf_rope_key_t loongi_hf_rope_keys[] = {
-    {"factor", SCALED, true},
-    {"low_freq_factor", " llama3 ", true},
-    {"high_freq_factor", " llama3 ", true},
-    {"original_max_position_embeddings", " llama3 yarn ", true},
-    {"beta_fast", " yarn ", false},
-    {"beta_slow", " yarn ", false},
-    {"attention_factor", " yarn ", false},
-    {"mscale", " yarn ", false},
-    {"mscale_all_dim", " yarn ", false},
-    {"truncate", " yarn ", false},
-    {NULL, NULL, false}};
-
-bool loongi_hf_rope_is_scaling(const char *type)
-{
-    char spaced[32];
-    snprintf(spaced, sizeof(spaced), " %.28s ", type);
-    return strstr(SCALED, spaced) != NULL;
-}

@@ -55,26 +55,8 @@ const char *loongi_hf_type_list(char text[LOONG_HF_TYPE_LIST]);
 
 /* Fields that every decoder may carry: NEUTRAL ones. */
 extern const loong_hf_field_t loongi_hf_common_fields[];
-/* Fields of files of several parts, which have the language model's in
- * text_config. */
-extern const loong_hf_field_t loongi_hf_whole_fields[];
 /* Fields that never change the mathematics; ends with NULL. */
 extern const char *const loongi_hf_ignored_fields[];
-
-/* A field that a publisher's files of the type have and its class does not
- * read: NEUTRAL, or CODE when any value will do. NULL: none. */
-const loong_hf_field_t *loongi_hf_unread_field(const char *model_type,
-                                               const char *name);
-
-/* Keys of rope_scaling / rope_parameters per scaling type. */
-typedef struct loong_hf_rope_key {
-    const char *name;
-    const char *types; /* " linear llama3 yarn " */
-    bool required;
-} loong_hf_rope_key_t;
-extern const loong_hf_rope_key_t loongi_hf_rope_keys[];
-/* The type changes frequencies, and the library has it. */
-bool loongi_hf_rope_is_scaling(const char *type);
 
 #ifdef __cplusplus
 }

@@ -32,6 +32,22 @@ typedef struct loong_hf_kind {
     loong_status_t (*read)(loong_hf_reader_t *r);
     /* The whole of config.json, into w->text; problems are added. */
     void (*write)(loong_hf_writer_t *w, const char *torch_dtype);
+    /* The rest may be NULL. The type that says w->model, where it is not the
+     * one of the family's name. */
+    void (*choose)(loong_hf_writer_t *w);
+    /* Prints the fields that say a key which code read; false: none does. */
+    bool (*tell)(const loong_hf_reader_t *r, const char *key,
+                 loong_text_t *text);
+    /* A field that a publisher's files of the type have and its class does not
+     * read: NEUTRAL, or CODE when any value will do. NULL: none. */
+    const loong_hf_field_t *(*unread)(const loong_hf_type_t *type,
+                                      const char *name);
+    /* Of a type that is not known: see loongi_hf_config_guess. */
+    loong_status_t (*guess)(loong_hf_reader_t *r,
+                            const loong_hf_field_t *used);
+    /* Families that transformers has no class for, and the type whose class
+     * computes the same; ends with a NULL key and value. */
+    const loong_hf_fixed_t *like;
 } loong_hf_kind_t;
 
 /* Ends with NULL; src/registry/hf_kinds.c. */

@@ -149,7 +149,7 @@ static loong_status_t add_param(const loong_piece_writer_t *to, const rows_t *r)
     const char *at = s->run.base[LOONG_BASE_PARAM] +
                      loongi_shards_param(s->shards, p->flat, element);
     const uint16_t *low = NULL;
-    if (flat->dtype == LOONG_BF16 && s->optimizer == NULL) {
+    if (flat->dtype == LOONG_BF16 && (s->optimizer == NULL || flat->frozen)) {
         piece.dtype = flat->dtype; /* there is no master */
     } else if (flat->dtype == LOONG_BF16) {
         low = (const uint16_t *)(s->run.base[LOONG_BASE_OPTIM] + b->low) +

@@ -20,17 +20,20 @@ first_of(const loong_checkpoint_t *ck, const char *kind)
     return i < count ? loongi_checkpoint_get(ck, i) : NULL;
 }
 
-/* Parameters are saved in the wide type, as masters; a conversion may have
- * made them less. */
+/* What is trained is saved in the wide type, as masters; a conversion may have
+ * made them less, or the run that saved kept them frozen. */
 static void tell_params(const loong_component_t *c,
                         const loong_checkpoint_t *ck)
 {
     loong_dtype_t wide = c->params.precision.wide;
     const loong_checkpoint_tensor_t *first = NULL;
     long long count = 0;
-    for (int64_t i = 0; i < loongi_checkpoint_count(ck); i++) {
-        const loong_checkpoint_tensor_t *there = loongi_checkpoint_get(ck, i);
-        if (strcmp(there->kind, "param") == 0 && there->dtype != wide) {
+    for (int64_t i = 0; i < c->num_whole; i++) {
+        char name[512];
+        snprintf(name, sizeof(name), "%s.%s", c->params.name, c->whole[i].name);
+        const loong_checkpoint_tensor_t *there =
+            loongi_checkpoint_find(ck, "param", name);
+        if (there != NULL && !c->whole[i].frozen && there->dtype != wide) {
             first = first != NULL ? first : there;
             count++;
         }
@@ -164,8 +167,7 @@ static loong_status_t want_param(const loong_component_params_t *params,
     bool average = all->averages && p->optimizer != NULL;
     char *name = NULL;
     int64_t there[2];
-    bool is_new = loongi_param_is_new(params, &all->from, p->name, p->ndim,
-                                      p->shape, there);
+    bool is_new = loongi_param_is_new(params, &all->from, p, there);
     LOONG_TRY(
         loongi_arena_printf(all->arena, &name, "%s.%s", params->name, p->name));
     for (int i = is_new && there[0] == 0; i <= states + average; i++) {

@@ -18,37 +18,42 @@ static bool starts(const loong_param_rule_t *rule, const char *name)
 }
 
 bool loongi_param_is_new(const loong_component_params_t *params,
-                         const loong_origin_t *from, const char *name, int ndim,
-                         const int64_t *shape, int64_t there[2])
+                         const loong_origin_t *from,
+                         const loong_whole_param_t *param, int64_t there[2])
 {
     const loong_param_rules_t *rules = &params->request.rules;
+    const loong_whole_param_t *p = param;
     int i = 0;
-    while (i < rules->num_rules && !starts(&rules->rules[i], name)) {
+    while (i < rules->num_rules && !starts(&rules->rules[i], p->name)) {
         i++;
     }
     there[0] = there[1] = 0;
-    return i < rules->num_rules &&
-           (from->find(from->file, params->name, name, there) != ndim ||
-            memcmp(there, shape, (size_t)ndim * sizeof(*shape)) != 0);
+    int ndim = from->find(from->file, params->name, p->name, there);
+    return p->adapter
+               ? ndim == 0
+               : i < rules->num_rules &&
+                     (ndim != p->ndim ||
+                      memcmp(there, p->shape,
+                             (size_t)p->ndim * sizeof(*p->shape)) != 0);
 }
 
 bool loongi_place_is_new(const loong_stage_t *stage, const loong_origin_t *from,
                          const loong_chunk_param_t *place)
 {
     loong_param_slice_t part = loongi_param_slice_of(place);
-    int64_t shape[2] = {part.all_rows, part.all_cols};
+    loong_whole_param_t whole = {.name = place->name,
+                                 .ndim = place->params.shape.rank > 1 ? 2 : 1,
+                                 .shape = {part.all_rows, part.all_cols},
+                                 .adapter = place->params.adapter};
     int64_t there[2];
-    return loongi_param_is_new(stage->params, from, place->name,
-                               place->params.shape.rank > 1 ? 2 : 1, shape,
-                               there);
+    return loongi_param_is_new(stage->params, from, &whole, there);
 }
 
 static bool is_new(const loong_component_t *component,
                    const loong_origin_t *from, const loong_whole_param_t *p)
 {
     int64_t there[2];
-    return loongi_param_is_new(&component->params, from, p->name, p->ndim,
-                               p->shape, there);
+    return loongi_param_is_new(&component->params, from, p, there);
 }
 
 loong_status_t loongi_new_params_check(const loong_component_t *component,
@@ -78,13 +83,22 @@ loong_status_t loongi_new_params_initialize(loong_component_t *component,
 {
     loong_text_t names = loongi_text_begin(component->ctx);
     int64_t count = 0;
+    int64_t adapters = 0;
     for (int64_t i = 0; i < component->num_whole; i++) {
         const loong_whole_param_t *p = &component->whole[i];
-        if (is_new(component, from, p) && count++ < NAMED) {
+        if (!is_new(component, from, p)) {
+            continue;
+        }
+        adapters += p->adapter;
+        if (!p->adapter && count++ < NAMED) {
             loongi_text_printf(&names, "%s%s", count > 1 ? ", " : "", p->name);
         }
     }
     loong_status_t status = LOONG_OK;
+    if (adapters > 0) {
+        loongi_log(component->ctx, LOONG_LOG_INFO,
+                   "new adapters: %lld matrices", (long long)adapters);
+    }
     if (count > 0) {
         loongi_log(component->ctx, LOONG_LOG_INFO,
                    "initialised by init.by_scope, not loaded: %lld parameters "
@@ -93,7 +107,9 @@ loong_status_t loongi_new_params_initialize(loong_component_t *component,
                    count > NAMED ? ", ..." : "");
     }
     for (int i = 0;
-         i < component->num_stages && count > 0 && status == LOONG_OK; i++) {
+         i < component->num_stages && count + adapters > 0 &&
+         status == LOONG_OK;
+         i++) {
         status = loongi_stage_initialize(component->stages[i], seed);
     }
     loongi_text_free(&names);

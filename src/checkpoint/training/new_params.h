@@ -20,10 +20,12 @@ typedef struct loong_origin {
                 int64_t shape[2]);
 } loong_origin_t;
 
-/* there[]: what the file has of it; all 0: nothing. */
+/* A parameter that starts anew: one that init.by_scope names and the file has
+ * not, or not in this shape, or an adapter's that the file has not. there[]:
+ * what the file has of it; all 0: nothing. */
 bool loongi_param_is_new(const loong_component_params_t *params,
-                         const loong_origin_t *from, const char *name, int ndim,
-                         const int64_t *shape, int64_t there[2]);
+                         const loong_origin_t *from,
+                         const loong_whole_param_t *param, int64_t there[2]);
 
 /* The same of what a stage has of a parameter. */
 bool loongi_place_is_new(const loong_stage_t *stage, const loong_origin_t *from,

@@ -32,8 +32,7 @@ static loong_status_t check_hf(const loong_component_t *s,
         const loong_whole_param_t *p = &s->whole[i];
         loong_hf_wanted_t w = {p->name, p->ndim, {p->shape[0], p->shape[1]}};
         int64_t there[2];
-        bool is_new = loongi_param_is_new(&s->params, &from, p->name, p->ndim,
-                                          p->shape, there);
+        bool is_new = loongi_param_is_new(&s->params, &from, p, there);
         if (is_new) { /* then it may have any shape */
             memcpy(w.shape, there, sizeof(there));
         }

@@ -41,6 +41,7 @@ void loong_text_encoder_destroy(loong_text_encoder_t **encoder)
     loongi_free(e->ctx, e->normal[0].data);
     loongi_free(e->ctx, e->normal[1].data);
     loongi_free(e->ctx, e->repaired.data);
+    loongi_spans_free(e);
     loongi_free(e->ctx, e->heap);
     loongi_free(e->ctx, e->symbols);
     loongi_free(e->ctx, e->cache);
@@ -82,8 +83,10 @@ loong_status_t loongi_normalize(loong_text_encoder_t *e, const char **text_p,
         bool changed = true;
         out->length = 0;
         if (n->kind == NORMALIZE_NFC) {
+            e->runs.count = 0;
             LOONG_TRY(
-                loongi_nfc(e->ctx, t->nfc, *text_p, *length_p, out, &changed));
+                loongi_nfc(e->ctx, t->nfc, *text_p, *length_p, out, &e->runs));
+            changed = e->runs.count > 0;
         } else if (n->kind == NORMALIZE_PREPEND) {
             LOONG_TRY(loongi_buffer_add(e->ctx, out, n->to, n->to_length));
             LOONG_TRY(loongi_buffer_add(e->ctx, out, *text_p, *length_p));

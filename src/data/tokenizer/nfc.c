@@ -96,14 +96,23 @@ static loong_status_t compose(loong_context_t *ctx, const char *text,
     return status;
 }
 
+/* Notes that text[begin, end) became what stands behind out[at]. */
+static loong_status_t note_run(loong_context_t *ctx, size_t begin, size_t end,
+                               size_t at, size_t to, nfc_runs_t *runs)
+{
+    LOONG_TRY(loongi_grow(ctx, &runs->run, &runs->room, runs->count + 1,
+                          sizeof(*runs->run), "normalised stretches"));
+    runs->run[runs->count++] = (nfc_run_t){{begin, end}, {at, to}};
+    return LOONG_OK;
+}
+
 loong_status_t loongi_nfc(loong_context_t *ctx, const uint8_t *table,
                           const char *text, size_t length, loong_buffer_t *out,
-                          bool *changed_p)
+                          nfc_runs_t *runs)
 {
     size_t copied = 0; /* what is in out already */
     size_t last = 0;   /* the last border */
     size_t at = 0;
-    *changed_p = false;
     out->length = 0;
     while (at < length) {
         size_t begin = at;
@@ -126,12 +135,13 @@ loong_status_t loongi_nfc(loong_context_t *ctx, const uint8_t *table,
             at = next;
         }
         LOONG_TRY(loongi_buffer_add(ctx, out, text + copied, last - copied));
+        size_t from = out->length;
         LOONG_TRY(compose(ctx, text + last, at - last, out));
+        LOONG_TRY(note_run(ctx, last, at, from, out->length, runs));
         copied = at;
         last = at;
-        *changed_p = true;
     }
-    if (*changed_p) {
+    if (copied > 0) {
         LOONG_TRY(loongi_buffer_add(ctx, out, text + copied, length - copied));
     }
     return LOONG_OK;

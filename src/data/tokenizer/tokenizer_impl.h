@@ -144,6 +144,14 @@ struct loong_text_encoder {
     loong_buffer_t spelled; /* a word in the alphabet of the vocabulary */
     loong_buffer_t stage_text[LOONG_MAX_STAGES];
     struct regex_scratch *regex; /* regex.c */
+    /* spans.c */
+    const char *following;       /* the text */
+    size_t copied;               /* of it into: */
+    loong_buffer_t followed;     /* the text as it is after normalising */
+    nfc_runs_t runs;             /* of the whole text */
+    const added_token_t **added; /* by id; NULL: none of them */
+    loong_token_span_t *spans;
+    int64_t spans_room;
 };
 
 /* tokenizer.c: an empty one, to be filled. */
@@ -232,6 +240,9 @@ void loongi_whole_destroy(loong_tokenizer_t *t);
 /* bpe.c: appends the ids of a word. */
 LOONG_NODISCARD loong_status_t loongi_bpe_word(loong_text_encoder_t *encoder,
                                                const char *text, size_t length);
+
+/* spans.c */
+void loongi_spans_free(loong_text_encoder_t *encoder);
 
 /* encode.c */
 LOONG_NODISCARD loong_status_t loongi_normalize(loong_text_encoder_t *encoder,

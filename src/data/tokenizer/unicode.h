@@ -108,10 +108,20 @@ LOONG_NODISCARD loong_status_t loongi_utf8_repair(loong_context_t *ctx,
 /* One bit a code point: it may have to change or compose under NFC. */
 LOONG_NODISCARD loong_status_t loongi_nfc_create(loong_context_t *ctx,
                                                  uint8_t **table_p);
-/* *changed_p false: the text is in NFC, nothing was written. */
-LOONG_NODISCARD loong_status_t loongi_nfc(loong_context_t *ctx,
-                                          const uint8_t *table,
-                                          const char *text, size_t length,
-                                          loong_buffer_t *out, bool *changed_p);
+/* Stretches that came out otherwise: text[from[0], from[1]) stands in
+ * out[to[0], to[1]). Ascending. */
+typedef struct nfc_run {
+    size_t from[2], to[2];
+} nfc_run_t;
+typedef struct nfc_runs {
+    nfc_run_t *run;
+    int64_t count, room;
+} nfc_runs_t;
+
+/* Appends what changes to the runs; none: the text is in NFC, and nothing was
+ * written. */
+LOONG_NODISCARD loong_status_t loongi_nfc(
+    loong_context_t *ctx, const uint8_t *table, const char *text, size_t length,
+    loong_buffer_t *out, nfc_runs_t *runs);
 
 #endif

@@ -43,9 +43,12 @@ static loong_val_t dropout(decoder_t *d, loong_val_t x, double p, int layer,
     return loong_dropout(d->g, x, d->stream_key, p, stream_of(layer, site));
 }
 
-static bool needs_key(const loong_decoder_config_t *c)
+static bool needs_key(const decoder_t *d)
 {
-    return c->attention_dropout > 0.0 || c->hidden_dropout > 0.0 ||
+    const loong_decoder_config_t *c = d->c;
+    const loong_adapters_t *adapters = d->request->rules.adapters;
+    return (adapters != NULL && adapters->dropout > 0.0) ||
+           c->attention_dropout > 0.0 || c->hidden_dropout > 0.0 ||
            c->embedding_dropout > 0.0;
 }
 
@@ -90,9 +93,10 @@ static void sequence(decoder_t *d)
                           loong_shape_1d(d->request->max_segments + 1));
     d->sequence.rope_table = LOONG_NONE;
     d->sequence.token_key = LOONG_NONE;
-    if (d->request->train && needs_key(c)) {
+    if (d->request->train && needs_key(d)) {
         d->sequence.token_key =
             loong_graph_input(d->g, "token_key", LOONG_I64, tokens);
+        d->nn.token_key = d->sequence.token_key;
         d->stream_key = loong_nn_stream_rows(&d->nn, d->sequence.token_key);
     }
     if (!c->learned_positions) {

@@ -27,6 +27,12 @@ static loong_status_t state(loong_context_t *ctx, loong_pairs_t *keys)
     return loongi_decoder_state(&config, add_unstated, keys);
 }
 
+static const loong_hf_fixed_t like[] = {{"qwen", "qwen2"},
+                                        {"internlm2", "llama"},
+                                        {"mimo", "qwen2"},
+                                        {"kimi_k2", "deepseek_v3"},
+                                        {NULL, NULL}};
+
 const loong_hf_kind_t loongi_hf_decoder = {.role = "foundation",
                                            .types = loongi_hf_decoder_types,
                                            .names = loongi_hf_decoder_names,
@@ -36,4 +42,9 @@ const loong_hf_kind_t loongi_hf_decoder = {.role = "foundation",
                                            .state = state,
                                            .size = loongi_hf_decoder_size,
                                            .read = loongi_hf_decoder_read,
-                                           .write = loongi_hf_decoder_write};
+                                           .write = loongi_hf_decoder_write,
+                                           .choose = loongi_hf_decoder_choose,
+                                           .tell = loongi_hf_decoder_tell,
+                                           .unread = loongi_hf_decoder_unread,
+                                           .guess = loongi_hf_decoder_guess,
+                                           .like = like};

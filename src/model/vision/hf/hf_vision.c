@@ -230,6 +230,13 @@ static loong_status_t read_config(loong_hf_reader_t *r)
     return LOONG_OK;
 }
 
+static bool tell(const loong_hf_reader_t *r, const char *key,
+                 loong_text_t *text)
+{
+    return strcmp(key, "activation") == 0 &&
+           loongi_hf_tell_fields(r, "hidden_act", text);
+}
+
 /* ---- writing ------------------------------------------------------------- */
 
 static void emit_fields(loong_hf_writer_t *w)
@@ -349,4 +356,5 @@ const loong_hf_kind_t loongi_hf_vision = {.role = "image_encoder",
                                           .state = fill,
                                           .size = loongi_hf_vision_size,
                                           .read = read_config,
-                                          .write = write_config};
+                                          .write = write_config,
+                                          .tell = tell};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which layers of config.json have a sliding window. Called by hf_config_read.c
- * and hf_config_guess.c. Read hf_config_read.h before. */
+ * Which layers of config.json have a sliding window. Called by
+ * hf_decoder_read.c and hf_decoder_guess.c. Read hf_config_read.h before. */
 #include <inttypes.h>
 #include <string.h>
 
-#include "hf_config_read.h"
+#include "hf_decoder.h"
 
 /* The first layers with full attention, then layers with the window. */
 static loong_status_t map_window(loong_hf_reader_t *r)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fields that files of publishers have and no class of transformers reads.
- * They are never written. Called by hf_config_read.c. Read hf_family.h
- * before. */
+ * They are never written. Called by hf_config_read.c as part of
+ * hf_decoder.c's loong_hf_kind_t. Read hf_family.h before. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "hf_family.h"
+#include "hf_decoder.h"
 
 /* Neutral: any other value would say that the model is another one. */
 #define NEUTRAL(types_, name_, allowed_)                       \
@@ -76,11 +76,11 @@ static const struct {
     FREE(ERNIE, "paddleformers_version"),
 };
 
-const loong_hf_field_t *loongi_hf_unread_field(const char *model_type,
-                                               const char *name)
+const loong_hf_field_t *loongi_hf_decoder_unread(const loong_hf_type_t *type,
+                                                 const char *name)
 {
     char spaced[40];
-    snprintf(spaced, sizeof(spaced), " %.36s ", model_type);
+    snprintf(spaced, sizeof(spaced), " %.36s ", type->model_type);
     for (int64_t i = 0; i < LOONG_COUNT_OF(unread); i++) {
         if (strcmp(unread[i].field.name, name) == 0 &&
             strstr(unread[i].types, spaced) != NULL) {

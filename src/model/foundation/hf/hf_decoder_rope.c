@@ -1,12 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rotary positions of config.json, in the words of transformers 4 and 5. Called
- * by hf_config_read.c, hf_config_moe.c and hf_config_guess.c. Read
+ * by hf_decoder_read.c, hf_decoder_moe.c and hf_decoder_guess.c. Read
  * hf_config_read.h before. */
 #include <stdio.h>
 #include <string.h>
 
-#include "hf_config_read.h"
+#include "hf_decoder.h"
+
+#define SCALED " linear dynamic llama3 yarn "
+const loong_hf_rope_key_t loongi_hf_rope_keys[] = {
+    {"factor", SCALED, true},
+    {"low_freq_factor", " llama3 ", true},
+    {"high_freq_factor", " llama3 ", true},
+    {"original_max_position_embeddings", " llama3 yarn ", true},
+    {"beta_fast", " yarn ", false},
+    {"beta_slow", " yarn ", false},
+    {"attention_factor", " yarn ", false},
+    {"mscale", " yarn ", false},
+    {"mscale_all_dim", " yarn ", false},
+    {"truncate", " yarn ", false},
+    {NULL, NULL, false}};
+
+bool loongi_hf_rope_is_scaling(const char *type)
+{
+    char spaced[32];
+    snprintf(spaced, sizeof(spaced), " %.28s ", type);
+    return strstr(SCALED, spaced) != NULL;
+}
 
 static void check_rope_keys(loong_hf_reader_t *r, const loong_json_t *rope,
                             const char *name, const char *type)

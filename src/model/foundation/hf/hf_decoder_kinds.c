@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.json -> which layers have experts. Called by hf_config_moe.c. Read
+ * config.json -> which layers have experts. Called by hf_decoder_moe.c. Read
  * src/recipe/layer_kinds.h before. */
 #include <string.h>
 
-#include "hf_config_read.h"
+#include "hf_decoder.h"
 #include "layer_kinds.h"
 
 loong_status_t loongi_hf_set_kinds(loong_hf_reader_t *r,

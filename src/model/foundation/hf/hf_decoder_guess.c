@@ -2,11 +2,11 @@
  *
  * config.json of a model type that is not known. Fields that many types have
  * are taken to mean there what they mean in those that are known. Called by
- * draft.c. Read hf_config_read.h before. */
+ * hf_config_read.c as part of hf_decoder.c's loong_hf_kind_t. Read
+ * hf_config_read.h before. */
 #include <string.h>
 
-#include "hf_config.h"
-#include "hf_config_read.h"
+#include "hf_decoder.h"
 
 #define CODE(name_)                      \
     {                                    \
@@ -107,25 +107,17 @@ static loong_status_t map_all(loong_hf_reader_t *r,
     return LOONG_OK;
 }
 
-loong_status_t loongi_hf_config_guess(loong_context_t *ctx,
-                                      const loong_json_t *config,
-                                      const loong_hf_field_t *used,
-                                      loong_pairs_t *model,
-                                      loong_problems_t *unused)
+loong_status_t loongi_hf_decoder_guess(loong_hf_reader_t *r,
+                                       const loong_hf_field_t *used)
 {
     static const loong_hf_fixed_t none = {NULL, NULL};
-    const loong_json_t *name = loongi_hf_field(config, "model_type");
+    const loong_json_t *name = loongi_hf_field(r->json, "model_type");
     loong_hf_type_t type = {
         name != NULL ? loongi_json_string(name) : "",
         "", "llama", guessed_fields, &none, 1e4, false, false};
-    loong_hf_reader_t reader = {0};
-    loongi_pairs_real(model, "rotary_base", &type.theta);
-    reader.ctx = ctx;
-    reader.json = config;
-    reader.type = &type;
-    reader.pairs = model;
-    reader.problems = *unused;
-    loong_status_t status = map_all(&reader, used);
-    *unused = reader.problems;
+    loongi_pairs_real(r->pairs, "rotary_base", &type.theta);
+    r->type = &type;
+    loong_status_t status = map_all(r, used);
+    r->type = NULL;
     return status;
 }

@@ -1,29 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rotary positions into config.json, and objects in it. Called by
- * hf_config_write.c and hf_vision.c. Read hf_config_write.h before. */
+ * Rotary positions into config.json. Called by hf_decoder_write.c. Read
+ * hf_config_write.h before. */
 #include <stdio.h>
 #include <string.h>
 
-#include "hf_config_write.h"
-
-loong_text_t loongi_hf_begin_object(loong_hf_writer_t *w)
-{
-    loong_text_t whole = w->text;
-    w->text = loongi_text_begin(w->ctx);
-    loongi_text_printf(&w->text, "{");
-    return whole;
-}
-
-void loongi_hf_end_object(loong_hf_writer_t *w, const char *name,
-                          loong_text_t whole)
-{
-    loongi_text_printf(&w->text, "\n  }");
-    loong_text_t own = w->text;
-    w->text = whole;
-    loongi_hf_emit(w, name, loongi_text_get(&own));
-    loongi_text_free(&own);
-}
+#include "hf_decoder.h"
 
 /* In the words of transformers 5, which alone knows sections. */
 static void emit_sections(loong_hf_writer_t *w)

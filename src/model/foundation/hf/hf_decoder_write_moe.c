@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Mixtures of experts and latent attention into config.json. Called by
- * hf_config_write.c. Read hf_config_write.h before. */
+ * hf_decoder_write.c. Read hf_config_write.h before. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "hf_config_write.h"
+#include "hf_decoder.h"
 #include "layer_kinds.h"
 
 static int64_t value_of(const loong_hf_writer_t *w, const char *key)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Mixtures of experts and latent attention in config.json. Called by
- * hf_config_read.c. Read hf_config_read.h before. */
+ * hf_decoder_read.c. Read hf_config_read.h before. */
 #include <string.h>
 
-#include "hf_config_read.h"
+#include "hf_decoder.h"
 #include "layer_kinds.h"
 
 /* Qwen's number of experts; newer files say it in Mixtral's words. */

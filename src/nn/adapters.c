@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adapters of low rank beside linear layers, as graph nodes with their
+ * sharding. Called by the linear layers of nn.c and latent.c. Read nn_impl.h
+ * and loong_adapters_t before.
+ *
+ * Of several linears of one input the matrices a are rows of one product; each
+ * b adds to its columns of the layers' common product. Where the layer's matrix
+ * has its rows shared out over TP, b has the same rows and a is whole; where it
+ * has its columns shared out, a has the same columns and b is whole: what a
+ * makes is then a part of a sum that is taken behind b, with the layer's own.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nn_impl.h"
+#include "rng.h"
+
+/* Of a module; rank 0: it has none. */
+typedef struct adapter {
+    int rank;
+    double scale;
+} adapter_t;
+
+/* ---- which modules ------------------------------------------------------- */
+
+static bool matches(const char *target, const char *module)
+{
+    char inside[LOONG_NN_NAME];
+    snprintf(inside, sizeof(inside), "*.%s", target);
+    return loongi_scope_match(target, module) ||
+           loongi_scope_match(inside, module);
+}
+
+static bool matches_any(int count, const char *const *targets,
+                        const char *module)
+{
+    int i = 0;
+    while (i < count && !matches(targets[i], module)) {
+        i++;
+    }
+    return i < count;
+}
+
+static double number(const char *module, int count,
+                     const loong_adapter_pattern_t *patterns, double otherwise)
+{
+    for (int i = 0; i < count; i++) {
+        if (matches(patterns[i].scope, module)) {
+            otherwise = patterns[i].value;
+        }
+    }
+    return otherwise;
+}
+
+/* name: "": the scope is the module. */
+static adapter_t adapter_of(const loong_nn_t *nn, const char *name)
+{
+    const loong_adapters_t *a = nn->rules.adapters;
+    adapter_t none = {0, 0.0};
+    char module[LOONG_NN_NAME];
+    snprintf(module, sizeof(module), "%s%s%s", nn->graph->scope,
+             name[0] != '\0' ? "." : "", name);
+    if (a == NULL || !matches_any(a->num_targets, a->targets, module) ||
+        matches_any(a->num_excluded, a->excluded, module)) {
+        return none;
+    }
+    double rank = number(module, a->num_ranks, a->ranks, a->rank);
+    double alpha = number(module, a->num_alphas, a->alphas, a->alpha);
+    adapter_t found = {(int)rank,
+                       alpha / (a->rank_stabilized ? sqrt(rank) : rank)};
+    return found;
+}
+
+bool loongi_nn_has_adapter(const loong_nn_t *nn, const char *name)
+{
+    return adapter_of(nn, name).rank > 0;
+}
+
+/* ---- parameters ---------------------------------------------------------- */
+
+static void add_end(const char *name, const char *end, char *to, size_t size)
+{
+    snprintf(to, size, "%s%s%s.weight", name, name[0] != '\0' ? "." : "", end);
+}
+
+static loong_param_params_t matrix_a(const loong_nn_t *nn, const char *name,
+                                     int rank, int64_t in, char *full)
+{
+    bool gaussian = nn->rules.adapters->gaussian;
+    char own[128];
+    loong_nn_start_t start = {gaussian ? LOONG_INIT_NORMAL : LOONG_INIT_UNIFORM,
+                              gaussian ? 1.0 / rank
+                                       : 1.0 / sqrt(3.0 * (double)in)};
+    add_end(name, "lora_A", own, sizeof(own));
+    loong_param_params_t p =
+        loongi_nn_describe(nn, own, loong_shape_2d(rank, in), start, full);
+    p.adapter = true;
+    return p;
+}
+
+static loong_val_t matrix_b(loong_nn_t *nn, const char *name, int64_t out,
+                            int rank, loong_placement_t place)
+{
+    char full[LOONG_NN_NAME];
+    char own[128];
+    loong_nn_start_t zeros = {LOONG_INIT_ZEROS, 0.0};
+    add_end(name, "lora_B", own, sizeof(own));
+    loong_param_params_t p =
+        loongi_nn_describe(nn, own, loong_shape_2d(out, rank), zeros, full);
+    p.adapter = true;
+    p.place = place;
+    return loong_graph_param(nn->graph, &p);
+}
+
+/* ---- products ------------------------------------------------------------ */
+
+static int64_t cols_of(const loong_nn_t *nn, loong_val_t x)
+{
+    return loong_value_shape(nn->graph, x).dim[1];
+}
+
+/* The mask depends on token and channel, of which x begins with `first` of
+ * `width`, and on the scope and the width alone: layers that read one input
+ * have one mask, however many of them are one product here. */
+static loong_val_t drop(loong_nn_t *nn, loong_val_t x, int64_t first,
+                        int64_t width, bool stream)
+{
+    double p = nn->rules.adapters->dropout;
+    char name[LOONG_NN_NAME];
+    loong_val_t key = nn->token_key;
+    if (!nn->train || p == 0.0) {
+        return x;
+    }
+    if (key == LOONG_NONE) {
+        return loong_graph_fail(nn->graph, LOONG_ERR_UNSUPPORTED,
+                                "%s: finetune.dropout: adapters of this family "
+                                "have none",
+                                nn->graph->scope);
+    }
+    snprintf(name, sizeof(name), "%s.adapters.%lld", nn->graph->scope,
+             (long long)width);
+    return loong_dropout_slice(nn->graph, x,
+                               stream ? loong_nn_stream_rows(nn, key) : key, p,
+                               loongi_rng_name(name), first);
+}
+
+static loong_val_t scaled(loong_nn_t *nn, loong_val_t x, double scale)
+{
+    return scale == 1.0 ? x : loong_scale(nn->graph, x, scale);
+}
+
+loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
+                                    const loong_nn_column_t *columns,
+                                    loong_val_t x, loong_val_t y)
+{
+    loong_graph_t *g = nn->graph;
+    char full[LOONG_NN_MAX_PACK][LOONG_NN_NAME];
+    loong_param_params_t a[LOONG_NN_MAX_PACK];
+    adapter_t own[LOONG_NN_MAX_PACK];
+    int used = 0;
+    for (int i = 0; i < count; i++) {
+        own[i] = adapter_of(nn, columns[i].name);
+        if (own[i].rank > 0) {
+            a[used] = matrix_a(nn, columns[i].name, own[i].rank, cols_of(nn, x),
+                               full[used]);
+            a[used++].place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
+        }
+    }
+    if (used == 0) {
+        return y;
+    }
+    loong_val_t all = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), false),
+                                   loong_graph_pack(g, used, a), LOONG_NONE);
+    int64_t column = 0;
+    int64_t row = 0;
+    for (int i = 0; i < count; column += columns[i++].out.count) {
+        const loong_nn_column_t *c = &columns[i];
+        loong_placement_t place;
+        if (own[i].rank == 0) {
+            continue;
+        }
+        memset(&place, 0, sizeof(place));
+        if (c->held_by_group) {
+            place = loongi_nn_whole(nn, c->holders, true);
+        }
+        loong_val_t b = matrix_b(nn, c->name, c->out.total, own[i].rank,
+                                 loongi_nn_part(place, 0, c->out));
+        loong_val_t h = used > 1 ? loong_slice(g, all, row, own[i].rank) : all;
+        y = loong_linear_add(g, y, scaled(nn, h, own[i].scale), b, column);
+        row += own[i].rank;
+    }
+    return y;
+}
+
+loong_val_t loongi_nn_adapt_rows(loong_nn_t *nn, const char *name,
+                                 loong_nn_slice_t in, loong_val_t x,
+                                 loong_val_t y)
+{
+    loong_graph_t *g = nn->graph;
+    adapter_t own = adapter_of(nn, name);
+    char full[LOONG_NN_NAME];
+    loong_placement_t none;
+    if (own.rank == 0) {
+        return y;
+    }
+    memset(&none, 0, sizeof(none));
+    loong_param_params_t a = matrix_a(nn, name, own.rank, in.total, full);
+    a.place = loongi_nn_part(none, 1, in);
+    loong_val_t h = loong_linear(g, drop(nn, x, in.begin, in.total, false),
+                                 loong_graph_param(g, &a), LOONG_NONE);
+    loong_val_t b = matrix_b(nn, name, cols_of(nn, y), own.rank,
+                             loongi_nn_whole(nn, LOONG_GROUP_TP, true));
+    return loong_linear_add(g, y, scaled(nn, h, own.scale), b, 0);
+}
+
+loong_val_t loongi_nn_adapt_stream(loong_nn_t *nn, loong_val_t x, loong_val_t y)
+{
+    loong_graph_t *g = nn->graph;
+    adapter_t own = adapter_of(nn, "");
+    char full[LOONG_NN_NAME];
+    loong_placement_t place =
+        loongi_nn_whole(nn, LOONG_GROUP_TP, nn->sequence_parallel);
+    if (own.rank == 0) {
+        return y;
+    }
+    loong_param_params_t a = matrix_a(nn, "", own.rank, cols_of(nn, x), full);
+    a.place = place;
+    loong_val_t h = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), true),
+                                 loong_graph_param(g, &a), LOONG_NONE);
+    loong_val_t b = matrix_b(nn, "", cols_of(nn, y), own.rank, place);
+    return loong_linear_add(g, y, scaled(nn, h, own.scale), b, 0);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adapters of low rank in layouts against one rank, in f64: loss, gradient
+ * norm, parameters and moments after some steps. Both matrices start as normal
+ * numbers, so that every gradient counts from the first step on. */
+#include "layout_run.h"
+
+/* Uneven heads, norms of heads, biases of q, k and v, tied ends. */
+#define QWEN                                                                  \
+    "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 42, "   \
+    "num_attention_heads: 6, num_query_groups: 3, kv_channels: 8, "           \
+    "vocab_size: 61, make_vocab_size_divisible_by: 8, "                       \
+    "max_position_embeddings: 64, qk_layernorm: true, add_qkv_bias: true, "   \
+    "activation: swiglu, untie_embeddings_and_output_weights: false}"
+/* One key head, which all ranks hold. */
+#define ONE_KEY                                                               \
+    "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 40, "   \
+    "num_attention_heads: 5, num_query_groups: 1, kv_channels: 8, "           \
+    "vocab_size: 61, max_position_embeddings: 64, activation: swiglu, "       \
+    "untie_embeddings_and_output_weights: true}"
+/* Learned positions, LayerNorm, every bias, dropout. */
+#define GPT                                                                   \
+    "{family: gpt2, num_layers: 4, hidden_size: 16, ffn_hidden_size: 24, "    \
+    "num_attention_heads: 2, num_query_groups: 2, kv_channels: 8, "           \
+    "vocab_size: 61, max_position_embeddings: 64, hidden_dropout: 0.1, "      \
+    "untie_embeddings_and_output_weights: true}"
+/* Short queries and short keys. */
+#define LATENT                                                                \
+    "{family: deepseek_v2, num_layers: 2, hidden_size: 24, "                  \
+    "ffn_hidden_size: 32, num_attention_heads: 4, q_lora_rank: 12, "          \
+    "kv_lora_rank: 8, qk_head_dim: 8, qk_pos_emb_head_dim: 4, "               \
+    "v_head_dim: 6, num_experts: 4, moe_router_topk: 2, "                     \
+    "moe_ffn_hidden_size: 12, moe_shared_expert_intermediate_size: 12, "      \
+    "moe_layer_freq: '[0]+[1]', vocab_size: 61, max_position_embeddings: 64}"
+
+#define START                                                                 \
+    "init: {by_scope: [{scope: '*.lora_A', method: normal, std: 0.2}, "       \
+    "{scope: '*.lora_B', method: normal, std: 0.2}]}\n"
+
+/* Some of what is packed together has no adapter, ranks and scales differ. */
+#define SOME                                                                  \
+    START "finetune: {method: lora, rank: 4, alpha: 6, dropout: 0.1, "        \
+          "target_modules: [q_proj, v_proj, o_proj, up_proj, down_proj], "    \
+          "exclude_modules: [layers.1.mlp.up_proj], "                         \
+          "rank_pattern: [{scope: v_proj, rank: 3}], "                        \
+          "alpha_pattern: [{scope: 'layers.1.*', alpha: 2}]}\n"
+#define ALL                                                                   \
+    START "finetune: {method: lora, rank: 3, dropout: 0.2, use_rslora: true, " \
+          "bias: all, modules_to_save: [norm]}\n"
+
+typedef struct layout {
+    int ranks;
+    const char *parallel;
+} layout_t;
+
+static layout_run_t make_run(const char *save, const char *model, int ranks,
+                             const char *parallel, const char *more)
+{
+    layout_run_t run = {.save = save, .model = model, .parallel = parallel,
+                        .more = more, .dtype = "fp64", .ranks = ranks,
+                        .micro_batch_size = 2, .steps = layout_steps()};
+    return run;
+}
+
+static void check_layouts(const char *model, const char *more, int count,
+                          const layout_t *layouts)
+{
+    layout_place_t place = layout_begin();
+    layout_run_t one = make_run("one", model, 1, "{}", more);
+    layout_run(&place, &one);
+    for (int i = 0; i < count; i++) {
+        char save[16];
+        snprintf(save, sizeof(save), "layout%d", i);
+        layout_run_t run = make_run(save, model, layouts[i].ranks,
+                                    layouts[i].parallel, more);
+        layout_run(&place, &run);
+        layout_compare(&place, &run, &one, 1e-9);
+    }
+    layout_end(&place);
+}
+
+#define TP "tensor_model_parallel_size: "
+#define PP "pipeline_model_parallel_size: "
+#define CP "context_parallel_size: "
+#define SP "sequence_parallel: true"
+#define SHARD "data_parallel_sharding: "
+#define ALL_AGAIN "\nrecompute: {granularity: full}"
+
+static void packed(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {2, "{" TP "2}"},
+        {3, "{" TP "3}"},
+        {4, "{" TP "2, " CP "2, " SP "}"},
+        {2, "{" SHARD "optim_grads_params, bucket_bytes: 4096}" ALL_AGAIN},
+        {4, "{" PP "2, " SHARD "optim_grads, bucket_bytes: 4096}\n"
+            "schedule: zero_bubble_h1"},
+        {4, "{" TP "2, " SP ", tp_comm_overlap: true}"},
+    };
+    check_layouts(QWEN, SOME, LOONG_COUNT_OF(layouts), layouts);
+}
+
+static void shared_keys(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {2, "{" TP "2}"},
+        {4, "{" TP "4, " SP "}"},
+        {4, "{" TP "2, " SHARD "optim_grads_params}"},
+    };
+    check_layouts(ONE_KEY, SOME, LOONG_COUNT_OF(layouts), layouts);
+}
+
+static void biases(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {2, "{" TP "2, " SP "}" ALL_AGAIN},
+        {2, "{" PP "2, num_layers_per_virtual_pipeline_stage: 1}"},
+        {4, "{" PP "2, " TP "2, num_layers_per_virtual_pipeline_stage: 1}\n"
+            "schedule: zero_bubble_v"},
+        {2, "{" CP "2, cp_comm_type: p2p}"},
+        {2, "{" SHARD "optim, bucket_bytes: 4096}"},
+    };
+    check_layouts(GPT, ALL, LOONG_COUNT_OF(layouts), layouts);
+}
+
+/* Of latent attention, and of the shared expert. */
+static void latent(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {2, "{" TP "2, " SP "}"},
+        {2, "{expert_model_parallel_size: 2}"},
+        {4, "{" TP "2, " SP ", expert_model_parallel_size: 2, "
+            "expert_tensor_parallel_size: 1, "
+            "moe_token_dispatcher_type: alltoall}" ALL_AGAIN},
+    };
+    check_layouts(LATENT, ALL, LOONG_COUNT_OF(layouts), layouts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packed),
+        cmocka_unit_test(shared_keys),
+        cmocka_unit_test(biases),
+        cmocka_unit_test(latent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -306,7 +306,7 @@ static loong_status_t describe_dropout(loong_context_t *ctx,
                                        const bench_request_t *o,
                                        bench_item_t *item)
 {
-    loong_dropout_attr_t attr = {0.1, 1};
+    loong_dropout_attr_t attr = {.p = 0.1, .stream = 1};
     loong_tensor_type_t in[2] = {mat(o->dtype, o->shape[0], o->shape[1]),
                                  vec(LOONG_I64, o->shape[0])};
     bench_spec_t spec = {o->op, &attr, 2, in, o->threads};

@@ -105,24 +105,23 @@ static loong_status_t eval_item(run_t *r, const jinja_node_t *node,
     return jinja_getitem(r, of, key, value_p);
 }
 
+/* What follows the first part is collected behind the output, so that it can
+ * be appended to the first one where that lies. */
 static loong_status_t eval_concat(run_t *r, const jinja_node_t *node,
                                   value_t *value_p)
 {
-    value_t all = loongi_jinja_string("", 0);
-    value_t part;
-    jinja_args_t parts = {0};
-    LOONG_TRY(jinja_eval_args(r, node->list, &parts));
-    for (int64_t i = 0; i < parts.count; i++) {
-        LOONG_TRY(jinja_to_text(r, parts.items[i], &part));
-        if (i == 0) {
-            all = part;
-        } else {
-            LOONG_TRY(jinja_concat(r->heap, all, part, &all));
-        }
+    value_t first, part;
+    LOONG_TRY(jinja_eval(r, node->list, &first));
+    LOONG_TRY(jinja_to_text(r, first, &first));
+    size_t mark = jinja_mark(r);
+    for (const jinja_node_t *n = node->list->next; n != NULL; n = n->next) {
+        LOONG_TRY(jinja_eval(r, n, &part));
+        r->at = n;
+        LOONG_TRY(jinja_print(r, part));
     }
-    all.markup = false;
-    *value_p = all;
-    return LOONG_OK;
+    part = loongi_jinja_string(r->out->text + mark, r->out->length - mark);
+    r->out->length = mark;
+    return jinja_concat(r->heap, first, part, value_p);
 }
 
 static loong_status_t eval_compare(run_t *r, const jinja_node_t *node,

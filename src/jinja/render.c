@@ -206,9 +206,9 @@ loong_status_t loongi_jinja_render(loong_context_t *ctx,
     output->spans_exact = true;
     LOONG_TRY(loongi_jinja_values_create(ctx, &r.heap));
     set_limits(&r, limits);
+    LOONG_TRY_GOTO(jinja_emit(&r, "", 0), status, out); /* there is a text */
     LOONG_TRY_GOTO(bind_names(&r, jinja_dict_of(variables)), status, out);
     LOONG_TRY_GOTO(jinja_exec(&r, jinja->body), status, out);
-    LOONG_TRY_GOTO(jinja_emit(&r, "", 0), status, out); /* room for a zero */
     output->text[output->length] = '\0';
 out:
     loongi_jinja_values_destroy(&r.heap);

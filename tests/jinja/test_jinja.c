@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Templates give what jinja2 gave, or are refused where it refuses:
- *   test_jinja FILE    of {"templates": [...], "cases": [...]}, made by
- *                      tests/oracle/jinja_*.py
+ *   test_jinja FILE [TIMES]   of {"templates": [...], "cases": [...]}, made by
+ *                             tests/oracle/jinja_*.py; with TIMES the time of
+ *                             so many renderings of each is printed
  * A case has a template (its number), variables (a mapping, or the number of
  * one of "variables"), and "text", with "spans" where they are asked for; or
  * no text where jinja2 fails. */
@@ -11,6 +12,7 @@
 #include "test.h"
 
 static const char *path;
+static int times;
 
 static int64_t number(const loong_json_t *json, const char *key)
 {
@@ -19,6 +21,7 @@ static int64_t number(const loong_json_t *json, const char *key)
 
 typedef struct tally {
     int64_t cases, refused, wrong;
+    double seconds;
 } tally_t;
 
 static void show(tally_t *tally, const loong_json_t *one, const char *what,
@@ -76,6 +79,25 @@ static void check_output(tally_t *tally, const loong_json_t *one,
     }
 }
 
+/* Variables are made of JSON each time, as for a record of a file. */
+static void measure(loong_context_t *ctx, const loong_jinja_t *jinja,
+                    const loong_json_t *given, tally_t *tally)
+{
+    loong_jinja_output_t out = {0};
+    loong_jinja_values_t *values = NULL;
+    loong_jinja_value_t variables;
+    double begin = loongi_now();
+    assert_ok(ctx, loongi_jinja_values_create(ctx, &values));
+    for (int i = 0; i < times; i++) {
+        loongi_jinja_values_clear(values);
+        assert_ok(ctx, loongi_jinja_from_json(values, given, &variables));
+        assert_ok(ctx, loongi_jinja_render(ctx, jinja, variables, NULL, &out));
+    }
+    loongi_jinja_output_free(&out);
+    loongi_jinja_values_destroy(&values);
+    tally->seconds += loongi_now() - begin;
+}
+
 static void check_case(loong_context_t *ctx, const loong_json_t *all,
                        const loong_json_t *one, loong_jinja_t **templates,
                        tally_t *tally)
@@ -107,6 +129,9 @@ static void check_case(loong_context_t *ctx, const loong_json_t *all,
             loongi_jinja_render(ctx, templates[k], variables, &limits, &out);
     }
     check_output(tally, one, status, loong_context_error(ctx), &out);
+    if (status == LOONG_OK) {
+        measure(ctx, templates[k], given, tally);
+    }
     tally->cases++;
     loongi_jinja_output_free(&out);
     loongi_jinja_values_destroy(&values);
@@ -133,6 +158,9 @@ static void test_cases(void **state)
     printf("%lld templates, %lld cases, %lld of them refused: %lld differ\n",
            (long long)num, (long long)tally.cases, (long long)tally.refused,
            (long long)tally.wrong);
+    if (times > 0) {
+        printf("%.6f seconds\n", tally.seconds);
+    }
     assert_true(tally.cases > 0);
     assert_int_equal(tally.wrong, 0);
     loong_context_clear_error(ctx);
@@ -143,5 +171,6 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases)};
     path = argc > 1 ? argv[1] : "";
+    times = argc > 2 ? atoi(argv[2]) : 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

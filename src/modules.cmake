@@ -76,7 +76,7 @@ loong_module(NAME nn DIR src/nn PUBLIC family nn
 pkg_check_modules(HDF5 REQUIRED hdf5)
 loong_module(NAME safetensors DIR src/checkpoint/safetensors USES base
   LIBS xxhash DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")
-loong_module(NAME huggingface DIR src/checkpoint/huggingface
+loong_module(NAME huggingface DIR src/checkpoint/huggingface PUBLIC hub
   USES base recipe safetensors)
 loong_module(NAME foundation DIR src/model/foundation
   USES base recipe CALLS nn)

@@ -2,7 +2,8 @@
  *
  * A shared object that loongrun opens: which of two rings does a point lie on?
  * It brings a source of points, the processor that turns them into inputs, an
- * op with its gradient (squared hinge loss), a family, and a key of its own.
+ * op with its gradient (squared hinge loss), a family, its names in Hugging
+ * Face directories, and a key of its own.
  *
  *   cc -shared -fPIC rings.c $(pkg-config --cflags --libs loong) -lm \
  *       -o rings.so
@@ -16,6 +17,7 @@
 
 #include <loong/extension.h>
 #include <loong/family.h>
+#include <loong/hub.h>
 #include <loong/nn.h>
 #include <loong/ops.h>
 #include <loong/register.h>
@@ -337,6 +339,25 @@ static const loong_family_t family = {
     .config_size = sizeof(config_t), .configure = configure, .facts = facts,
     .build = build};
 
+/* ---- in Hugging Face directories ----------------------------------------- */
+
+static const loong_hub_field_t fields[] = {
+    {"hidden_size", "hidden_size", LOONG_RECIPE_INT, NULL},
+    {"hinge_margin", "margin", LOONG_RECIPE_REAL, "1"},
+};
+
+static const loong_hub_tensor_t tensors[] = {
+    {"first.weight", "in_proj.weight", "hidden_size", "2"},
+    {"first.bias", "in_proj.bias", "hidden_size", NULL},
+    {"second.weight", "out_proj.weight", "1", "hidden_size"},
+    {"second.bias", "out_proj.bias", "1", NULL},
+};
+
+static const loong_hub_type_t hub_type = {
+    .struct_size = sizeof(hub_type), .model_type = "rings",
+    .architecture = "RingsForPointClassification", .prefix = "rings.",
+    .num_fields = 2, .fields = fields, .num_tensors = 4, .tensors = tensors};
+
 /* ---- what loongrun calls ------------------------------------------------ */
 
 static loong_status_t enter(loong_context_t *ctx)
@@ -346,6 +367,7 @@ static loong_status_t enter(loong_context_t *ctx)
     TRY(loong_register_kernel(ctx, &kernels[0]));
     TRY(loong_register_kernel(ctx, &kernels[1]));
     TRY(loong_register_source(ctx, &source));
+    TRY(loong_register_hub_type(ctx, &hub_type));
     return loong_register_family(ctx, &family);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A shared object of the user's: ops, kernels, families, sources, keys of its
- * own in recipes. A recipe names it (extensions: [./mine.so]); it is opened by
- * loong_recipe_load before anything else of the recipe is looked at, and
- * exports one function. examples/extension is a whole one.
+ * A shared object of the user's: ops, kernels, families, sources, model types
+ * of Hugging Face directories (loong/hub.h), keys of its own in recipes. A
+ * recipe names it (extensions: [./mine.so]); it is opened by loong_recipe_load
+ * before anything else of the recipe is looked at, and exports one function.
+ * examples/extension is a whole one.
  */
 #ifndef LOONG_EXTENSION_H
 #define LOONG_EXTENSION_H

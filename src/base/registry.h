@@ -12,6 +12,7 @@
 #define LOONG_REGISTRY_DEVICES "registered devices"
 #define LOONG_REGISTRY_STAGERS "registered stagers"
 #define LOONG_REGISTRY_FAMILIES "registered families"
+#define LOONG_REGISTRY_MODEL_TYPES "registered model types"
 #define LOONG_REGISTRY_SOURCES "registered sources"
 #define LOONG_REGISTRY_EXTENSIONS "extensions"
 

@@ -337,7 +337,7 @@ static void fill_models(loong_context_t *ctx, loong_view_t *const views[2])
         }
         if (status == LOONG_OK) {
             const loong_hf_kind_t *kind =
-                loongi_hf_kind_find(loongi_pairs_get(pairs[i], "family"));
+                loongi_hf_kind_find(ctx, loongi_pairs_get(pairs[i], "family"));
             status = kind != NULL ? kind->fill(ctx, pairs[i])
                                   : LOONG_ERR_UNSUPPORTED;
         }

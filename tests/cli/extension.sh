@@ -44,6 +44,41 @@ printf ' ' >>rings.so
 go train.train_iters=3 checkpoint.load=auto || fail "$(cat out err)"
 grep -q "$told" err || fail "other code is not told: $(cat err)"
 
+# Its Hugging Face directory: fields and names as the example says them, and
+# the same bytes again from what was read.
+rm -rf save
+go train.train_iters=5 precision.params_dtype=fp64 export.hf=hub ||
+    fail "$(cat out err)"
+for field in '"model_type": "rings"' '"hidden_size": 16' '"hinge_margin": 0.5' \
+    '\["RingsForPointClassification"\]'; do
+    grep -q "$field" hub/config.json || fail "no $field in config.json"
+done
+grep -aq '"rings.out_proj.weight":{"dtype":"F64","shape":\[1,16\]' \
+    hub/model.safetensors || fail "names of tensors"
+sed '/^model:/,/foundation:/d' rings.yaml >from.yaml
+printf 'model: {from_hf: hub}\ninit: {from_hf: hub}\n' >>from.yaml
+from() {
+    "$build/loongrun" from.yaml precision.params_dtype=fp64 \
+        train.train_iters=1 optimizer.lr=0 "$@" >out 2>err
+}
+from checkpoint.save=save2 export.hf=again || fail "$(cat out err)"
+cmp hub/model.safetensors again/model.safetensors || fail "other weights"
+cmp hub/config.json again/config.json || fail "another config.json"
+cp hub/config.json whole.json
+# misread TEXT SED: a config.json with a flaw
+misread() {
+    sed "$2" whole.json >hub/config.json
+    if from; then
+        fail "accepted: $2"
+    elif ! grep -q "$1" out err; then
+        fail "$2: no '$1' in: $(cat out err)"
+    fi
+}
+misread 'hidden_size is missing' '/hidden_size/d'
+misread 'hinge_margin = -1 is not supported' 's/0.5/-1/'
+misread 'depth = 2 is not supported' 's/"hidden_size"/"depth": 2, &/'
+misread "'rows' is not supported" 's/"rings"/"rows"/'
+
 # refused TEXT OVERRIDE...
 refused() {
     local text=$1
@@ -72,6 +107,11 @@ made() {
 }
 made 's/struct_size = sizeof(processor)/struct_size = 4096/'
 refused 'its loong_processor_t has 4096 bytes' rings.yaml 'extensions=[made.so]'
+made 's/struct_size = sizeof(hub_type)/struct_size = 8/'
+refused 'a loong_hub_type_t has 8 bytes' rings.yaml 'extensions=[made.so]'
+made 's/model_type = "rings"/model_type = "llama"/'
+refused 'model type llama is registered already' rings.yaml \
+    'extensions=[made.so]'
 made 's/\.keys = keys/.keys = NULL/'
 refused 'with name, keys and enter' rings.yaml 'extensions=[made.so]'
 refused 'extensions\[1\]' rings.yaml 'extensions=[rings.so, made.so]'

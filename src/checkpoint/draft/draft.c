@@ -167,7 +167,7 @@ static loong_status_t read_model(draft_t *d)
         return LOONG_OK;
     }
     const loong_json_t *type = loongi_json_get(d->config, "model_type");
-    if (loongi_hf_type_find(loongi_json_string(type)) != NULL) {
+    if (loongi_hf_type_find(d->ctx, loongi_json_string(type)) != NULL) {
         return LOONG_FAIL(d->ctx, LOONG_ERR_UNSUPPORTED,
                           "the type is known, so that nothing is guessed: "
                           "what is named above stands in the way");

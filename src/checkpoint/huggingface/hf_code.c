@@ -66,9 +66,10 @@ loong_status_t loongi_hf_code_read(loong_context_t *ctx, const char *dir,
     const loong_json_t *map = loongi_json_get(config, LOONG_HF_AUTO_MAP);
     const loong_json_t *name = loongi_json_get(config, "model_type");
     const loong_hf_type_t *type =
-        name != NULL ? loongi_hf_type_find(loongi_json_string(name)) : NULL;
-    bool same = type != NULL && family != NULL &&
-                strcmp(type->family, family) == 0;
+        name != NULL ? loongi_hf_type_find(ctx, loongi_json_string(name))
+                     : NULL;
+    bool same =
+        type != NULL && family != NULL && strcmp(type->family, family) == 0;
     bool own = same && strcmp(type->model_type, family) == 0;
     if (same) {
         status = loongi_hf_extra_read(ctx, config, pairs);
@@ -100,9 +101,9 @@ bool loongi_hf_code_tokenizes(loong_context_t *ctx, const char *dir)
 }
 
 /* NULL: transformers has a class for it. */
-static const char *like(const char *family)
+static const char *like(const loong_context_t *ctx, const char *family)
 {
-    const loong_hf_kind_t *kind = loongi_hf_kind_find(family);
+    const loong_hf_kind_t *kind = loongi_hf_kind_find(ctx, family);
     const loong_hf_fixed_t *pair = kind != NULL ? kind->like : NULL;
     while (pair != NULL && pair->key != NULL &&
            strcmp(pair->key, family) != 0) {
@@ -115,7 +116,7 @@ static loong_status_t check_own(loong_context_t *ctx,
                                 const loong_pairs_t *model, bool has_code)
 {
     const char *family = loongi_pairs_get(model, "family");
-    const char *other = like(family);
+    const char *other = like(ctx, family);
     LOONG_CHECK(ctx, other == NULL || has_code, LOONG_ERR_CONFIG,
                 "transformers has no class for model type %s, and no Python "
                 "files are kept that bring one (docs/checkpoints.md): as "
@@ -128,14 +129,14 @@ static loong_status_t check_own(loong_context_t *ctx,
 
 static loong_status_t check_other(loong_context_t *ctx, const char *as)
 {
-    const loong_hf_type_t *type = loongi_hf_type_find(as);
-    const char *near = loongi_hf_type_nearest(as);
+    const loong_hf_type_t *type = loongi_hf_type_find(ctx, as);
+    const char *near = loongi_hf_type_nearest(ctx, as);
     char types[LOONG_HF_TYPE_LIST];
     LOONG_CHECK(ctx, type != NULL, LOONG_ERR_ARG,
                 "an export as model type '%s': there is none of that name%s%s "
                 "(%s are)",
                 as, near != NULL ? ", the nearest is " : "",
-                near != NULL ? near : "", loongi_hf_type_list(types));
+                near != NULL ? near : "", loongi_hf_type_list(ctx, types));
     LOONG_CHECK(ctx, strcmp(type->family, as) == 0, LOONG_ERR_ARG,
                 "an export as model type '%s': a model of family %s becomes "
                 "one by what its keys say", as, type->family);
@@ -148,7 +149,7 @@ static loong_status_t rename_family(loong_context_t *ctx, const char *as,
                                     loong_pairs_t *model)
 {
     const loong_hf_kind_t *kind =
-        loongi_hf_kind_find(loongi_pairs_get(model, "family"));
+        loongi_hf_kind_find(ctx, loongi_pairs_get(model, "family"));
     LOONG_CHECK(ctx, kind != NULL, LOONG_ERR_UNSUPPORTED,
                 "family '%s' has no Hugging Face model type",
                 loongi_pairs_get(model, "family"));

@@ -264,7 +264,7 @@ static loong_status_t unknown_type(const loong_hf_reader_t *r,
                                    const char *name)
 {
     const char *what = loongi_hf_foreign_type(name);
-    const char *near = loongi_hf_type_nearest(name);
+    const char *near = loongi_hf_type_nearest(r->ctx, name);
     char types[LOONG_HF_TYPE_LIST];
     return LOONG_FAIL(r->ctx, LOONG_ERR_UNSUPPORTED,
                       "%s: model_type '%s' is not supported%s%s (%s are)",
@@ -274,7 +274,7 @@ static loong_status_t unknown_type(const loong_hf_reader_t *r,
                                      : "",
                       what != NULL   ? what
                       : near != NULL ? near
-                                     : "", loongi_hf_type_list(types));
+                                     : "", loongi_hf_type_list(r->ctx, types));
 }
 
 static loong_status_t read_config(loong_hf_reader_t *r,
@@ -283,13 +283,13 @@ static loong_status_t read_config(loong_hf_reader_t *r,
     const loong_json_t *type = loongi_hf_field(r->json, "model_type");
     LOONG_CHECK(r->ctx, type != NULL, LOONG_ERR_FORMAT, "%s: no model_type",
                 r->path);
-    r->type = loongi_hf_type_find(loongi_json_string(type));
+    r->type = loongi_hf_type_find(r->ctx, loongi_json_string(type));
     if (r->type == NULL) {
         return unknown_type(r, loongi_json_string(type));
     }
     LOONG_TRY(loongi_pairs_create(r->ctx, &r->pairs));
     r->problems = loongi_problems_begin(r->ctx);
-    r->kind = loongi_hf_kind_find(r->type->family);
+    r->kind = loongi_hf_kind_find(r->ctx, r->type->family);
     loong_status_t status = r->kind->read(r);
     loong_status_t listed =
         loongi_problems_end(&r->problems, LOONG_ERR_UNSUPPORTED, r->path);
@@ -343,7 +343,7 @@ loong_status_t loongi_hf_config_guess(loong_context_t *ctx,
 {
     loong_hf_reader_t reader = {.ctx = ctx, .json = config, .pairs = model,
                                 .problems = *unused};
-    reader.kind = loongi_hf_kind_find(loongi_pairs_get(model, "family"));
+    reader.kind = loongi_hf_kind_find(ctx, loongi_pairs_get(model, "family"));
     loong_status_t status = reader.kind->guess(&reader, used);
     *unused = reader.problems;
     return status;

@@ -139,12 +139,12 @@ static loong_status_t find_type(loong_hf_writer_t *w)
     LOONG_CHECK(w->ctx, family != NULL, LOONG_ERR_ARG,
                 "the model has no family");
     char types[LOONG_HF_TYPE_LIST];
-    w->type = loongi_hf_type_find(family);
+    w->type = loongi_hf_type_find(w->ctx, family);
     LOONG_CHECK(w->ctx, w->type != NULL, LOONG_ERR_UNSUPPORTED,
                 "family '%s' has no Hugging Face model type (%s have)", family,
-                loongi_hf_type_list(types));
+                loongi_hf_type_list(w->ctx, types));
     LOONG_TRY(loongi_pairs_copy(w->ctx, w->given, &w->model));
-    w->kind = loongi_hf_kind_find(w->type->family);
+    w->kind = loongi_hf_kind_find(w->ctx, w->type->family);
     LOONG_TRY(w->kind->fill(w->ctx, w->model));
     if (w->kind->choose != NULL) {
         w->kind->choose(w);

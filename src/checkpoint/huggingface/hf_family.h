@@ -46,12 +46,15 @@ typedef struct loong_hf_type {
 } loong_hf_type_t;
 
 /* NULL when not supported. */
-const loong_hf_type_t *loongi_hf_type_find(const char *model_type);
+const loong_hf_type_t *loongi_hf_type_find(const loong_context_t *ctx,
+                                           const char *model_type);
 /* The likest name among them. */
-const char *loongi_hf_type_nearest(const char *model_type);
+const char *loongi_hf_type_nearest(const loong_context_t *ctx,
+                                   const char *model_type);
 enum { LOONG_HF_TYPE_LIST = 512 };
 /* "gpt2, llama, ..."; returns text. */
-const char *loongi_hf_type_list(char text[LOONG_HF_TYPE_LIST]);
+const char *loongi_hf_type_list(const loong_context_t *ctx,
+                                char text[LOONG_HF_TYPE_LIST]);
 
 /* Fields that every decoder may carry: NEUTRAL ones. */
 extern const loong_hf_field_t loongi_hf_common_fields[];

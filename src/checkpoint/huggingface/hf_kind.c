@@ -7,12 +7,28 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "registry.h"
+
 enum { LONGEST_TYPE = 128 };
 
-const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
+const loong_hf_kind_t *loongi_hf_kind_at(const loong_context_t *ctx, int64_t i)
 {
-    for (int k = 0; loongi_hf_kinds[k] != NULL; k++) {
-        const loong_hf_type_t *t = loongi_hf_kinds[k]->types;
+    int64_t built_in = 0;
+    while (loongi_hf_kinds[built_in] != NULL) {
+        built_in++;
+    }
+    loong_registry_t r = loongi_registry(ctx, LOONG_REGISTRY_MODEL_TYPES);
+    return i < built_in             ? loongi_hf_kinds[i]
+           : i < built_in + r.count ? r.items[i - built_in]
+                                    : NULL;
+}
+
+const loong_hf_type_t *loongi_hf_type_find(const loong_context_t *ctx,
+                                           const char *model_type)
+{
+    const loong_hf_kind_t *kind;
+    for (int64_t k = 0; (kind = loongi_hf_kind_at(ctx, k)) != NULL; k++) {
+        const loong_hf_type_t *t = kind->types;
         for (; t->model_type != NULL; t++) {
             if (strcmp(t->model_type, model_type) == 0) {
                 return t;
@@ -22,12 +38,14 @@ const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
     return NULL;
 }
 
-const char *loongi_hf_type_nearest(const char *model_type)
+const char *loongi_hf_type_nearest(const loong_context_t *ctx,
+                                   const char *model_type)
 {
     const char *nearest = NULL;
     int best = 2 + (int)LOONG_MIN(strlen(model_type), LONGEST_TYPE) / 3;
-    for (int k = 0; loongi_hf_kinds[k] != NULL; k++) {
-        const loong_hf_type_t *t = loongi_hf_kinds[k]->types;
+    const loong_hf_kind_t *kind;
+    for (int64_t k = 0; (kind = loongi_hf_kind_at(ctx, k)) != NULL; k++) {
+        const loong_hf_type_t *t = kind->types;
         for (; t->model_type != NULL; t++) {
             int distance =
                 loongi_edit_distance(model_type, t->model_type, best);
@@ -40,12 +58,14 @@ const char *loongi_hf_type_nearest(const char *model_type)
     return nearest;
 }
 
-const char *loongi_hf_type_list(char text[LOONG_HF_TYPE_LIST])
+const char *loongi_hf_type_list(const loong_context_t *ctx,
+                                char text[LOONG_HF_TYPE_LIST])
 {
     size_t length = 0;
     text[0] = '\0';
-    for (int k = 0; loongi_hf_kinds[k] != NULL; k++) {
-        const loong_hf_type_t *t = loongi_hf_kinds[k]->types;
+    const loong_hf_kind_t *kind;
+    for (int64_t k = 0; (kind = loongi_hf_kind_at(ctx, k)) != NULL; k++) {
+        const loong_hf_type_t *t = kind->types;
         for (; t->model_type != NULL && length < LOONG_HF_TYPE_LIST; t++) {
             length += (size_t)snprintf(
                 text + length, LOONG_HF_TYPE_LIST - length, "%s%s",
@@ -55,9 +75,10 @@ const char *loongi_hf_type_list(char text[LOONG_HF_TYPE_LIST])
     return text;
 }
 
-const loong_hf_names_t *loongi_hf_names_find(const char *family)
+const loong_hf_names_t *loongi_hf_names_find(const loong_context_t *ctx,
+                                             const char *family)
 {
-    const loong_hf_kind_t *kind = loongi_hf_kind_find(family);
+    const loong_hf_kind_t *kind = loongi_hf_kind_find(ctx, family);
     const loong_hf_names_t *names = kind != NULL ? kind->names : NULL;
     while (names != NULL && strcmp(names->name, family) != 0) {
         names++;
@@ -65,13 +86,16 @@ const loong_hf_names_t *loongi_hf_names_find(const char *family)
     return names;
 }
 
-const loong_hf_kind_t *loongi_hf_kind_find(const char *family)
+const loong_hf_kind_t *loongi_hf_kind_find(const loong_context_t *ctx,
+                                           const char *family)
 {
-    for (int k = 0; loongi_hf_kinds[k] != NULL && family != NULL; k++) {
-        const loong_hf_names_t *names = loongi_hf_kinds[k]->names;
+    const loong_hf_kind_t *kind;
+    for (int64_t k = 0;
+         family != NULL && (kind = loongi_hf_kind_at(ctx, k)) != NULL; k++) {
+        const loong_hf_names_t *names = kind->names;
         for (; names->name != NULL; names++) {
             if (strcmp(names->name, family) == 0) {
-                return loongi_hf_kinds[k];
+                return kind;
             }
         }
     }

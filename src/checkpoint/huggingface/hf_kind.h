@@ -50,12 +50,16 @@ typedef struct loong_hf_kind {
     const loong_hf_fixed_t *like;
 } loong_hf_kind_t;
 
-/* Ends with NULL; src/registry/hf_kinds.c. */
+/* The built-in ones; ends with NULL; src/registry/hf_kinds.c. */
 extern const loong_hf_kind_t *const loongi_hf_kinds[];
+/* Those, then what users have registered (loong/hub.h); NULL behind the last.
+ */
+const loong_hf_kind_t *loongi_hf_kind_at(const loong_context_t *ctx, int64_t i);
 
 /* Of a family, which may be NULL; NULL: it has no names in Hugging Face files.
  */
-const loong_hf_kind_t *loongi_hf_kind_find(const char *family);
+const loong_hf_kind_t *loongi_hf_kind_find(const loong_context_t *ctx,
+                                           const char *family);
 
 #ifdef __cplusplus
 }

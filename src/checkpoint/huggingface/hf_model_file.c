@@ -45,7 +45,7 @@ static loong_status_t state_sizes(loong_pairs_t *pairs)
         "untie_embeddings_and_output_weights"};
     loong_pairs_t *filled = NULL;
     const loong_hf_kind_t *kind =
-        loongi_hf_kind_find(loongi_pairs_get(pairs, "family"));
+        loongi_hf_kind_find(pairs->ctx, loongi_pairs_get(pairs, "family"));
     loong_status_t status = loongi_pairs_copy(pairs->ctx, pairs, &filled);
     if (status == LOONG_OK) {
         status = kind->fill(pairs->ctx, filled);
@@ -124,7 +124,7 @@ static loong_status_t check_config(loong_context_t *ctx, const char *dir,
     loong_pairs_t *model = NULL;
     LOONG_TRY(loongi_hf_config_trace(ctx, dir, origins, &model));
     const loong_hf_kind_t *kind =
-        loongi_hf_kind_find(loongi_pairs_get(model, "family"));
+        loongi_hf_kind_find(ctx, loongi_pairs_get(model, "family"));
     loong_status_t status = kind->check(ctx, model);
     if (status != LOONG_OK) {
         loongi_problems_note_origins(ctx, origins);

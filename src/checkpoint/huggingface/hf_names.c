@@ -208,13 +208,13 @@ static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model,
                             const char *path)
 {
     const char *family = loongi_pairs_get(model, "family");
-    const loong_hf_kind_t *kind = loongi_hf_kind_find(family);
+    const loong_hf_kind_t *kind = loongi_hf_kind_find(map->ctx, family);
     char types[LOONG_HF_TYPE_LIST];
     LOONG_CHECK(map->ctx, kind != NULL, LOONG_ERR_UNSUPPORTED,
                 "family '%s' has no Hugging Face names (%s have)",
                 family != NULL ? family : "(missing)",
-                loongi_hf_type_list(types));
-    map->family = loongi_hf_names_find(family);
+                loongi_hf_type_list(map->ctx, types));
+    map->family = loongi_hf_names_find(map->ctx, family);
     LOONG_TRY(loongi_arena_create(map->ctx, "parameter map", &map->arena));
     LOONG_TRY(kind->size(map, model));
     if (path != NULL) {

@@ -101,7 +101,8 @@ typedef struct loong_hf_names {
 } loong_hf_names_t;
 
 /* NULL when there is none of that name. */
-const loong_hf_names_t *loongi_hf_names_find(const char *family);
+const loong_hf_names_t *loongi_hf_names_find(const loong_context_t *ctx,
+                                             const char *family);
 
 /* The output matrix, which alone has no prefix. */
 #define LOONG_HF_HEAD "lm_head.weight"

@@ -41,7 +41,7 @@ const char *loongi_model_family(const loong_recipe_t *recipe, const char *role)
 loong_status_t loongi_model_fill(loong_context_t *ctx, loong_pairs_t *model)
 {
     const loong_hf_kind_t *kind =
-        loongi_hf_kind_find(loongi_pairs_get(model, "family"));
+        loongi_hf_kind_find(ctx, loongi_pairs_get(model, "family"));
     return kind != NULL ? kind->fill(ctx, model) : LOONG_OK;
 }
 

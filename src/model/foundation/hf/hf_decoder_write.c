@@ -125,7 +125,7 @@ static bool has_window(const loong_hf_writer_t *w)
 void loongi_hf_decoder_choose(loong_hf_writer_t *w)
 {
     if (strcmp(w->type->family, "llama") == 0 && has_window(w)) {
-        w->type = loongi_hf_type_find("mistral");
+        w->type = loongi_hf_type_find(w->ctx, "mistral");
         w->note = " (a llama with a sliding window is of model type mistral)";
     }
 }

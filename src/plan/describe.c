@@ -417,8 +417,8 @@ loong_status_t loongi_describe_programs(loong_plan_t *plan, const char **text_p)
 {
     loongi_text_free(&plan->text);
     plan->text = loongi_text_begin(plan->ctx);
-    for (int i = 0; i < plan->component->num_stages; i++) {
-        explain_stage(plan->component->stages[i], &plan->text);
+    for (int i = 0; i < plan->component->model->num_stages; i++) {
+        explain_stage(plan->component->model->stages[i], &plan->text);
     }
     return take_text(plan, text_p);
 }

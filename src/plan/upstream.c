@@ -4,6 +4,7 @@
  * Read parallel.h and src/component/model.h before. */
 #include "upstream.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "component_params.h"
@@ -62,6 +63,25 @@ static void read_pictures(loong_plan_t *plan,
         loong_recipe_is_set(plan->recipe, "data.max_images")
             ? loong_recipe_int(plan->recipe, "data.max_images")
             : plan->set->micro_batch_size;
+}
+
+/* Edges have no messages between devices. */
+static loong_status_t check_devices(const loong_plan_t *plan, int count,
+                                    const loong_component_params_t *params)
+{
+    for (int i = 0; i < count; i++) {
+        char key[64];
+        snprintf(key, sizeof(key), "model.%s.ranks", params[i].name);
+        LOONG_CHECK(plan->ctx,
+                    params[i].ranks == NULL ||
+                        loong_device_is_host(plan->device),
+                    LOONG_ERR_UNSUPPORTED,
+                    "%s: %s: components on ranks of their own send rows from "
+                    "one device to another, which is not there; all "
+                    "components on all ranks are",
+                    loong_recipe_where(plan->recipe, key), key);
+    }
+    return LOONG_OK;
 }
 
 /* As the component with the loss has it, but the layout. */
@@ -151,6 +171,7 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
         LOONG_TRY(loongi_upstream_place(plan, loong_comm_rank(plan->comm),
                                         &params[i]));
     }
+    LOONG_TRY(check_devices(plan, count, params));
     LOONG_TRY(loongi_cell_ranks_find(plan->ctx, arena, count, params, &place));
     int64_t of_cell = plan->pictures.most * place.component[count - 1].replicas;
     for (int i = 0; i < count - 1; i++) {

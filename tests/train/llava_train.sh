@@ -42,6 +42,11 @@ steps 2 1 ${e}$t=2 ${e}sequence_parallel=true \
     parallel.data_parallel_sharding=optim_grads_params
 steps 4 1 ${e}$t=2 parallel.$t=2 parallel.pipeline_model_parallel_size=2 \
     --profile "$place/trace" --schedule-plot "$place/step.svg"
+m=model. r=ranks
+steps 4 1 ${m}image_encoder.$r=0-1 ${m}image_projector.$r=0-1 \
+    ${m}foundation.$r=2-3 parallel.pipeline_model_parallel_size=2
+steps 4 21 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=1- ${e}$t=2 model.image_encoder.freeze=true
 steps 1 21 model.image_encoder.freeze=true
 steps 2 21 model.image_encoder.freeze=true parallel.$t=2
 # The timeline of four ranks has all components; measured, encoder and projector
@@ -66,4 +71,4 @@ if [ "$(drawn image_encoder backward)" != 48 ] ||
     cat "$place/out"
     exit 1
 fi
-echo "seven layouts, twenty steps each"
+echo "nine layouts, twenty steps each"

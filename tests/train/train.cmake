@@ -65,7 +65,10 @@ if(MPI_C_FOUND)
   add_test(NAME component_keys COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/component_keys.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
-  set_tests_properties(llava_train component_keys PROPERTIES
+  add_test(NAME component_ranks COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/train/component_ranks.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  set_tests_properties(llava_train component_keys component_ranks PROPERTIES
     LABELS train TIMEOUT 120
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   add_test(NAME cli_signals COMMAND

@@ -28,7 +28,8 @@ static loong_status_t write_documents(const layout_data_t *data,
     uint32_t state = data->seed != 0 ? data->seed : 7;
     int32_t vocab = (int32_t)data->vocab_size;
     for (int d = 0; d < data->documents; d++) {
-        int length = data->length + d;
+        int length =
+            data->length + (data->cycle > 0 ? d % data->cycle : d);
         for (int i = 0; i < length; i++) {
             state = state * 1664525u + 1013904223u;
             ids[i] = i % 3 == 0 && i > 0

@@ -16,6 +16,7 @@ typedef struct layout_data {
     int64_t vocab_size;
     int documents;
     int length;
+    int cycle; /* documents grow by one token over so many; 0: all */
     bool masked; /* every other document has tokens without loss */
     uint32_t seed; /* 0: 7 */
 } layout_data_t;

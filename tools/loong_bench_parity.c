@@ -44,6 +44,7 @@ static const type_t bits_types[] = {
 static const char *const fixed[] = {
     "++train.train_samples=null",
     "++train.train_tokens=null",
+    "++train.epochs=null",
     "++train.max_wall_time=0",
     "++train.on_nan=skip",
     "++optimizer.lr_decay_style=cosine",
@@ -97,6 +98,7 @@ typedef struct bench {
     int beyond;      /* layouts beyond a bound */
     char data[192];  /* tokens that are written, or the recipe's texts */
     bool pictures;   /* which the texts have */
+    const char *source; /* more of data.train, for documents laid into rows */
 } bench_t;
 
 /* ---- runs ---------------------------------------------------------------- */
@@ -117,14 +119,14 @@ static int own_keys(const bench_t *b, const layout_t *layout,
     int n = 0;
     snprintf(own[n++], 256, "++train.train_iters=%d", b->o->steps);
     snprintf(own[n++], 256, "++precision.params_dtype=%s", b->o->type->name);
-    snprintf(own[n++], 256, "++data.train=[{path: %s}]", b->data);
+    snprintf(own[n++], 256, "++data.train=[{path: %s%s}]", b->data, b->source);
     if (!b->pictures) {
         snprintf(own[n++], 256, "++data.tokenizer=null");
     }
     snprintf(own[n++], 256, "++checkpoint.save=%s/%s", b->dir, name);
     if (!alone) {
-        snprintf(own[n++], 256, "++data.validation=[{name: held, path: %s}]",
-                 b->data);
+        snprintf(own[n++], 256, "++data.validation=[{name: held, path: %s%s}]",
+                 b->data, b->source);
     }
     if (b->replay) {
         snprintf(own[n++], 256, "++router_replay.%s_file=%s/%s.npy",
@@ -382,6 +384,8 @@ static loong_status_t make_data(bench_t *b)
     b->draws = layout_draws(b->o->seed, b->o->max_ranks, layers, batch);
     layout_pin_for(&b->draws, r);
     b->pictures = loong_recipe_component(r, 1) != NULL;
+    b->source = loong_recipe_is_set(r, "data.packing") ? ", source: documents"
+                                                       : "";
     snprintf(b->data, sizeof(b->data), "%s/data", b->dir);
     if (b->pictures) {
         snprintf(b->data, sizeof(b->data), "%s",
@@ -407,12 +411,14 @@ static loong_status_t make_data(bench_t *b)
     if (b->pictures) {
         return LOONG_OK;
     }
-    layout_data_t data = {b->data,
-                          vocab,
-                          (int)(4 * batch + 1),
-                          (int)(length - length / 4),
-                          true,
-                          (uint32_t)b->o->seed};
+    bool rows = b->source[0] != '\0'; /* of several documents */
+    layout_data_t data = {.prefix = b->data,
+                          .vocab_size = vocab,
+                          .documents = (int)(4 * batch + 1),
+                          .length = rows ? 3 : (int)(length - length / 4),
+                          .cycle = rows ? (int)length : 0,
+                          .masked = true,
+                          .seed = (uint32_t)b->o->seed};
     return layout_data_write(b->ctx, &data);
 }
 

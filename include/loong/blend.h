@@ -5,7 +5,8 @@
  *
  * A source has n samples (loong/source.h). One of tokens holds N of them, in
  * the documents of its split: with T = seq_length, n = floor((N - 1) / T), and
- * sample i is the T + 1 tokens from i * T on, so neighbours share one token.
+ * sample i is the T + 1 tokens from i * T on, so neighbours share one token. Of
+ * one whose texts are laid into rows a sample is a row (loong_packing_t).
  *
  * Which source. Weights become integers p_s with the smallest common sum
  * P <= 65536 that gives them exactly; where there is none, P = 65536 and p_s
@@ -63,6 +64,8 @@ typedef struct loong_blend_params {
     bool shuffle; /* false: file order, for validation */
     const char *tokenizer; /* of sources of text (loong_source_params_t) */
     const char *image_token;
+    loong_packing_t packing; /* of texts of lengths of their own */
+    loong_truncation_t truncation;
 } loong_blend_params_t;
 
 /* Opens and checks every source. Not collective.

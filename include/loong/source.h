@@ -4,8 +4,12 @@
  * sample i is a pure function of i. A sample is a list of items (a text, a
  * picture, a label) with sizes and contents; what they become is the
  * processor's (loong/processor.h). Built-in classes: "tokens", indexed data
- * sets cut into samples of T + 1 ids; "images", labelled pictures
- * (loong/image.h); "image_text", texts with pictures in them.
+ * sets cut into samples of T + 1 ids; "documents", the documents of such sets,
+ * each a sample; "images", labelled pictures (loong/image.h); "image_text",
+ * texts with pictures in them.
+ *
+ * Texts of lengths of their own are laid into rows of T + 1 ids by a source
+ * over their source: its samples are the rows, one text each or several.
  *
  * Not collective.
  */
@@ -21,10 +25,11 @@
 extern "C" {
 #endif
 
-/* Where a token begins something, as bits. */
+/* What a token is the first of, as bits. */
 enum {
     LOONG_START_DOCUMENT = 1,
-    LOONG_START_SAMPLE = 2, /* of several that lie in one row */
+    LOONG_START_SAMPLE = 2, /* of a row that samples are laid into */
+    LOONG_START_TURN = 4    /* a user's message and what answers it */
 };
 
 typedef enum loong_item_type {
@@ -39,8 +44,9 @@ typedef enum loong_item_type {
 typedef struct loong_item {
     loong_item_type_t type;
     const char *name; /* for messages, borrowed from source or list; or NULL */
-    /* TOKENS: ids; IMAGE: width and height in pixels, 0: it was not decoded;
-     * VALUES: their number */
+    /* TOKENS: ids, and how many of them are learned, the first one apart, which
+     * only peek tells (-1: it cannot); IMAGE: width and height in pixels, 0: it
+     * was not decoded; VALUES: their number */
     int64_t size[2];
     int64_t at;       /* IMAGE: which of the TOKENS stands for it */
     int64_t label;    /* LABEL: its class */
@@ -62,8 +68,10 @@ typedef struct loong_items {
     /* 0: all contents are wanted; -1: all but pixels; k > 0: the pixels of the
      * k-th picture, and nothing else. */
     int picture;
+    int64_t epoch; /* of the source: what is drawn anew in each one */
     int count;
     loong_item_t item[LOONG_MAX_ITEMS];
+    struct loong_items *inner; /* of a source over a source: those of samples */
     void *memory;
     size_t bytes, used;
 } loong_items_t;
@@ -90,6 +98,37 @@ typedef struct loong_source_params {
     const char *image_token;
 } loong_source_params_t;
 
+/* How texts of lengths of their own share rows. */
+typedef enum loong_packing {
+    LOONG_PACK_NONE,    /* a row is one text, and padding */
+    LOONG_PACK_GREEDY,  /* in a drawn order, where it leaves least room */
+    LOONG_PACK_BEST_FIT /* the longest first, where it leaves least room */
+} loong_packing_t;
+
+/* What becomes of a text that is longer than a row. */
+typedef enum loong_truncation {
+    LOONG_TRUNCATE_REFUSE, /* an error that names it */
+    LOONG_TRUNCATE_LEFT,   /* its last T + 1 ids stay */
+    LOONG_TRUNCATE_RIGHT,  /* its first T + 1 ids stay */
+    /* What stands before the first turn stays, and as many of the last turns as
+     * there is room for, one at least; else it is refused. */
+    LOONG_TRUNCATE_TURN
+} loong_truncation_t;
+
+/* Of texts that are laid into rows. */
+typedef struct loong_pack_info {
+    loong_packing_t packing;
+    loong_truncation_t truncation;
+    int64_t samples, ids; /* before anything is cut */
+    int64_t learned;      /* of them; -1: the source cannot tell */
+    int64_t longest;      /* ids of the longest sample */
+    int64_t cut_samples, cut_ids;
+    int64_t cut_learned; /* of the ids that are cut */
+    int64_t rows, room;  /* room: ids of a row, T + 1 */
+    int64_t most;        /* samples of a row */
+    double seconds;      /* to make it */
+} loong_pack_info_t;
+
 typedef struct loong_source_info {
     const char *path; /* borrowed */
     int64_t samples;
@@ -97,6 +136,7 @@ typedef struct loong_source_info {
     /* Of sources that cut samples from texts, else 0 and NULL: of the split. */
     int64_t first_document, documents, first_token, tokens;
     const loong_dataset_t *dataset; /* borrowed */
+    const loong_pack_info_t *pack;  /* samples are rows; borrowed; or NULL */
 } loong_source_info_t;
 
 typedef struct loong_source_class {
@@ -115,6 +155,9 @@ typedef struct loong_source_class {
     /* (optional) The items of sample i without contents: sizes, and where
      * pictures stand. Reads no file. */
     loong_status_t (*peek)(const void *source, int64_t i, loong_items_t *items);
+    /* (optional) Samples are single texts of lengths of their own, to be laid
+     * into rows; peek tells the lengths. */
+    bool packs;
 } loong_source_class_t;
 
 /* Enters a class (borrowed; it must outlive the context). A second one of the

@@ -34,6 +34,7 @@ static loong_status_t peek(const loong_blend_t *blend, int64_t draw,
     loong_blend_source_info_t source;
     LOONG_TRY(loong_blend_locate(blend, draw, &sample));
     loong_blend_get_source(blend, sample.source, &source);
+    items->epoch = sample.epoch;
     return source.source_class->peek(source.source, sample.number, items);
 }
 

@@ -10,6 +10,7 @@
 
 #include "blend_impl.h"
 #include "permutation.h"
+#include "source_pack.h"
 
 static loong_status_t check_source(const loong_blend_t *blend,
                                    const loong_blend_source_t *source)
@@ -39,6 +40,19 @@ static loong_status_t check_source(const loong_blend_t *blend,
     return LOONG_OK;
 }
 
+/* Texts of lengths of their own are laid into rows. */
+static loong_status_t lay_into_rows(loong_blend_t *blend,
+                                    const loong_blend_params_t *of, int64_t s)
+{
+    blend_source_t *own = &blend->sources[s];
+    uint64_t key = loongi_permutation_key(blend->seed, (uint64_t)s);
+    const loong_pack_params_t params = {
+        blend->name, blend->seq_length, of->packing, of->truncation,
+        loongi_permutation_key(key, UINT64_MAX /* no epoch */)};
+    return loongi_pack_source(blend->ctx, &params, &own->info.source_class,
+                              &own->source);
+}
+
 static loong_status_t open_source(loong_blend_t *blend,
                                   const loong_blend_params_t *of, int64_t s)
 {
@@ -54,6 +68,9 @@ static loong_status_t open_source(loong_blend_t *blend,
     LOONG_TRY(loong_find_source(blend->ctx, name != NULL ? name : "tokens",
                                 &info->source_class));
     LOONG_TRY(info->source_class->open(blend->ctx, &params, &own->source));
+    if (info->source_class->packs) {
+        LOONG_TRY(lay_into_rows(blend, of, s));
+    }
     info->source = own->source;
     info->source_class->get_info(own->source, &info->info);
     info->max_epochs = source->max_epochs;

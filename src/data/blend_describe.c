@@ -35,6 +35,10 @@ loong_status_t loongi_blend_describe(loong_blend_t *blend)
                                "source %" PRId64 " samples: %" PRId64 "\n", s,
                                info->samples);
         }
+        if (info->pack != NULL) {
+            loongi_text_printf(text, "source %" PRId64 " rows: %" PRId64 "\n",
+                               s, info->samples);
+        }
         loongi_text_printf(
             text, "source %" PRId64 " share: %" PRId64 "/%" PRId64 "\n", s,
             source->share, blend->table.period);

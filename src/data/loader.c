@@ -280,6 +280,7 @@ static loong_status_t read_sample(const loong_loader_t *loader, int64_t g,
     loong_blend_source_info_t source;
     LOONG_TRY(loong_blend_locate(loader->params.blend, g, &sample));
     loong_blend_get_source(loader->params.blend, sample.source, &source);
+    items->epoch = sample.epoch;
     return source.source_class->read(source.source, sample.number, items);
 }
 

@@ -35,6 +35,8 @@ loong_status_t loong_register_source(loong_context_t *ctx,
                 LOONG_ERR_ARG,
                 "a class of sources needs its struct's size, a name, open, "
                 "close, get_info and read");
+    LOONG_CHECK(ctx, !c->packs || c->peek != NULL, LOONG_ERR_ARG,
+                "sources of class %s pack, and need peek for it", c->name);
     LOONG_CHECK(ctx, find(ctx, c->name) == NULL, LOONG_ERR_ARG,
                 "sources of class %s are registered already", c->name);
     return loongi_registry_add(ctx, LOONG_REGISTRY_SOURCES, c);
@@ -84,6 +86,11 @@ void *loong_items_take(loong_items_t *items, size_t bytes)
 
 void loong_items_free(loong_items_t *items)
 {
+    if (items->inner != NULL) {
+        loong_items_free(items->inner);
+        loongi_free(items->ctx, items->inner);
+        items->inner = NULL;
+    }
     if (items->memory != NULL) {
         loongi_free(items->ctx, items->memory);
     }

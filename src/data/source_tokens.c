@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sources of token ids: an indexed data set, or a share of its documents, cut
- * into samples of T + 1 ids. Called through loong_source_class_t; the formula
- * is in loong/blend.h. */
+ * into samples of T + 1 ids, or taken by documents. Called through
+ * loong_source_class_t; the formula is in loong/blend.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -38,6 +38,7 @@ static void choose_documents(const loong_source_params_t *p, int64_t documents,
     info->documents = end - info->first_document;
 }
 
+/* Takes the documents of the split. */
 static loong_status_t read_index(source_t *s, const loong_source_params_t *p)
 {
     loong_source_info_t *info = &s->info;
@@ -57,10 +58,21 @@ static loong_status_t read_index(source_t *s, const loong_source_params_t *p)
         return LOONG_ERR_FORMAT;
     }
     info->tokens = end - info->first_token;
-    info->samples = (info->tokens - 1) / s->T;
+    info->samples = info->documents;
     LOONG_CHECK(s->ctx, data.tokens > 0, LOONG_ERR_FORMAT,
                 "data '%s': '%s' is empty: %" PRId64 " documents, 0 tokens",
                 p->data, p->path, data.documents);
+    return LOONG_OK;
+}
+
+/* Cuts them into samples. */
+static loong_status_t cut(source_t *s, const loong_source_params_t *p)
+{
+    loong_source_info_t *info = &s->info;
+    loong_dataset_info_t data;
+    LOONG_TRY(read_index(s, p));
+    loong_dataset_get_info(s->dataset, &data);
+    info->samples = (info->tokens - 1) / s->T;
     LOONG_CHECK(s->ctx, info->tokens > s->T, LOONG_ERR_FORMAT,
                 "data '%s': '%s' has %" PRId64 " tokens in %" PRId64
                 " of %" PRId64 " documents, one sample of seq_length %" PRId64
@@ -70,9 +82,10 @@ static loong_status_t read_index(source_t *s, const loong_source_params_t *p)
     return LOONG_OK;
 }
 
-static loong_status_t open_source(loong_context_t *ctx,
-                                  const loong_source_params_t *params,
-                                  void **source_p)
+static loong_status_t
+open_as(loong_context_t *ctx, const loong_source_params_t *params,
+        loong_status_t (*make)(source_t *s, const loong_source_params_t *p),
+        void **source_p)
 {
     source_t *s = NULL;
     LOONG_CHECK(ctx, params->seq_length >= 1 && params->seq_length < INT32_MAX,
@@ -82,13 +95,20 @@ static loong_status_t open_source(loong_context_t *ctx,
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "source of tokens", &s));
     s->ctx = ctx;
     s->T = params->seq_length;
-    loong_status_t status = read_index(s, params);
+    loong_status_t status = make(s, params);
     if (status != LOONG_OK) {
         close_source(s);
         return status;
     }
     *source_p = s;
     return LOONG_OK;
+}
+
+static loong_status_t open_source(loong_context_t *ctx,
+                                  const loong_source_params_t *params,
+                                  void **source_p)
+{
+    return open_as(ctx, params, cut, source_p);
 }
 
 static void get_info(const void *source, loong_source_info_t *info)
@@ -155,12 +175,101 @@ static void prefetch(const void *source, int64_t i)
                            s->T + 1);
 }
 
-const loong_source_class_t loongi_token_source = {sizeof(loongi_token_source),
-                                                  "tokens",
-                                                  false,
-                                                  open_source,
-                                                  close_source,
-                                                  get_info,
-                                                  read_sample,
-                                                  prefetch,
-                                                  NULL};
+const loong_source_class_t loongi_token_source = {
+    .struct_size = sizeof(loongi_token_source),
+    .name = "tokens",
+    .open = open_source,
+    .close = close_source,
+    .get_info = get_info,
+    .read = read_sample,
+    .prefetch = prefetch};
+
+/* ---- by documents -------------------------------------------------------- */
+
+static loong_status_t open_documents(loong_context_t *ctx,
+                                     const loong_source_params_t *params,
+                                     void **source_p)
+{
+    return open_as(ctx, params, read_index, source_p);
+}
+
+/* Where document i of the split lies. */
+static loong_status_t find_document(const source_t *s, int64_t i,
+                                    int64_t *token_p, int64_t *count_p)
+{
+    int64_t document = s->info.first_document + i;
+    int64_t end = loong_dataset_get_start(s->dataset, document + 1);
+    *token_p = loong_dataset_get_start(s->dataset, document);
+    *count_p = end - *token_p;
+    return *token_p < 0 || end < 0 ? LOONG_ERR_FORMAT : LOONG_OK;
+}
+
+static loong_status_t read_document(const void *source, int64_t i,
+                                    loong_items_t *items)
+{
+    const source_t *s = source;
+    int64_t token = 0;
+    int64_t n = 0;
+    LOONG_TRY(find_document(s, i, &token, &n));
+    LOONG_TRY(loongi_items_tokens(items, n));
+    loong_item_t *item = &items->item[0];
+    if (n > 0) {
+        item->starts[0] = LOONG_START_DOCUMENT;
+        LOONG_TRY(loong_dataset_read(s->dataset, token, n, items->vocab_size,
+                                     item->ids));
+    }
+    return loong_dataset_read_mask(s->dataset, token, n, item->weight);
+}
+
+static int64_t count_learned(const uint8_t *mask, int64_t n)
+{
+    int64_t learned = 0;
+    for (int64_t t = 0; t < n; t++) {
+        learned += mask[t];
+    }
+    return learned;
+}
+
+static loong_status_t peek_document(const void *source, int64_t i,
+                                    loong_items_t *items)
+{
+    enum { BLOCK = 4096 };
+    const source_t *s = source;
+    uint8_t mask[BLOCK];
+    int64_t token = 0;
+    int64_t n = 0;
+    loong_dataset_info_t info;
+    loong_dataset_get_info(s->dataset, &info);
+    LOONG_TRY(find_document(s, i, &token, &n));
+    int64_t learned = info.has_mask ? 0 : LOONG_MAX(n - 1, 0);
+    for (int64_t t = 1; info.has_mask && t < n; t += BLOCK) {
+        int64_t part = LOONG_MIN(n - t, (int64_t)BLOCK);
+        LOONG_TRY(loong_dataset_read_mask(s->dataset, token + t, part, mask));
+        learned += count_learned(mask, part);
+    }
+    items->count = 1;
+    items->item[0] =
+        (loong_item_t){.type = LOONG_ITEM_TOKENS, .size = {n, learned}};
+    return LOONG_OK;
+}
+
+static void prefetch_document(const void *source, int64_t i)
+{
+    const source_t *s = source;
+    int64_t token = 0;
+    int64_t n = 0;
+    if (find_document(s, i, &token, &n) == LOONG_OK) {
+        loong_dataset_prefetch(s->dataset, token, n);
+    }
+}
+
+const loong_source_class_t loongi_document_source = {
+    .struct_size = sizeof(loongi_document_source),
+    .name = "documents",
+    .open = open_documents,
+    .close = close_source,
+    .get_info = get_info,
+    .read = read_document,
+    .prefetch = prefetch_document,
+    .peek = peek_document,
+    .packs = true};

@@ -11,6 +11,8 @@ extern "C" {
 #endif
 
 extern const loong_source_class_t loongi_token_source;
+/* The same sets, a sample for each document. */
+extern const loong_source_class_t loongi_document_source;
 
 /* Begins the items with one text of so many ids: ids and weights are to be
  * filled, starts are 0. */

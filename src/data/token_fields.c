@@ -144,8 +144,8 @@ static void fill_is_feature(const fill_t *f, const loong_token_row_t *row,
  * document where that is asked for. */
 static bool begins(const loong_token_row_t *row, int64_t t, bool documents)
 {
-    return (row->starts[t] & LOONG_START_SAMPLE) != 0 ||
-           (documents && row->starts[t] != 0);
+    int apart = LOONG_START_SAMPLE | (documents ? LOONG_START_DOCUMENT : 0);
+    return row->starts != NULL && (row->starts[t] & apart) != 0;
 }
 
 /* The places of a rank's tokens ascend within each of its two chunks, and the

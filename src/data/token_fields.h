@@ -18,7 +18,7 @@ typedef struct loong_token_row {
     int64_t draw;    /* number of the sample; -1: none */
     int32_t *ids;    /* [T + 1] */
     uint8_t *weight; /* [T + 1]; [t] belongs to the label of position t */
-    uint8_t *starts; /* [T + 1] LOONG_START_* */
+    uint8_t *starts; /* [T + 1] LOONG_START_*; NULL: one text */
     uint8_t *feature; /* [T + 1] 1: a row of a picture; NULL: there are none */
 } loong_token_row_t;
 

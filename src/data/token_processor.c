@@ -91,13 +91,13 @@ static loong_status_t judge(const void *config, const loong_items_t *items)
     for (int64_t k = 0; k < pictures; k++) {
         known = known && items->item[1 + k].type == LOONG_ITEM_IMAGE;
     }
-    bool whole = known && pictures == 0 && rows == p->seq_length + 1;
-    LOONG_CHECK(items->ctx, known && (whole || p->image_rows > 0),
+    bool alone = known && pictures == 0 && rows <= p->seq_length + 1;
+    LOONG_CHECK(items->ctx, known && (alone || p->image_rows > 0),
                 LOONG_ERR_CONFIG,
-                "the model reads texts of %" PRId64 " token ids, its data has "
-                "something else",
+                "the model reads texts of up to %" PRId64
+                " token ids, its data has something else",
                 p->seq_length + 1);
-    LOONG_CHECK(items->ctx, whole || rows <= p->seq_length, LOONG_ERR_CONFIG,
+    LOONG_CHECK(items->ctx, alone || rows <= p->seq_length, LOONG_ERR_CONFIG,
                 "%s: takes %" PRId64 " rows, %" PRId64 " tokens of which "
                 "%" PRId64 " are pictures of %" PRId64 " rows; data.seq_length "
                 "allows %" PRId64,
@@ -106,8 +106,9 @@ static loong_status_t judge(const void *config, const loong_items_t *items)
     return LOONG_OK;
 }
 
-/* The text with each picture's rows in place of its token; the place behind it,
- * if there is one, begins another document. */
+/* The text with each picture's rows in place of its token. The place behind it,
+ * if there is one, begins another document, and behind samples another one,
+ * which is padding. */
 static void lay_out(const loong_token_params_t *p, const loong_items_t *items,
                     loong_token_row_t *row)
 {
@@ -131,7 +132,9 @@ static void lay_out(const loong_token_params_t *p, const loong_items_t *items,
         }
     }
     if (at <= p->seq_length) {
-        row->starts[at] = LOONG_START_DOCUMENT;
+        int sample = text->size[0] > 0 ? text->starts[0] : 0;
+        row->starts[at] =
+            (uint8_t)(LOONG_START_DOCUMENT | (sample & LOONG_START_SAMPLE));
     }
 }
 
@@ -139,7 +142,8 @@ static void lay_out(const loong_token_params_t *p, const loong_items_t *items,
  * document's where that is asked for. */
 static void cut_labels(const loong_token_params_t *p, loong_token_row_t *row)
 {
-    int apart = LOONG_START_SAMPLE | (p->eod_mask_loss ? ~0 : 0);
+    int apart =
+        LOONG_START_SAMPLE | (p->eod_mask_loss ? LOONG_START_DOCUMENT : 0);
     for (int64_t t = 0; t < p->seq_length; t++) {
         row->weight[t] = row->starts[t + 1] & apart ? 0 : row->weight[t];
     }

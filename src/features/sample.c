@@ -62,7 +62,6 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
     layout.seq_length = s->window;
     layout.rows = layout.context_parallel_size = 1;
     layout.context_parallel_rank = layout.context_parallel_a2a = 0;
-    layout.reset_position_ids = layout.reset_attention_mask = false;
     memset(s->prompt, 0, (size_t)s->window * sizeof(*s->prompt));
     memcpy(s->prompt, s->ids + s->count - used,
            (size_t)used * sizeof(*s->prompt));

@@ -36,6 +36,20 @@ static loong_loss_normalization_t read_normalization(const loong_recipe_t *r)
         loong_recipe_text(r, "train.loss_normalization"), names, 3);
 }
 
+loong_packing_t loongi_recipe_packing(const loong_recipe_t *recipe)
+{
+    static const char *const names[] = {"none", "greedy", "best_fit"};
+    return (loong_packing_t)choice(loong_recipe_text(recipe, "data.packing"),
+                                   names, 3);
+}
+
+loong_truncation_t loongi_recipe_truncation(const loong_recipe_t *recipe)
+{
+    static const char *const names[] = {"refuse", "left", "right", "turn"};
+    return (loong_truncation_t)choice(
+        loong_recipe_text(recipe, "data.truncation"), names, 4);
+}
+
 static void read_lr(const loong_recipe_t *r, loong_train_settings_t *s)
 {
     static const char *const styles[] = {"constant", "linear", "cosine", "WSD"};
@@ -56,22 +70,13 @@ static void read_lr(const loong_recipe_t *r, loong_train_settings_t *s)
     lr->wsd_decay_iters = loong_recipe_int(r, "optimizer.lr_wsd_decay_iters");
 }
 
-/* Steps of a training whose length is given in steps, samples or tokens; a
- * last part of a batch is a whole step. */
-static int64_t read_length(const loong_recipe_t *r)
+/* A last part of a batch is a whole step. */
+static int64_t steps_of(const loong_recipe_t *r, int64_t samples)
 {
     int64_t full = loong_recipe_int(r, "train.global_batch_size");
-    int64_t samples = loong_recipe_int(r, "train.train_samples");
     loong_rampup_t ramp = loongi_recipe_rampup(r);
     int64_t iters = 0;
     int64_t consumed = 0;
-    if (loong_recipe_is_set(r, "train.train_iters")) {
-        return loong_recipe_int(r, "train.train_iters");
-    }
-    if (loong_recipe_is_set(r, "train.train_tokens")) {
-        samples = loong_recipe_int(r, "train.train_tokens") /
-                  loong_recipe_int(r, "data.seq_length");
-    }
     for (; ramp.start > 0 && consumed < LOONG_MIN(samples, ramp.samples);
          iters++) {
         int64_t steps = (full - ramp.start) / ramp.increment;
@@ -79,6 +84,31 @@ static int64_t read_length(const loong_recipe_t *r)
             ramp.start + ramp.increment * (consumed * steps / ramp.samples);
     }
     return iters + LOONG_MAX(samples - consumed + full - 1, 0) / full;
+}
+
+/* Steps of a training whose length is given in steps, samples or tokens; 0: in
+ * epochs, of data that is not open. */
+static int64_t read_length(const loong_recipe_t *r)
+{
+    int64_t samples = loong_recipe_int(r, "train.train_samples");
+    if (loong_recipe_is_set(r, "train.train_iters")) {
+        return loong_recipe_int(r, "train.train_iters");
+    }
+    if (loong_recipe_is_set(r, "train.train_tokens")) {
+        samples = loong_recipe_int(r, "train.train_tokens") /
+                  loong_recipe_int(r, "data.seq_length");
+    }
+    return samples > 0 ? steps_of(r, samples) : 0;
+}
+
+void loongi_settings_set_samples(const loong_recipe_t *recipe, int64_t samples,
+                                 loong_train_settings_t *settings)
+{
+    settings->num_samples = samples;
+    settings->train_iters = steps_of(recipe, samples);
+    if (settings->lr.decay_iters == 0) {
+        settings->lr.decay_iters = settings->train_iters;
+    }
 }
 
 void loongi_settings_read(const loong_recipe_t *recipe, bool evaluate_only,

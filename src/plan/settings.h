@@ -18,6 +18,7 @@ typedef struct loong_train_settings {
     int64_t micro_batch_size;
     int64_t global_batch_size;
     int64_t train_iters;
+    int64_t num_samples; /* of a length in epochs; 0: whole batches */
     int64_t exit_interval;
     double max_wall_time;
     bool skip_nan;
@@ -44,6 +45,19 @@ typedef struct loong_train_settings {
 void loongi_settings_read(const loong_recipe_t *recipe, bool evaluate_only,
                           loong_train_settings_t *settings);
 loong_rampup_t loongi_recipe_rampup(const loong_recipe_t *recipe);
+loong_packing_t loongi_recipe_packing(const loong_recipe_t *recipe);
+loong_truncation_t loongi_recipe_truncation(const loong_recipe_t *recipe);
+
+/* The training has so many samples: its steps, and a decay as long as it. Rows
+ * of the last step that are none are empty. */
+void loongi_settings_set_samples(const loong_recipe_t *recipe, int64_t samples,
+                                 loong_train_settings_t *settings);
+/* What a training takes of its data, at most. */
+static inline int64_t loongi_settings_samples(const loong_train_settings_t *s)
+{
+    return s->num_samples > 0 ? s->num_samples
+                              : s->train_iters * s->global_batch_size;
+}
 
 #ifdef __cplusplus
 }

@@ -147,6 +147,15 @@ static const loong_recipe_key_t keys[] = {
     AMOUNT("data.seq_length", NULL, 1, 1e9, SAME,
            "tokens of a sample; of a model that reads pictures the rows of "
            "one, which need not be given"),
+    CHOICE("data.packing", "none", "none greedy best_fit", SAME,
+           "how texts of lengths of their own share rows of seq_length: each "
+           "has one of its own, padded; in a drawn order, each where it leaves "
+           "the least room; or likewise from the longest on. They do not see "
+           "each other, and positions restart"),
+    CHOICE("data.truncation", "refuse", "refuse left right turn", SAME,
+           "of texts of more than seq_length + 1 ids: an error that names "
+           "them; their left or right end is cut; or their oldest turns are "
+           "dropped"),
     BOOL("data.reset_position_ids", "false", SAME,
          "positions restart at each document"),
     BOOL("data.reset_attention_mask", "false", SAME,
@@ -168,6 +177,9 @@ static const loong_recipe_key_t keys[] = {
            "length of the training in samples"),
     AMOUNT("train.train_tokens", NULL, 1, BIG, FREE,
            "length of the training in tokens"),
+    REAL("train.epochs", NULL, 1e-9, 1e9, FREE,
+         "length of the training in passes over data.train, counted in rows "
+         "where texts share them; the rest of a last batch is empty"),
     AMOUNT("train.exit_interval", "0", 0, BIG, FREE,
            "stop with a checkpoint when the step is a multiple; 0: never"),
     SECONDS("train.max_wall_time", "0", FREE,

@@ -64,7 +64,8 @@ static void want_in_items(check_t *c, const char *list, const char *key,
 static void check_training_length(check_t *c)
 {
     static const char *const lengths[] = {
-        "train.train_iters", "train.train_samples", "train.train_tokens"};
+        "train.train_iters", "train.train_samples", "train.train_tokens",
+        "train.epochs"};
     const char *first = NULL;
     for (int64_t i = 0; i < LOONG_COUNT_OF(lengths); i++) {
         if (is_set(c, lengths[i]) && first != NULL) {
@@ -75,7 +76,8 @@ static void check_training_length(check_t *c)
     }
     if (first == NULL) {
         problem(c, lengths[0],
-                "not set, every run needs it, train_samples or train_tokens");
+                "not set, every run needs it, train_samples, train_tokens or "
+                "epochs");
     }
     int64_t tokens = get(c, "train.train_tokens");
     if (tokens > 0 && tokens < get(c, "data.seq_length")) {

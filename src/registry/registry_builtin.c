@@ -43,6 +43,7 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     LOONG_TRY(loongi_register_vision(ctx));
     LOONG_TRY(loongi_register_projector(ctx));
     LOONG_TRY(loong_register_source(ctx, &loongi_token_source));
+    LOONG_TRY(loong_register_source(ctx, &loongi_document_source));
     LOONG_TRY(loong_register_source(ctx, &loongi_image_source));
     LOONG_TRY(loong_register_source(ctx, &loongi_image_text_source));
     LOONG_TRY(loongi_stager_register(ctx, &loongi_staged_stager));

@@ -128,7 +128,7 @@ static loong_status_t check_samples(const loong_trainer_t *t)
         }
         loong_blend_get_info(blend, &info);
         int64_t samples =
-            LOONG_MIN(i < 0 ? t->set.train_iters * t->set.global_batch_size
+            LOONG_MIN(i < 0 ? loongi_settings_samples(&t->set)
                             : info.max_samples,
                       info.max_samples);
         LOONG_TRY(loongi_batch_plan_most(t->ctx, blend, t->set.micro_batch_size,
@@ -173,9 +173,9 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
         return status;
     }
     if (t->data.blend != NULL && t->component != NULL) {
-        int64_t samples = t->set.train_iters * t->set.global_batch_size;
-        status = loongi_first_of(status,
-                                 loong_blend_require(t->data.blend, samples));
+        status = loongi_first_of(
+            status, loong_blend_require(t->data.blend,
+                                        loongi_settings_samples(&t->set)));
     }
     if (t->component != NULL) {
         status = loongi_first_of(status, check_ids(t));

@@ -456,6 +456,10 @@ static loong_status_t train_step(loong_trainer_t *t)
     int64_t batch =
         loong_loader_batch(t->data.loader, t->state.consumed_samples);
     t->state.consumed_samples += batch;
+    if (t->set.num_samples > 0) { /* the rest of the last batch is empty */
+        t->state.consumed_samples =
+            LOONG_MIN(t->state.consumed_samples, t->set.num_samples);
+    }
     t->state.step++;
     t->report.window.tokens += batch * t->set.seq_length;
     t->report.window.steps++;

@@ -138,11 +138,29 @@ static loong_status_t load_model(loong_trainer_t *t)
 static loong_status_t require_samples(const loong_trainer_t *t)
 {
     int64_t steps = t->set.train_iters - t->state.step;
-    return t->data.blend == NULL
-               ? LOONG_OK
-               : loong_blend_require(t->data.blend,
-                                     t->state.consumed_samples +
-                                         steps * t->set.global_batch_size);
+    int64_t end =
+        t->set.num_samples > 0
+            ? t->set.num_samples
+            : t->state.consumed_samples + steps * t->set.global_batch_size;
+    return t->data.blend == NULL ? LOONG_OK
+                                 : loong_blend_require(t->data.blend, end);
+}
+
+/* A length in epochs ends with their last sample: behind a run that ended in
+ * the midst of a batch the steps are others. */
+static void count_steps(loong_trainer_t *t)
+{
+    loong_train_settings_t *s = &t->set;
+    int64_t steps = t->state.step;
+    if (s->num_samples == 0 || t->data.loader == NULL) {
+        return;
+    }
+    for (int64_t c = t->state.consumed_samples; c < s->num_samples; steps++) {
+        c += loong_loader_batch(t->data.loader, c);
+    }
+    s->lr.decay_iters =
+        s->lr.decay_iters == s->train_iters ? steps : s->lr.decay_iters;
+    s->train_iters = steps;
 }
 
 static loong_status_t start(loong_trainer_t *t)
@@ -161,6 +179,7 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(loongi_step_metrics_open(&t->metrics, t->model, t->plan.device));
     LOONG_TRY(loong_device_stream_create(t->plan.device, &t->saving.stream));
     LOONG_TRY(load_model(t));
+    count_steps(t);
     LOONG_TRY(require_samples(t));
     LOONG_TRY(loongi_router_replay_open(
         &t->plan, t->data.loader, t->state.step, t->state.consumed_samples,
@@ -265,7 +284,8 @@ static loong_status_t complete_for_evaluation(loong_trainer_t *t)
     }
     bool length = loong_recipe_is_set(t->recipe, "train.train_iters") ||
                   loong_recipe_is_set(t->recipe, "train.train_samples") ||
-                  loong_recipe_is_set(t->recipe, "train.train_tokens");
+                  loong_recipe_is_set(t->recipe, "train.train_tokens") ||
+                  loong_recipe_is_set(t->recipe, "train.epochs");
     return length ? LOONG_OK
                   : loong_recipe_set(t->recipe, "train.train_iters", "1",
                                      "an evaluation");
@@ -327,6 +347,7 @@ static loong_status_t plan(loong_trainer_t *t, loong_component_params_t *asked)
 {
     int64_t segments = 0;
     LOONG_TRY(loongi_trainer_count_segments(t, &segments));
+    LOONG_TRY(loongi_trainer_set_length(t));
     loong_status_t status = loongi_devices_settle(&t->plan);
     if (status == LOONG_OK) {
         status = loongi_devices_open(&t->plan);

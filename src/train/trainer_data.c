@@ -2,6 +2,7 @@
  *
  * Data sets of a run. Called by trainer_create.c and preflight.c. Read
  * trainer_data.h before. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -86,7 +87,33 @@ static loong_blend_params_t blend_params(const loong_trainer_t *t,
         .seq_length = seq_length(t),
         .seed = t->set.seed,
         .tokenizer = loongi_recipe_tokenizer_path(t->recipe),
-        .image_token = loong_recipe_text(t->recipe, "data.image_token")};
+        .image_token = loong_recipe_text(t->recipe, "data.image_token"),
+        .packing = loongi_recipe_packing(t->recipe),
+        .truncation = loongi_recipe_truncation(t->recipe)};
+}
+
+/* Keys of rows go with sources that have texts for them. */
+static loong_status_t check_rows(const loong_trainer_t *t,
+                                 const loong_blend_t *blend)
+{
+    static const char *const keys[] = {"data.packing", "data.truncation"};
+    loong_blend_info_t info;
+    bool packs = false;
+    loong_blend_get_info(blend, &info);
+    for (int64_t i = 0; i < info.num_sources; i++) {
+        loong_blend_source_info_t source;
+        loong_blend_get_source(blend, i, &source);
+        packs = packs || source.info.pack != NULL;
+    }
+    for (int i = 0; i < LOONG_COUNT_OF(keys) && !packs; i++) {
+        LOONG_CHECK(t->ctx, !loong_recipe_is_set(t->recipe, keys[i]),
+                    LOONG_ERR_CONFIG,
+                    "%s: %s: no source of data.train has texts to be laid into "
+                    "rows; one of class documents has, tokens are cut into "
+                    "rows already",
+                    loong_recipe_where(t->recipe, keys[i]), keys[i]);
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t open_train(loong_trainer_t *t, indices_t *known,
@@ -121,6 +148,7 @@ static loong_status_t open_train(loong_trainer_t *t, indices_t *known,
     loong_status_t status = loong_blend_create(t->ctx, &params, &t->data.blend);
     if (status == LOONG_OK) {
         note_indices(t->data.blend, count, known->train);
+        status = check_rows(t, t->data.blend);
     } else {
         loongi_error_note(t->ctx, "wanted by data.train (%s)",
                           loong_recipe_where(t->recipe, "data.train"));
@@ -260,15 +288,17 @@ static loong_status_t add_validation(loong_trainer_t *t, const char *name,
                                      const loong_blend_source_t *sources,
                                      int64_t count)
 {
-    loong_blend_info_t info;
     loong_validation_t *v = &t->data.validation[t->data.num_validation];
     const loong_blend_params_t params = blend_params(t, name, sources, count);
     LOONG_TRY(loong_blend_create(t->ctx, &params, &v->blend));
     t->data.num_validation++;
     v->name = name;
-    if (loongi_plan_reader(&t->plan) == NULL) {
-        return LOONG_OK;
-    }
+    return LOONG_OK;
+}
+
+static loong_status_t load_validation(loong_trainer_t *t, loong_validation_t *v)
+{
+    loong_blend_info_t info;
     loong_blend_get_info(v->blend, &info);
     loong_loader_params_t p = loader_params(t);
     p.blend = v->blend;
@@ -357,41 +387,68 @@ static bool wants_sources(const loong_trainer_t *t)
            loong_recipe_real(t->recipe, "data.validation_split") > 0.0;
 }
 
-static loong_status_t open_data(loong_trainer_t *t, indices_t *known)
+static loong_status_t open_blends(loong_trainer_t *t, indices_t *known)
 {
     loong_blend_source_t sources[MAX_SOURCES];
     loong_status_t status = LOONG_OK;
     if (wants_sources(t)) {
         status = open_train(t, known, sources);
     }
-    if (t->data.blend != NULL && loongi_plan_reader(&t->plan) != NULL) {
-        loong_loader_params_t p = loader_params(t);
-        p.blend = t->data.blend;
-        p.rampup_batch_size = loongi_recipe_rampup(t->recipe);
-        status = loong_loader_create(t->ctx, &p, &t->data.loader);
-        if (status == LOONG_OK) {
-            status = loongi_images_open(&t->plan, t->data.loader, &p,
-                                        &t->data.images);
-        }
-    }
-    if (t->component != NULL) {
-        note_vision(t);
-    }
     return loongi_first_of(status, open_validation(t, known, sources));
 }
 
 /* Rank 0 opens first: it checks the indices that nobody has checked since they
  * were changed, and the others need not where their files are the same. */
-loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
+static loong_status_t open_on_all(loong_trainer_t *t)
 {
     indices_t known;
     bool first = loong_comm_rank(t->comm) == 0;
     memset(&known, 0, sizeof(known));
-    loong_status_t status = first ? open_data(t, &known) : LOONG_OK;
+    loong_status_t status = first ? open_blends(t, &known) : LOONG_OK;
     LOONG_TRY(loong_comm_broadcast(t->comm, &known, sizeof(known), 0,
                                    "what is known of the data"));
-    return first ? status : open_data(t, &known);
+    return first ? status : open_blends(t, &known);
 }
+
+loong_status_t loongi_trainer_open_blends(loong_trainer_t *t)
+{
+    if (!t->data.opened) {
+        t->data.opened = true;
+        t->data.status = open_on_all(t);
+    }
+    return t->data.status;
+}
+
+static loong_status_t load_train(loong_trainer_t *t)
+{
+    loong_loader_params_t p = loader_params(t);
+    p.blend = t->data.blend;
+    p.rampup_batch_size = loongi_recipe_rampup(t->recipe);
+    p.num_samples = t->set.num_samples;
+    LOONG_TRY(loong_loader_create(t->ctx, &p, &t->data.loader));
+    return loongi_images_open(&t->plan, t->data.loader, &p, &t->data.images);
+}
+
+loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
+{
+    loong_status_t status = loongi_trainer_open_blends(t);
+    bool reads = loongi_plan_reader(&t->plan) != NULL;
+    if (t->data.blend != NULL && reads) {
+        status = loongi_first_of(status, load_train(t));
+    }
+    if (t->component != NULL) {
+        note_vision(t);
+    }
+    for (int i = 0; i < t->data.num_validation && reads; i++) {
+        status =
+            loongi_first_of(status, load_validation(t, &t->data.validation[i]));
+    }
+    return status;
+}
+
+/* ---- what a plan asks of the data ---------------------------------------- */
+
+static const char *const lists[] = {"data.train", "data.validation"};
 
 /* The documents in a sample of data set number i of a list. What is wrong with
  * the set the preflight tells. */
@@ -416,79 +473,111 @@ static int64_t documents_of(const loong_trainer_t *t, const char *list,
     return most;
 }
 
-loong_status_t loongi_trainer_count_segments(loong_trainer_t *t,
-                                             int64_t *segments_p)
+static int64_t most_documents(const loong_trainer_t *t)
 {
-    static const char *const lists[] = {"data.train", "data.validation"};
-    bool packed = loong_recipe_bool(t->recipe, "data.reset_attention_mask");
     int64_t most = 1;
-    if (packed && t->plan.plan_only && !t->plan.judge) {
-        most = seq_length(t);
-    }
-    for (int l = 0; packed && loong_comm_rank(t->comm) == 0 && l < 2; l++) {
+    for (int l = 0; l < LOONG_COUNT_OF(lists); l++) {
         int64_t count = loong_recipe_count(t->recipe, lists[l]);
         for (int64_t i = 0; i < count && most < seq_length(t); i++) {
             most = LOONG_MAX(most, documents_of(t, lists[l], i));
         }
     }
+    return most;
+}
+
+/* Has the run a source whose samples are laid into rows? */
+static bool lays_rows(loong_trainer_t *t)
+{
+    bool lays = false;
+    for (int l = 0; l < LOONG_COUNT_OF(lists); l++) {
+        int64_t count = loong_recipe_count(t->recipe, lists[l]);
+        for (int64_t i = 0; i < count; i++) {
+            const loong_source_class_t *c = NULL;
+            if (loong_find_source(t->ctx, source_class(t, lists[l], i), &c) !=
+                LOONG_OK) { /* who opens it tells */
+                loong_context_clear_error(t->ctx);
+            }
+            lays = lays || (c != NULL && c->packs);
+        }
+    }
+    return lays;
+}
+
+/* Of a row: its samples, and padding. */
+static int64_t most_samples(const loong_blend_t *blend)
+{
+    loong_blend_info_t info = {0};
+    int64_t most = 1;
+    if (blend != NULL) {
+        loong_blend_get_info(blend, &info);
+    }
+    for (int64_t i = 0; i < info.num_sources; i++) {
+        loong_blend_source_info_t source;
+        loong_blend_get_source(blend, i, &source);
+        if (source.info.pack != NULL) {
+            most = LOONG_MAX(most, source.info.pack->most + 1);
+        }
+    }
+    return most;
+}
+
+static bool lacks_data(const loong_trainer_t *t)
+{
+    return t->plan.plan_only && !t->plan.judge;
+}
+
+/* Without data: as many as there could be. */
+static int64_t most_possible(loong_trainer_t *t, bool packed)
+{
+    bool lays = lays_rows(t);
+    bool several = loongi_recipe_packing(t->recipe) != LOONG_PACK_NONE;
+    return packed || (lays && several) ? seq_length(t) : lays ? 2 : 1;
+}
+
+loong_status_t loongi_trainer_count_segments(loong_trainer_t *t,
+                                             int64_t *segments_p)
+{
+    bool packed = loong_recipe_bool(t->recipe, "data.reset_attention_mask");
+    int64_t most = lacks_data(t) ? most_possible(t, packed) : 1;
+    if (!lacks_data(t) && lays_rows(t)) {
+        LOONG_TRY(loongi_trainer_open_blends(t));
+        most = most_samples(t->data.blend);
+        for (int i = 0; i < t->data.num_validation; i++) {
+            most =
+                LOONG_MAX(most, most_samples(t->data.validation[i].blend));
+        }
+    }
+    if (packed && loong_comm_rank(t->comm) == 0) {
+        most = LOONG_MAX(most, most_documents(t));
+    }
+    most = LOONG_MIN(most, seq_length(t));
     LOONG_TRY(loong_comm_broadcast(t->comm, &most, sizeof(most), 0,
                                    "segments of a sample"));
     *segments_p = most;
     return LOONG_OK;
 }
 
-/* "data: 2 sources, 1.20B tokens", and for each its part of the run. A batch
- * that grows takes less than is told. */
-void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
+loong_status_t loongi_trainer_set_length(loong_trainer_t *t)
 {
-    char human[LOONG_HUMAN_SIZE];
-    loong_blend_info_t blend;
-    double all = 0.0;
-    int64_t samples = t->set.train_iters * t->set.global_batch_size;
-    if (t->data.blend == NULL || samples == 0) {
-        return;
+    static const char key[] = "train.epochs";
+    loong_blend_info_t info = {.epoch_samples = t->set.global_batch_size};
+    double epochs = loong_recipe_real(t->recipe, key);
+    if (!loong_recipe_is_set(t->recipe, key)) {
+        return LOONG_OK;
     }
-    loong_blend_get_info(t->data.blend, &blend);
-    for (int64_t i = 0; i < blend.num_sources; i++) {
-        loong_blend_source_info_t source;
-        loong_blend_get_source(t->data.blend, i, &source);
-        all += (double)source.info.tokens;
+    if (!lacks_data(t) && !t->plan.evaluate_only) {
+        LOONG_TRY(loongi_trainer_open_blends(t));
+        loong_blend_get_info(t->data.blend, &info);
+    } else { /* one step stands for all */
+        epochs = 1.0;
     }
-    bool tokens = all > 0.0;
-    loongi_text_printf(
-        text, "data: %lld source%s, %s %s; ", (long long)blend.num_sources,
-        blend.num_sources > 1 ? "s" : "",
-        loongi_human_count(tokens ? all : (double)blend.epoch_samples, human),
-        tokens ? "tokens" : "samples");
-    loongi_text_printf(
-        text, "the run takes %s%s, %d validation set%s\n",
-        loongi_recipe_rampup(t->recipe).start > 0 ? "up to " : "",
-        loongi_human_count(
-            (double)samples * (tokens ? (double)blend.seq_length : 1.0), human),
-        t->data.num_validation, t->data.num_validation == 1 ? "" : "s");
-    for (int64_t i = 0; i < blend.num_sources; i++) {
-        loong_blend_source_info_t source;
-        loong_blend_get_source(t->data.blend, i, &source);
-        double taken = (double)loong_blend_count(t->data.blend, i, samples);
-        int64_t there = tokens ? source.info.tokens : source.info.samples;
-        loongi_text_printf(
-            text, "  %5.1f %% %s: %s %s, %.3g epochs\n",
-            100.0 * (double)source.share / (double)blend.period,
-            source.info.path, loongi_human_count((double)there, human),
-            tokens ? "tokens" : "samples", taken / (double)source.info.samples);
-    }
-    if (t->data.ids.read > 0) {
-        char read[LOONG_HUMAN_SIZE];
-        loongi_text_printf(
-            text,
-            "  token ids up to %lld in %s of %s tokens%s, the model "
-            "knows 0 to %lld\n",
-            (long long)t->data.ids.largest,
-            loongi_human_count((double)t->data.ids.read, read),
-            loongi_human_count((double)t->data.ids.there, human),
-            t->data.num_validation > 0 ? ", with validation sets" : "",
-            (long long)t->component->facts.vocab_size - 1);
-    }
+    double samples = floor(epochs * (double)info.epoch_samples + 0.5);
+    LOONG_CHECK(t->ctx, samples >= 1.0, LOONG_ERR_CONFIG,
+                "%s: %s: %g of %lld samples is none",
+                loong_recipe_where(t->recipe, key), key, epochs,
+                (long long)info.epoch_samples);
+    loongi_settings_set_samples(t->recipe, (int64_t)samples, &t->set);
+    return LOONG_OK;
 }
 
 void loongi_trainer_close_data(loong_trainer_t *t)

@@ -12,7 +12,13 @@ extern "C" {
 
 /* How samples become the inputs of the model's components. */
 LOONG_NODISCARD loong_status_t loongi_trainer_processors(loong_trainer_t *t);
+/* The blends of training and validation, once: whoever comes first opens them,
+ * all get the status. Collective. */
+LOONG_NODISCARD loong_status_t loongi_trainer_open_blends(loong_trainer_t *t);
+/* And their loaders, for a model that was planned. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
+/* Steps of a training whose length is given in epochs. Collective. */
+LOONG_NODISCARD loong_status_t loongi_trainer_set_length(loong_trainer_t *t);
 void loongi_trainer_close_data(loong_trainer_t *t);
 
 #ifdef __cplusplus

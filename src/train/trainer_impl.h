@@ -37,6 +37,8 @@ typedef struct loong_validation {
 /* What a run reads. */
 typedef struct loong_run_data {
     loong_image_processor_t *image_processor; /* of one of pictures; NULL */
+    bool opened;           /* the blends were, with this status */
+    loong_status_t status;
     loong_blend_t *blend;
     loong_loader_t *loader;
     loong_images_t images;

@@ -51,6 +51,17 @@ parity_around(muon qwen --layouts 2 --steps 4 --ranks 8
   parallel.tensor_model_parallel_size=2 model.foundation.num_query_groups=2
   "optimizer.groups=[{scope: layers.*_proj.weight, name: muon}, \
 {scope: '*.bias'}, {scope: '*norm'}, {scope: embed_tokens}]")
+# Samples in rows of several, and losses normalised by them.
+parity_around(rows qwen --layouts 2 --steps 3 --ranks 8 data.packing=best_fit
+  data.truncation=right train.loss_normalization=square_root)
+parity_around(rows_bits qwen --bits --layouts 2 --steps 3 --ranks 6
+  data.packing=greedy data.truncation=left train.loss_normalization=sample)
+foreach(packing none greedy best_fit)
+  parity_around(rows_${packing}_long moe --layouts 20 --steps 20 --ranks 12
+    data.packing=${packing} data.truncation=right)
+  set_tests_properties(parity_rows_${packing}_long PROPERTIES
+    LABELS "parallel;full" TIMEOUT 3600)
+endforeach()
 parity_around(fp32 moe --dtype fp32 --layouts 1 --steps 8 --ranks 6)
 foreach(model qwen gpt moe latent)
   parity_around(${model}_fp32_long ${model} --dtype fp32 --layouts 20

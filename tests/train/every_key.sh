@@ -245,6 +245,15 @@ train.train_iters=1
 router_replay.replay_file=routing.npy
 KEYS
 
+# Whole documents in rows.
+run rows <<KEYS
+$small
+train.epochs=0.1
+data.train=[{path: text, source: documents}]
+data.packing=best_fit
+data.truncation=left
+KEYS
+
 # What excludes some of it: lengths, llama3, an export and a start from it.
 run samples <<KEYS
 $small

@@ -60,6 +60,7 @@ declare -A words=(
     [SAMPLE]="VALIDATION;data.tokenizer=bytes;e.prompts=[The];e.max_new_tokens=2"
     [SHORT]="data.train=[{path: $place/short}]"
     [TEXT]=$place/text [MORE]=$place/more
+    [LINES]="data.train=[{path: $place/short, source: documents}]"
     [PICTURES]="{path: $place/pictures, source: images}"
     [VIT]="~$m;v.family=vit;v.num_layers=1;v.hidden_size=32;v.patch_size=16
 v.num_attention_heads=2;v.image_size=32;v.num_classes=2;~data.seq_length
@@ -72,7 +73,7 @@ data.tokenizer=$place/captions;data.image_token=<picture>"
     [PLAIN]="$source/tests/fixtures/images/vit_plain.json"
     [SAVED]=$place/saved/save [HF]=$place/saved/hf)
 order=(CAPTIONS VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
-    SAVED HF)
+    LINES SAVED HF)
 
 # The keys of a text as overrides, one a line.
 overrides() {

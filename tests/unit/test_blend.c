@@ -153,8 +153,12 @@ static loong_blend_t *make_blend(loong_context_t *ctx, const char *dir,
     loong_blend_source_t sources[] = {
         {scratch_path(dir, "a", a), weights[0], 0, 0, 0, NULL, NULL},
         {scratch_path(dir, "b", b), weights[1], 0, 0, 0, NULL, NULL}};
-    loong_blend_params_t params = {"train", sources, 2,    16,
-                                   seed,    true,    NULL, NULL};
+    loong_blend_params_t params = {.name = "train",
+                                   .sources = sources,
+                                   .num_sources = 2,
+                                   .seq_length = 16,
+                                   .seed = seed,
+                                   .shuffle = true};
     assert_ok(ctx, loong_blend_create(ctx, &params, &blend));
     return blend;
 }
@@ -223,8 +227,12 @@ static void test_split_and_bound(void **state)
     make_sets(ctx, dir);
     loong_blend_source_t source = {
         scratch_path(dir, "a", path), 1, 0, 0.9, 2, NULL, NULL};
-    loong_blend_params_t params = {"train", &source, 1,    16,
-                                   1,       true,    NULL, NULL};
+    loong_blend_params_t params = {.name = "train",
+                                   .sources = &source,
+                                   .num_sources = 1,
+                                   .seq_length = 16,
+                                   .seed = 1,
+                                   .shuffle = true};
     assert_ok(ctx, loong_blend_create(ctx, &params, &train));
     source.split_begin = 0.9;
     source.split_end = 1;
@@ -263,8 +271,12 @@ static void test_split_and_bound(void **state)
 static void refuse(loong_context_t *ctx, const loong_blend_source_t *sources,
                    int64_t count, int64_t seq_length, const char *message)
 {
-    loong_blend_params_t params = {"train", sources, count, seq_length,
-                                   1,       true,    NULL,  NULL};
+    loong_blend_params_t params = {.name = "train",
+                                   .sources = sources,
+                                   .num_sources = count,
+                                   .seq_length = seq_length,
+                                   .seed = 1,
+                                   .shuffle = true};
     loong_blend_t *blend = NULL;
     loong_context_clear_error(ctx);
     assert_int_not_equal(loong_blend_create(ctx, &params, &blend), LOONG_OK);

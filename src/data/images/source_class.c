@@ -138,12 +138,12 @@ loong_status_t loongi_items_picture(loong_items_t *items, int64_t width,
     return LOONG_OK;
 }
 
-const loong_source_class_t loongi_image_source = {sizeof(loongi_image_source),
-                                                  "images",
-                                                  true,
-                                                  open_pictures,
-                                                  close_pictures,
-                                                  get_info,
-                                                  read_picture,
-                                                  NULL,
-                                                  peek};
+const loong_source_class_t loongi_image_source = {
+    .struct_size = sizeof(loongi_image_source),
+    .name = "images",
+    .concurrent = true,
+    .open = open_pictures,
+    .close = close_pictures,
+    .get_info = get_info,
+    .read = read_picture,
+    .peek = peek};

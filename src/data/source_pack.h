@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A source over a source: its samples are rows, which texts of lengths of
+ * their own are laid into. */
+#ifndef LOONG_SOURCE_PACK_H
+#define LOONG_SOURCE_PACK_H
+
+#include "loong/source.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_pack_params {
+    const char *data;   /* the set that the source belongs to, for messages */
+    int64_t seq_length; /* T: a row has T + 1 ids */
+    loong_packing_t packing;
+    loong_truncation_t truncation;
+    uint64_t key; /* of what is drawn */
+} loong_pack_params_t;
+
+/* Puts itself in the place of a source whose class packs, which it owns then,
+ * and of the class; of the same name, and read by several threads where the
+ * source is. On an error both stay.
+ * Errors: LOONG_ERR_CONFIG (texts that are too long and not to be cut, the
+ * first ones by name), LOONG_ERR_MEMORY; those of the source. */
+LOONG_NODISCARD loong_status_t
+loongi_pack_source(loong_context_t *ctx, const loong_pack_params_t *params,
+                   const loong_source_class_t **class_p, void **source_p);
+
+/* What a row has to compute beside its places: the sum over its samples of n
+ * (n + 1) / 2, the pairs of ids that attend to each other. -1: the source does
+ * not lay samples into rows. */
+int64_t loongi_pack_pairs(const loong_source_class_t *source_class,
+                          const void *source, int64_t row, int64_t epoch);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows of samples: as many as a plain best fit makes, full to the figures that
+ * are documented, each sample once in each epoch; and what is cut of a text
+ * that is longer than a row. */
+#include <math.h>
+#include <string.h>
+
+#include "packing.h"
+#include "test.h"
+#include "truncation.h"
+
+static uint32_t draw(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* Lengths of conversations: log-normal, median 350, sigma 1, and one in twenty
+ * eight times as long; at least 8, at most the room. */
+static int32_t draw_length(uint32_t *state, int32_t room)
+{
+    double u = ((double)draw(state) + 1.0) / (double)(1 << 24);
+    double v = (double)draw(state) / (double)(1 << 24);
+    double n = sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+    double tail = draw(state) % 20 == 0 ? 8.0 : 1.0;
+    return (int32_t)fmin(fmax(350.0 * exp(n) * tail, 8.0), (double)room);
+}
+
+static loong_pack_table_t make(loong_context_t *ctx, int64_t samples,
+                               int32_t room, loong_packing_t packing,
+                               uint32_t seed)
+{
+    loong_pack_table_t table;
+    assert_ok(ctx, loongi_pack_begin(ctx, samples, room, &table));
+    for (int64_t i = 0; i < samples; i++) {
+        table.length[i] = draw_length(&seed, room);
+    }
+    assert_ok(ctx, loongi_pack_make(&table, packing, seed));
+    return table;
+}
+
+/* Each sample is in one row, and no row is too long. */
+static void check_epoch(const loong_pack_table_t *t, int64_t epoch)
+{
+    uint8_t *seen = calloc((size_t)t->samples + 1, 1);
+    int64_t all = 0;
+    for (int64_t r = 0; r < t->rows; r++) {
+        int64_t ids = 0;
+        assert_true(loongi_pack_count(t, r) <= t->most);
+        for (int64_t i = 0; i < loongi_pack_count(t, r); i++) {
+            int64_t s = loongi_pack_sample(t, r, i, epoch);
+            assert_true(s >= 0 && s < t->samples && seen[s] == 0);
+            seen[s] = 1;
+            ids += t->length[s];
+            all++;
+        }
+        assert_true(ids <= t->room);
+    }
+    assert_true(all == t->samples);
+    free(seen);
+}
+
+/* The rows that a plain search makes of the same samples. */
+static int64_t plain_best_fit(const int32_t *lengths, int64_t samples,
+                              int32_t room)
+{
+    int32_t *left = calloc((size_t)samples + 1, sizeof(*left));
+    int64_t rows = 0;
+    for (int64_t i = 0; i < samples; i++) {
+        int64_t best = -1;
+        for (int64_t r = 0; r < rows; r++) {
+            bool fits = left[r] >= lengths[i];
+            best = fits && (best < 0 || left[r] < left[best]) ? r : best;
+        }
+        if (best < 0) {
+            best = rows++;
+            left[best] = room;
+        }
+        left[best] -= lengths[i];
+    }
+    free(left);
+    return rows;
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    return *(const int32_t *)b - *(const int32_t *)a;
+}
+
+static void rows_are_those_of_a_plain_search(void **state)
+{
+    static const int32_t rooms[] = {9, 64, 65, 1000, 4096, 4097, 300000};
+    loong_context_t *ctx = test_context();
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(rooms); i++) {
+        loong_pack_table_t t =
+            make(ctx, 700, rooms[i], LOONG_PACK_BEST_FIT, 5u + (uint32_t)i);
+        qsort(t.length, 700, sizeof(*t.length), longest_first);
+        int64_t wanted = plain_best_fit(t.length, 700, rooms[i]);
+        assert_int_equal(t.rows, wanted);
+        loongi_pack_destroy(&t);
+    }
+    test_context_end(&ctx);
+}
+
+static void each_sample_once_an_epoch(void **state)
+{
+    static const int64_t sizes[] = {0, 1, 2, 63, 1000};
+    loong_context_t *ctx = test_context();
+    (void)state;
+    for (int packing = LOONG_PACK_NONE; packing <= LOONG_PACK_BEST_FIT;
+         packing++) {
+        for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
+            loong_pack_table_t t =
+                make(ctx, sizes[i], 2049, (loong_packing_t)packing, 3);
+            loong_pack_table_t again =
+                make(ctx, sizes[i], 2049, (loong_packing_t)packing, 3);
+            for (int64_t epoch = 0; epoch < 4; epoch++) {
+                check_epoch(&t, epoch);
+            }
+            assert_true(t.rows == again.rows);
+            for (int64_t r = 0; r < t.rows; r++) { /* it is a function */
+                assert_int_equal(loongi_pack_sample(&t, r, 0, 7),
+                                 loongi_pack_sample(&again, r, 0, 7));
+            }
+            loongi_pack_destroy(&t);
+            loongi_pack_destroy(&again);
+        }
+    }
+    test_context_end(&ctx);
+}
+
+/* Samples of no ids take no room, and all are there. */
+static void empty_samples_fit_anywhere(void **state)
+{
+    loong_context_t *ctx = test_context();
+    loong_pack_table_t t;
+    (void)state;
+    assert_ok(ctx, loongi_pack_begin(ctx, 5, 8, &t));
+    memcpy(t.length, (int32_t[]){8, 0, 8, 0, 0}, 5 * sizeof(int32_t));
+    assert_ok(ctx, loongi_pack_make(&t, LOONG_PACK_BEST_FIT, 1));
+    assert_int_equal(t.rows, 2);
+    check_epoch(&t, 0);
+    loongi_pack_destroy(&t);
+    test_context_end(&ctx);
+}
+
+/* Who shares a row with whom changes with the epoch. */
+static void epochs_mix_samples(void **state)
+{
+    loong_context_t *ctx = test_context();
+    (void)state;
+    loong_pack_table_t t = make(ctx, 20000, 2049, LOONG_PACK_BEST_FIT, 9);
+    int64_t moved = 0;
+    for (int64_t r = 0; r < t.rows; r++) {
+        moved +=
+            loongi_pack_sample(&t, r, 0, 0) != loongi_pack_sample(&t, r, 0, 1);
+    }
+    print_message("the first samples of %lld of %lld rows are others in the "
+                  "second epoch\n",
+                  (long long)moved, (long long)t.rows);
+    assert_true(moved > t.rows / 2);
+    loongi_pack_destroy(&t);
+    test_context_end(&ctx);
+}
+
+/* The figures of docs/performance.md. */
+static void a_million_samples(void **state)
+{
+    static const int32_t rooms[] = {2049, 8193, 32769};
+    static const char *const names[] = {"none", "greedy", "best_fit"};
+    loong_context_t *ctx = test_context();
+    (void)state;
+    for (int packing = 0; packing < 3; packing++) {
+        for (int i = 0; i < LOONG_COUNT_OF(rooms); i++) {
+            double begin = loongi_now();
+            loong_pack_table_t t =
+                make(ctx, 1000000, rooms[i], (loong_packing_t)packing, 17);
+            double seconds = loongi_now() - begin;
+            double ids = 0.0;
+            for (int64_t s = 0; s < t.samples; s++) {
+                ids += t.length[s];
+            }
+            double full = ids / ((double)t.rows * rooms[i]);
+            print_message("%-8s rows of %5d: %7lld, %6.2f %% full, %.2f s\n",
+                          names[packing], rooms[i], (long long)t.rows,
+                          100.0 * full, seconds);
+            assert_true(packing == LOONG_PACK_NONE || full >= 0.97);
+            assert_true(seconds < 10.0);
+            loongi_pack_destroy(&t);
+        }
+    }
+    test_context_end(&ctx);
+}
+
+/* ---- what is cut --------------------------------------------------------- */
+
+static void check_cut(const loong_item_t *text, int64_t room,
+                      loong_truncation_t truncation, int64_t head, int64_t tail)
+{
+    loong_cut_t cut = {-1, -1};
+    bool fits = loongi_truncate(text, room, truncation, &cut);
+    assert_true(fits == (head >= 0));
+    if (fits) {
+        assert_int_equal(cut.head, head);
+        assert_int_equal(cut.tail, tail);
+    }
+}
+
+/* Turns begin at 3, 6 and 8; 0 to 2 are the system's. */
+static void texts_are_cut_as_asked(void **state)
+{
+    uint8_t starts[10] = {
+        LOONG_START_DOCUMENT, 0, 0, LOONG_START_TURN, 0, 0, LOONG_START_TURN, 0,
+        LOONG_START_TURN,     0};
+    loong_item_t text = {
+        .type = LOONG_ITEM_TOKENS, .size = {10, -1}, .starts = starts};
+    (void)state;
+    for (int k = LOONG_TRUNCATE_REFUSE; k <= LOONG_TRUNCATE_TURN; k++) {
+        check_cut(&text, 10, (loong_truncation_t)k, 10, 10);
+    }
+    check_cut(&text, 9, LOONG_TRUNCATE_REFUSE, -1, -1);
+    check_cut(&text, 9, LOONG_TRUNCATE_LEFT, 0, 1);
+    check_cut(&text, 4, LOONG_TRUNCATE_LEFT, 0, 6);
+    check_cut(&text, 4, LOONG_TRUNCATE_RIGHT, 4, 10);
+    check_cut(&text, 9, LOONG_TRUNCATE_TURN, 3, 6);
+    check_cut(&text, 7, LOONG_TRUNCATE_TURN, 3, 6);
+    check_cut(&text, 6, LOONG_TRUNCATE_TURN, 3, 8);
+    check_cut(&text, 5, LOONG_TRUNCATE_TURN, 3, 8);
+    check_cut(&text, 4, LOONG_TRUNCATE_TURN, -1, -1); /* one turn stays */
+    memset(starts, 0, sizeof(starts));
+    check_cut(&text, 9, LOONG_TRUNCATE_TURN, -1, -1); /* there is none */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_those_of_a_plain_search),
+        cmocka_unit_test(each_sample_once_an_epoch),
+        cmocka_unit_test(empty_samples_fit_anywhere),
+        cmocka_unit_test(epochs_mix_samples),
+        cmocka_unit_test(a_million_samples),
+        cmocka_unit_test(texts_are_cut_as_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -3,6 +3,9 @@
 loong_module(NAME base DIR src/base PUBLIC context dtype nearest status
   LIBS jansson)
 loong_module(NAME jinja DIR src/jinja USES base LIBS utf8proc)
+include(cmake/LoongChatTemplates.cmake)
+loong_module(NAME jinja_named DIR src/jinja/named USES base
+  INCLUDES ${PROJECT_BINARY_DIR}/jinja_named)
 loong_module(NAME comm DIR src/comm PUBLIC comm comm_backend exit_code
   INSIDE src/comm/inside USES base)
 set_source_files_properties(src/comm/reduce.c PROPERTIES COMPILE_OPTIONS -O3)

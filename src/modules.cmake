@@ -49,6 +49,8 @@ loong_module(NAME images DIR src/data/images PUBLIC image USES base data
   INCLUDES ${IMAGES_INCLUDE_DIRS} ${ARCHIVE_INCLUDE_DIRS})
 loong_module(NAME image_text DIR src/data/image_text
   USES base CALLS data images tokenizer LIBS xxhash)
+loong_module(NAME chat DIR src/data/chat PUBLIC chat
+  USES base jinja jinja_named data CALLS tokenizer LIBS xxhash)
 set_source_files_properties(src/data/images/resize.c
   PROPERTIES COMPILE_OPTIONS -O3)
 
@@ -112,11 +114,11 @@ loong_module(NAME features DIR src/features
   USES base data component plan huggingface native CALLS launch tokenizer)
 loong_module(NAME train DIR src/train PUBLIC trainer
   USES base comm data component huggingface native exchange plan
-  training_files report features CALLS launch images)
+  training_files report features CALLS launch images chat)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
   USES base op kernels device_cpu comm_staged foundation_hf vision_hf projector
-  data images image_text INCLUDES ${PROJECT_SOURCE_DIR}/backends/cuda)
+  data images image_text chat INCLUDES ${PROJECT_SOURCE_DIR}/backends/cuda)
 loong_module(NAME version DIR src/version PUBLIC version
   USES kernels native comm_mpi
   DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

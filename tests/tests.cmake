@@ -161,6 +161,7 @@ loong_test(NAME tokenizer SOURCES tests/unit/test_tokenizer.c LABELS unit)
 include(tests/data/tokenizer.cmake)
 include(tests/jinja/jinja.cmake)
 include(tests/data/images.cmake)
+include(tests/data/chat.cmake)
 loong_test(NAME planner LABELS planner SOURCES tests/planner/test_planner.c
   tests/planner/fake_ops.c tests/planner/fake_kernels.c
   tests/planner/fake_world.c tests/planner/fake_model.c

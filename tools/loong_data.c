@@ -17,6 +17,7 @@
 #include "loong_data.h"
 
 static const data_command_t commands[] = {
+    {"chat", "what a run would learn of conversations", data_chat},
     {"index", "text or JSON lines to an indexed data set (.bin, .idx)",
      data_index},
     {"inspect", "what is in an indexed data set, and whether it is sound",

@@ -18,6 +18,7 @@ typedef struct data_command {
     int (*run)(loong_context_t *ctx, int argc, char **argv);
 } data_command_t;
 
+int data_chat(loong_context_t *ctx, int argc, char **argv);
 int data_index(loong_context_t *ctx, int argc, char **argv);
 int data_inspect(loong_context_t *ctx, int argc, char **argv);
 int data_merge(loong_context_t *ctx, int argc, char **argv);

@@ -3,7 +3,7 @@ add_executable(loong-ckpt tools/loong_ckpt.c tools/loong_ckpt_write.c)
 target_link_libraries(loong-ckpt PRIVATE loong)
 install(TARGETS loong-ckpt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_executable(loong-data tools/loong_data.c tools/options.c
-  tools/loong_data_index.c
+  tools/loong_data_chat.c tools/loong_data_index.c
   tools/loong_data_inspect.c tools/loong_data_merge.c tools/loong_data_tokenizer.c
   tools/loong_data_tokenize.c tools/loong_data_train.c)
 target_link_libraries(loong-data PRIVATE loong_all)

@@ -66,6 +66,7 @@ typedef struct loong_blend_params {
     const char *image_token;
     loong_packing_t packing; /* of texts of lengths of their own */
     loong_truncation_t truncation;
+    const struct loong_chat_options *chat; /* of conversations; or NULL */
 } loong_blend_params_t;
 
 /* Opens and checks every source. Not collective.

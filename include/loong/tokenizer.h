@@ -109,10 +109,11 @@ typedef struct loong_text_tokens {
 } loong_text_tokens_t;
 
 /* The ids, and where each stands in the text, borrowed until the next call. A
- * token that is a part of a character ends within it; one that the tokenizer
- * puts in is empty; one of a character that is written otherwise by
- * normalisation has all of what it is written for. Every id is held against the
- * bytes that it spells.
+ * token that is a part of a character ends within it; a blank that the
+ * tokenizer puts in front of a word stands where the word's first character
+ * does; tokens of add_special are empty; one of a character that is written
+ * otherwise by normalisation has all of what it is written for. Every id is
+ * held against the bytes that it spells.
  * Errors: LOONG_ERR_ARG (the text is no UTF-8), LOONG_ERR_UNSUPPORTED (the
  * tokenizer changes or drops text in a way that cannot be followed), those of
  * loong_text_encode. */

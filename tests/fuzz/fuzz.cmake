@@ -13,7 +13,8 @@ option(LOONG_FUZZ "libFuzzer programs (clang)" OFF)
 
 # The modules that read what others wrote, before the library in link order.
 add_library(loong_fuzzed OBJECT)
-foreach(module base jinja recipe data tokenizer images safetensors huggingface native)
+foreach(module base jinja recipe data tokenizer images chat safetensors
+    huggingface native)
   get_target_property(sources loong_${module} SOURCES)
   target_sources(loong_fuzzed PRIVATE ${sources})
   target_include_directories(loong_fuzzed PRIVATE

@@ -249,7 +249,11 @@ static loong_status_t walk_all(walk_t *w, int64_t before, int64_t after)
                     "the tokenizer writes text in another way, which cannot be "
                     "followed: its token '%s' does not stand at byte %zu",
                     t->vocab.tokens[e->ids[i]].text, begin);
-        e->spans[i] = (loong_token_span_t){(int64_t)begin, (int64_t)w->at};
+        size_t end = w->at;
+        if (end == begin && end < w->length) { /* put in before a character */
+            (void)loongi_utf8_get(w->text + begin, &end);
+        }
+        e->spans[i] = (loong_token_span_t){(int64_t)begin, (int64_t)end};
     }
     LOONG_CHECK(e->ctx, w->at == w->length, LOONG_ERR_UNSUPPORTED,
                 "the tokenizer drops text: its tokens end at byte %zu of %zu",

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A conversation as tokens with weights. Called by prepare.c, on several
+ * threads. Read chat.h before. */
+#include <string.h>
+
+#include "chat.h"
+
+loong_status_t loongi_chat_worker_create(const chat_template_t *form,
+                                         const loong_tokenizer_t *tokenizer,
+                                         chat_rules_t rules,
+                                         chat_worker_t **worker_p)
+{
+    chat_worker_t *w = NULL;
+    loong_context_t *ctx = NULL;
+    LOONG_TRY(loong_context_create(NULL, &ctx));
+    loong_status_t status =
+        loongi_alloc(ctx, sizeof(*w), "encoder of conversations", &w);
+    if (status != LOONG_OK) {
+        loong_context_destroy(&ctx);
+        return status;
+    }
+    w->ctx = ctx;
+    w->form = form;
+    w->tokenizer = tokenizer;
+    w->rules = rules;
+    w->conversation.ctx = ctx;
+    w->conversation.text = loongi_text_begin(ctx);
+    w->plain = loongi_text_begin(ctx);
+    status = loong_text_encoder_create(ctx, tokenizer, &w->encoder);
+    if (status == LOONG_OK) {
+        status = loongi_jinja_values_create(ctx, &w->values);
+    }
+    if (status != LOONG_OK) {
+        loongi_chat_worker_destroy(&w);
+        return status;
+    }
+    *worker_p = w;
+    return LOONG_OK;
+}
+
+void loongi_chat_worker_destroy(chat_worker_t **worker)
+{
+    chat_worker_t *w = *worker;
+    if (w == NULL) {
+        return;
+    }
+    loong_context_t *ctx = w->ctx;
+    loongi_chat_conversation_free(&w->conversation);
+    loong_text_encoder_destroy(&w->encoder);
+    loongi_jinja_values_destroy(&w->values);
+    loongi_jinja_output_free(&w->whole);
+    loongi_jinja_output_free(&w->part);
+    loongi_text_free(&w->plain);
+    loongi_free(ctx, w->learned);
+    loongi_free(ctx, w->turns);
+    loongi_free(ctx, w->starts);
+    loongi_free(ctx, w->ids);
+    loongi_free(ctx, w->weight);
+    loongi_free(ctx, w);
+    loong_context_destroy(&ctx);
+    *worker = NULL;
+}
+
+static loong_status_t room(chat_worker_t *w, int64_t more)
+{
+    LOONG_TRY(loongi_grow(w->ctx, &w->ids, &w->ids_room, w->count + more,
+                          sizeof(*w->ids), "tokens of conversations"));
+    LOONG_TRY(loongi_grow(w->ctx, &w->starts, &w->starts_room, w->count + more,
+                          1, "tokens of conversations"));
+    return loongi_grow(w->ctx, &w->weight, &w->weight_room, w->count + more, 1,
+                       "tokens of conversations");
+}
+
+/* Tokens of which a byte is learned are; a turn begins with the first token
+ * that has none of what stands before it. */
+static loong_status_t add_text(chat_worker_t *w, const char *text,
+                               size_t length, bool add_special)
+{
+    loong_text_tokens_t tokens;
+    int64_t k = 0;    /* the first learned span that ends behind the token */
+    int64_t turn = 0; /* the first one that has not begun */
+    LOONG_TRY(loong_text_encode_spans(w->encoder, text, length, add_special,
+                                      &tokens));
+    const loong_token_span_t *spans = tokens.spans;
+    int64_t count = tokens.count;
+    LOONG_TRY(room(w, count + 1));
+    memcpy(w->ids + w->count, tokens.ids, (size_t)count * sizeof(*w->ids));
+    for (int64_t i = 0; i < count; i++) {
+        while (k < w->num_learned &&
+               (int64_t)w->learned[k].end <= spans[i].begin) {
+            k++;
+        }
+        w->weight[w->count + i] = k < w->num_learned &&
+                                  spans[i].end > spans[i].begin &&
+                                  (int64_t)w->learned[k].begin < spans[i].end;
+        w->starts[w->count + i] = i == 0 ? LOONG_START_DOCUMENT : 0;
+        if (turn < w->num_turns && (int64_t)w->turns[turn] <= spans[i].begin) {
+            w->starts[w->count + i] |= LOONG_START_TURN;
+            turn++;
+        }
+    }
+    w->count += count;
+    return LOONG_OK;
+}
+
+/* Texts stand behind each other without a template, as the tokenizer begins a
+ * text, and are ended. */
+static loong_status_t encode_plain(chat_worker_t *w)
+{
+    const chat_conversation_t *c = &w->conversation;
+    int32_t end = loong_tokenizer_get_role(w->tokenizer, LOONG_TOKEN_EOS);
+    int64_t before = w->count;
+    w->num_learned = w->num_turns = 0;
+    w->plain.length = 0;
+    LOONG_TRY(loongi_grow(w->ctx, &w->learned, &w->learned_room, 2,
+                          sizeof(*w->learned), "learned bytes"));
+    for (int i = 0; i < c->num_parts; i++) {
+        size_t begin = w->plain.length;
+        loongi_text_append(&w->plain, c->part[i].text, c->part[i].length);
+        if (c->part[i].learned || w->rules.train_on == CHAT_TRAIN_ALL) {
+            w->learned[w->num_learned++] =
+                (loong_jinja_span_t){begin, w->plain.length};
+        }
+    }
+    LOONG_TRY(w->plain.status);
+    LOONG_TRY(add_text(w, loongi_text_get(&w->plain), w->plain.length, true));
+    bool ended = w->count > before && w->ids[w->count - 1] == end;
+    if (end >= 0 && !ended) {
+        w->starts[w->count] = w->count == before ? LOONG_START_DOCUMENT : 0;
+        w->ids[w->count++] = end; /* there is room */
+    }
+    if (end >= 0) {
+        w->weight[w->count - 1] = 1;
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_chat_encode(chat_worker_t *w, int64_t *learned_p)
+{
+    int64_t before = w->count;
+    if (w->conversation.messages == NULL) {
+        LOONG_TRY(encode_plain(w));
+    } else {
+        LOONG_TRY(loongi_chat_render(w));
+        LOONG_TRY(add_text(w, w->whole.text, w->whole.length, false));
+    }
+    *learned_p = 0;
+    for (int64_t i = before + 1; i < w->count; i++) {
+        *learned_p += w->weight[i];
+    }
+    LOONG_CHECK(w->ctx, w->count > before, LOONG_ERR_FORMAT,
+                "it has no tokens");
+    LOONG_CHECK(w->ctx, *learned_p > 0, LOONG_ERR_FORMAT,
+                "nothing of it is learned: there is no such answer");
+    return LOONG_OK;
+}

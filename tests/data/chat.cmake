@@ -1,0 +1,5 @@
+# Conversations: formats, files, templates, samples, and arbitrary records.
+loong_test(NAME chat_formats SOURCES tests/data/test_chat_formats.c LABELS unit)
+loong_test(NAME chat_source SOURCES tests/data/test_chat_source.c LABELS unit)
+loong_test(NAME chat_masks SOURCES tests/data/test_chat_masks.c LABELS unit)
+loong_fuzz(NAME chat RUNS 3000)

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loong-data chat: what a run would learn of conversations. Called by
+ * loong_data.c. Read loong/chat.h before. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "loong/chat.h"
+#include "loong/progress.h"
+#include "loong_data.h"
+#include "options.h"
+
+static const char help_text[] =
+    "usage: loong-data chat inspect --tokenizer DIR [OPTION]... PATH\n"
+    "       loong-data chat check --tokenizer DIR [OPTION]... PATH\n"
+    "\n"
+    "inspect renders and tokenises the conversations of a file or directory "
+    "as\n"
+    "a run does, says what was found, and shows the first ones: lines that\n"
+    "begin with + are learned. check shows none of them. Both keep what was\n"
+    "tokenised for the run, and exit with 1 when records are refused.\n"
+    "\n"
+    "  --tokenizer DIR         the model's directory, a tokenizer.json, or\n"
+    "                          'bytes'\n"
+    "  --count N               conversations that are shown (default: 3)\n"
+    "  --ids                   show a token a line, with its id\n"
+    "\n"
+    "As the keys of data.chat in a recipe:\n"
+    "\n"
+    "  --format NAME           auto, openai, sharegpt, alpaca,\n"
+    "                          prompt_completion, preference, kto, text\n"
+    "  --template NAME         one of the model's templates, a built-in one, "
+    "or\n"
+    "                          the path of a .jinja (default: the model's)\n"
+    "  --template-kwargs JSON  more variables of the template\n"
+    "  --train-on WHAT         assistant, all, last\n"
+    "  --train-on-tool-results results of tools are learned as well\n"
+    "  --use-chosen            learn what was preferred\n"
+    "  --tag NAME=TEXT         of sharegpt, as user=human; may stand often\n"
+    "  --cache DIR             where what was tokenised is kept\n";
+
+enum { MAX_TAGS = 16, ANY_ID = INT32_MAX };
+
+typedef struct options {
+    loong_chat_options_t chat;
+    const char *tags[MAX_TAGS];
+    const char *tokenizer;
+    int64_t count;
+    bool ids;
+} options_t;
+
+/* ---- what is shown ------------------------------------------------------- */
+
+/* On one line: control characters as escapes. */
+static void print_text(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '\n') {
+            fputs("\\n", stdout);
+        } else if (c < 0x20 || c == 0x7f) {
+            printf("\\x%02x", c);
+        } else {
+            putchar(c);
+        }
+    }
+}
+
+typedef struct shown {
+    const loong_item_t *item;
+    const loong_tokenizer_t *tokenizer;
+    char *text; /* of one token */
+    bool colours;
+} shown_t;
+
+/* Learned tokens green, neighbours in two shades. */
+static void print_token(const shown_t *s, int64_t t)
+{
+    static const char *const shades[2][2] = {{"\033[0m", "\033[2m"},
+                                             {"\033[32m", "\033[1;32m"}};
+    if (s->colours) {
+        fputs(shades[s->item->weight[t]][t % 2], stdout);
+    }
+    print_text(s->text);
+    if (s->colours) {
+        fputs("\033[0m", stdout);
+    }
+}
+
+static void print_runs(const shown_t *s)
+{
+    loong_text_stream_t stream = {0};
+    const loong_item_t *item = s->item;
+    for (int64_t t = 0; t < item->size[0]; t++) {
+        if (t == 0 || item->weight[t] != item->weight[t - 1]) {
+            printf("%s%s", t > 0 ? "\n" : "", item->weight[t] ? "+ " : "  ");
+        }
+        loong_text_stream_put(&stream, s->tokenizer, item->ids[t], s->text);
+        print_token(s, t);
+    }
+    putchar('\n');
+}
+
+static void print_ids(const shown_t *s)
+{
+    loong_text_stream_t stream = {0};
+    const loong_item_t *item = s->item;
+    for (int64_t t = 0; t < item->size[0]; t++) {
+        loong_text_stream_put(&stream, s->tokenizer, item->ids[t], s->text);
+        printf("%s%8d ", item->weight[t] ? "+ " : "  ", item->ids[t]);
+        print_token(s, t);
+        putchar('\n');
+    }
+}
+
+static loong_status_t print_sample(const options_t *o, const loong_chat_t *chat,
+                                   int64_t i, loong_items_t *items)
+{
+    int64_t learned = 0;
+    loong_progress_t screen;
+    loong_status_t status = loong_chat_read(chat, i, items);
+    if (status != LOONG_OK) {
+        return status;
+    }
+    const loong_tokenizer_t *tokenizer = loong_chat_tokenizer(chat);
+    loong_progress_detect(STDOUT_FILENO, &screen);
+    shown_t s = {&items->item[0], tokenizer,
+                 malloc(loong_text_stream_size(tokenizer) + 1), screen.colour};
+    if (s.text == NULL) {
+        return LOONG_ERR_MEMORY;
+    }
+    for (int64_t t = 0; t < s.item->size[0]; t++) {
+        learned += s.item->weight[t];
+    }
+    printf("\n%s: %" PRId64 " tokens, %" PRId64 " learned\n", s.item->name,
+           s.item->size[0], learned);
+    if (o->ids) {
+        print_ids(&s);
+    } else {
+        print_runs(&s);
+    }
+    free(s.text);
+    return LOONG_OK;
+}
+
+static void print_counts(const loong_chat_t *chat,
+                         const loong_chat_info_t *info)
+{
+    for (int64_t i = 0; i < info->files; i++) {
+        loong_chat_file_t f;
+        loong_chat_get_file(chat, i, &f);
+        printf("%s: %s, %" PRId64 " records", f.path, f.format, f.records);
+        if (f.refused > 0) {
+            printf(", %" PRId64 " refused", f.refused);
+        }
+        if (f.left_out > 0) {
+            printf(", %" PRId64 " not preferred", f.left_out);
+        }
+        putchar('\n');
+    }
+    printf("template: %s\n",
+           info->template_name != NULL ? info->template_name : "none");
+    printf("samples: %" PRId64 ", tokens: %" PRId64 ", learned: %" PRId64
+           " (%.1f %%)\n",
+           info->samples, info->tokens, info->learned,
+           100.0 * (double)info->learned /
+               (double)(info->tokens > 0 ? info->tokens : 1));
+    printf("tokens of a sample: %" PRId64 " to %" PRId64 ", median %" PRId64
+           "\n",
+           info->shortest, info->longest, info->median);
+}
+
+static int print_refused(const char *path)
+{
+    char line[4096];
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        perror(path);
+        return LOONG_EXIT_IO;
+    }
+    printf("\nrefused:\n");
+    while (fgets(line, sizeof(line), file) != NULL) {
+        fputs(line, stdout);
+    }
+    fclose(file);
+    return LOONG_EXIT_FAILED;
+}
+
+static int print_all(loong_context_t *ctx, const options_t *o,
+                     const loong_chat_t *chat)
+{
+    loong_chat_info_t info;
+    loong_items_t items = {.ctx = ctx, .vocab_size = ANY_ID};
+    loong_status_t status = LOONG_OK;
+    loong_chat_get_info(chat, &info);
+    print_counts(chat, &info);
+    for (int64_t i = 0; i < o->count && i < info.samples; i++) {
+        if (status == LOONG_OK) {
+            status = print_sample(o, chat, i, &items);
+        }
+    }
+    loong_items_free(&items);
+    if (status != LOONG_OK) {
+        return data_fail(ctx, status);
+    }
+    return info.refused > 0 ? print_refused(info.refused_file) : LOONG_EXIT_OK;
+}
+
+/* ---- the command line ---------------------------------------------------- */
+
+static const struct option long_options[] = {
+    {"tokenizer", required_argument, NULL, 't'},
+    {"count", required_argument, NULL, 'n'},
+    {"ids", no_argument, NULL, 'i'},
+    {"format", required_argument, NULL, 'f'},
+    {"template", required_argument, NULL, 'm'},
+    {"template-kwargs", required_argument, NULL, 'k'},
+    {"train-on", required_argument, NULL, 'o'},
+    {"train-on-tool-results", no_argument, NULL, 'r'},
+    {"use-chosen", no_argument, NULL, 'u'},
+    {"tag", required_argument, NULL, 'g'},
+    {"cache", required_argument, NULL, 'c'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0}};
+
+static bool take(options_t *o, const char *command, int option)
+{
+    static const int64_t counts[] = {0, INT64_MAX};
+    switch (option) {
+    case 't':
+        o->tokenizer = optarg;
+        return true;
+    case 'n':
+        return data_integer(command, "count", optarg, counts, &o->count);
+    case 'i':
+        return o->ids = true;
+    case 'f':
+        o->chat.format = optarg;
+        return true;
+    case 'm':
+        o->chat.template_name = optarg;
+        return true;
+    case 'k':
+        o->chat.template_kwargs = optarg;
+        return true;
+    case 'o':
+        o->chat.train_on = optarg;
+        return true;
+    case 'r':
+        return o->chat.train_on_tool_results = true;
+    case 'u':
+        return o->chat.use_chosen = true;
+    case 'c':
+        o->chat.cache = optarg;
+        return true;
+    case 'g':
+        if (o->chat.num_tags == MAX_TAGS) {
+            data_usage(command, "more than %d times --tag", MAX_TAGS);
+            return false;
+        }
+        o->tags[o->chat.num_tags++] = optarg;
+        return true;
+    default: /* getopt has said what is wrong */
+        return false;
+    }
+}
+
+static int run(loong_context_t *ctx, options_t *o, const char *path)
+{
+    loong_chat_t *chat = NULL;
+    o->chat.tags = o->tags;
+    o->chat.skip_refused = true; /* they are shown */
+    const loong_source_params_t params = {.data = path,
+                                          .path = path,
+                                          .tokenizer = o->tokenizer,
+                                          .chat = &o->chat};
+    loong_status_t status = loong_chat_open(ctx, &params, &chat);
+    if (status != LOONG_OK) {
+        return data_fail(ctx, status);
+    }
+    int code = print_all(ctx, o, chat);
+    loong_chat_close(&chat);
+    if (fflush(stdout) != 0) {
+        perror("loong-data chat: writing");
+        return LOONG_EXIT_CANNOT_WRITE;
+    }
+    return code;
+}
+
+static int inspect(loong_context_t *ctx, int64_t count, int argc, char **argv)
+{
+    options_t o = {.count = count};
+    const char *command = count > 0 ? "chat inspect" : "chat check";
+    int option = 0;
+    while ((option = options_next(argc, argv, long_options)) != -1) {
+        if (option == 'h') {
+            fputs(help_text, stdout);
+            return LOONG_EXIT_OK;
+        }
+        if (!take(&o, command, option)) {
+            return LOONG_EXIT_USAGE;
+        }
+    }
+    if (o.tokenizer == NULL) {
+        return data_usage(command, "--tokenizer DIR is missing");
+    }
+    if (argc - optind != 1) {
+        return data_usage(command, "one PATH is expected, found %d",
+                          argc - optind);
+    }
+    return run(ctx, &o, argv[optind]);
+}
+
+int data_chat(loong_context_t *ctx, int argc, char **argv)
+{
+    char name[64]; /* for what getopt says */
+    const char *verb = argc > 1 ? argv[1] : "";
+    if (strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0) {
+        fputs(help_text, stdout);
+        return LOONG_EXIT_OK;
+    }
+    bool inspecting = strcmp(verb, "inspect") == 0;
+    if (inspecting || strcmp(verb, "check") == 0) {
+        snprintf(name, sizeof(name), "%s %s", argv[0], verb);
+        argv[1] = name;
+        return inspect(ctx, inspecting ? 3 : 0, argc - 1, argv + 1);
+    }
+    return data_usage("chat", "'%s' is neither inspect nor check", verb);
+}

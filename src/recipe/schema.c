@@ -16,9 +16,10 @@ static const loong_recipe_key_t run_keys[] = {
           "as [./mine.so]; opened before the rest is read, and named by the "
           "recipe itself or the command line alone"),
     INT("seed", "1234", 0, BIG, SAME, "of initialisation, data, dropout"),
-    CHOICE("training_phase", "pretrain", "pretrain midtrain", FREE,
+    CHOICE("training_phase", "pretrain", "pretrain midtrain sft", FREE,
            "midtrain: pretraining that goes on from trained weights, with the "
-           "same data and loss"),
+           "same data and loss; sft: fine-tuning on conversations, which the "
+           "paths of data.train are then"),
     CHOICE("device", "auto", "auto cpu cuda xpu", FREE,
            "kind of device, of all ranks; auto: an accelerator where every "
            "rank finds one, else cpu"),
@@ -114,15 +115,48 @@ static const loong_recipe_key_t keys[] = {
          "and what exports bring; data sets are tokens already"),
     TEXT("data.image_token", "<image>", SAME,
          "token of texts that stands for a picture"),
+    CHOICE("data.chat.format", "auto",
+           "auto openai sharegpt alpaca prompt_completion preference kto text",
+           SAME,
+           "of the records of conversations; auto: of each file by the keys of "
+           "its first record"),
+    TEXT("data.chat.template", NULL, SAME,
+         "how conversations are written: one of the model's templates or a "
+         "built-in one by name, or the path of a .jinja; the model's own when "
+         "not given"),
+    TEXT("data.chat.template_kwargs", NULL, SAME,
+         "a JSON object of more variables of the template, as "
+         "'{\"enable_thinking\": false}'"),
+    CHOICE("data.chat.train_on", "assistant", "assistant all last", SAME,
+           "what of a conversation is learned: the assistant's messages, all "
+           "(but results of tools), or the last of the assistant's; never a "
+           "message whose weight is 0"),
+    BOOL("data.chat.train_on_tool_results", "false", SAME,
+         "results of tools are learned as well"),
+    BOOL("data.chat.use_chosen", "false", SAME,
+         "of preference pairs what was chosen is learned, of labelled answers "
+         "(KTO) those labelled true"),
+    TEXTS("data.chat.tags", SAME,
+          "names of keys and roles in sharegpt's format, of messages, role, "
+          "content, user, assistant, system, tool, function, as [user=human, "
+          "assistant=gpt]"),
+    BOOL("data.chat.skip_refused", "false", FREE,
+         "records that cannot be used are left out; else there is no run "
+         "with them"),
+    TEXT("data.chat.cache", NULL, FREE,
+         "directory for texts and ids of conversations, made once; libloong "
+         "below $XDG_CACHE_HOME or $HOME/.cache when not given"),
     /* A checkpoint has the content of each source and its share. */
     TEXT("data.train[].path", NULL, FREE,
-         "prefix of an indexed data set, or where the pictures are; a resumed "
-         "run wants the same content"),
+         "prefix of an indexed data set, or where pictures or conversations "
+         "are; an item that is a text is its path; a resumed run wants the "
+         "same content"),
     TEXT("data.train[].source", NULL, SAME,
          "class of the source: tokens, an indexed data set; images, labelled "
          "pictures in a directory for each class, or tar files; image_text, "
-         "a .jsonl of texts with pictures; or one that was registered; what "
-         "the model reads when not given"),
+         "a .jsonl of texts with pictures; chat, conversations; or one that "
+         "was registered; what the model reads when not given, and chat in "
+         "training_phase sft"),
     REAL("data.train[].weight", NULL, 0, 1e9, FREE,
          "share of the blend, above 0; sources are drawn by their size when "
          "none has a weight; a resumed run wants the same shares"),

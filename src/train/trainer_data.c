@@ -59,8 +59,8 @@ static void note_indices(const loong_blend_t *blend, int64_t count,
     }
 }
 
-/* As the recipe says, else what the model reads; NULL: of what is wrong with
- * the model that is not known. */
+/* As the recipe says, else what the model and the phase read; NULL: of what is
+ * wrong with the model that is not known. */
 static const char *source_class(const loong_trainer_t *t, const char *list,
                                 int64_t i)
 {
@@ -72,7 +72,9 @@ static const char *source_class(const loong_trainer_t *t, const char *list,
            : role == NULL                       ? NULL
            : loong_recipe_component(t->recipe, 1) != NULL ? "image_text"
            : strcmp(role, "image_encoder") == 0 ? "images"
-                                                : "tokens";
+           : strcmp(loong_recipe_text(t->recipe, "training_phase"), "sft") == 0
+               ? "chat"
+               : "tokens";
 }
 
 static loong_blend_params_t blend_params(const loong_trainer_t *t,
@@ -145,7 +147,8 @@ static loong_status_t open_train(loong_trainer_t *t, indices_t *known,
     }
     loong_blend_params_t params = blend_params(t, "train", sources, count);
     params.shuffle = true;
-    loong_status_t status = loong_blend_create(t->ctx, &params, &t->data.blend);
+    loong_status_t status =
+        loongi_trainer_create_blend(t, &params, &t->data.blend);
     if (status == LOONG_OK) {
         note_indices(t->data.blend, count, known->train);
         status = check_rows(t, t->data.blend);
@@ -289,8 +292,8 @@ static loong_status_t add_validation(loong_trainer_t *t, const char *name,
                                      int64_t count)
 {
     loong_validation_t *v = &t->data.validation[t->data.num_validation];
-    const loong_blend_params_t params = blend_params(t, name, sources, count);
-    LOONG_TRY(loong_blend_create(t->ctx, &params, &v->blend));
+    loong_blend_params_t params = blend_params(t, name, sources, count);
+    LOONG_TRY(loongi_trainer_create_blend(t, &params, &v->blend));
     t->data.num_validation++;
     v->name = name;
     return LOONG_OK;
@@ -460,7 +463,8 @@ static int64_t documents_of(const loong_trainer_t *t, const char *list,
     int64_t most = seq_length(t);
     snprintf(key, sizeof(key), "%s[%lld].path", list, (long long)i);
     const char *prefix = loong_recipe_text(t->recipe, key);
-    if (strcmp(source_class(t, list, i), "image_text") == 0) {
+    const char *name = source_class(t, list, i);
+    if (strcmp(name, "image_text") == 0 || strcmp(name, "chat") == 0) {
         return 2; /* a text, and padding */
     }
     if (prefix == NULL ||

@@ -3,3 +3,8 @@ loong_test(NAME chat_formats SOURCES tests/data/test_chat_formats.c LABELS unit)
 loong_test(NAME chat_source SOURCES tests/data/test_chat_source.c LABELS unit)
 loong_test(NAME chat_masks SOURCES tests/data/test_chat_masks.c LABELS unit)
 loong_fuzz(NAME chat RUNS 3000)
+# The commands of the guide.
+add_test(NAME docs_fine_tuning COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/docs/fine_tuning.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR})
+set_tests_properties(docs_fine_tuning PROPERTIES LABELS docs TIMEOUT 60)

@@ -13,6 +13,8 @@ cd "$place"
 export OMP_NUM_THREADS=1
 "$build/loong-data" index --tokenizer bytes --append-eod --quiet \
     --suffixes .md --output-prefix text "$source/docs" >/dev/null
+. "$source/tests/train/conversations.sh"
+write_conversations "$source" chat
 : >given
 failures=0
 
@@ -309,6 +311,26 @@ model.foundation.moe_aux_loss_coeff=1e-3
 model.foundation.moe_z_loss_coeff=1e-3
 model.foundation.moe_shared_expert_intermediate_size=32
 model.foundation.moe_shared_expert_gate=true
+KEYS
+
+run chat <<KEYS
+$small
+train.train_iters=1
+training_phase=sft
+model.foundation.vocab_size=512
+model.foundation.max_position_embeddings=256
+data.seq_length=256
+data.tokenizer=chat/model
+data.train=[{path: chat/pairs.jsonl, source: chat}, {path: chat/broken.jsonl}]
+data.chat.format=auto
+data.chat.template=qwen2.5
+data.chat.template_kwargs='{"name": "value"}'
+data.chat.train_on=all
+data.chat.train_on_tool_results=true
+data.chat.use_chosen=true
+data.chat.tags=[user=human]
+data.chat.skip_refused=true
+data.chat.cache=kept
 KEYS
 
 run images <<KEYS

@@ -18,7 +18,7 @@ pattern=${4:-}
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 cd "$place" || exit 2
-export OMP_NUM_THREADS=1
+export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$place/xdg
 failures=0 count=0
 : >given
 index() {
@@ -31,6 +31,8 @@ grep . "$source/README.md" | cut -c1-20 | sed G >lines.txt
 index short --split-blank-lines lines.txt
 . "$source/tests/train/texts_with_pictures.sh"
 write_texts "$source" "$place/captions"
+. "$source/tests/train/conversations.sh"
+write_conversations "$source" "$place/chat"
 mkdir -p pictures/a pictures/b
 cp "$source"/tests/fixtures/images/{rgb,grey}.png pictures/a
 cp "$source"/tests/fixtures/images/{j420,j444}.jpg pictures/b
@@ -70,9 +72,14 @@ v.patch_size=16;v.num_attention_heads=2;v.image_size=32
 model.image_projector.family=mlp_projector;$m.vocab_size=12;data.max_images=4
 data.train=[{path: $place/captions/texts.jsonl, source: image_text}]
 data.tokenizer=$place/captions;data.image_token=<picture>"
+    [CHAT]="training_phase=sft;data.train=[$place/chat/chat.jsonl]
+data.tokenizer=$place/chat/model;$m.vocab_size=512;data.seq_length=256
+$m.max_position_embeddings=256"
+    [PAIRS]=$place/chat/pairs.jsonl [SHARES]=$place/chat/sharegpt.jsonl
+    [BROKEN]=$place/chat/broken.jsonl
     [PLAIN]="$source/tests/fixtures/images/vit_plain.json"
     [SAVED]=$place/saved/save [HF]=$place/saved/hf)
-order=(CAPTIONS VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
+order=(CHAT PAIRS SHARES BROKEN CAPTIONS VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
     LINES SAVED HF)
 
 # The keys of a text as overrides, one a line.

@@ -69,7 +69,11 @@ if(MPI_C_FOUND)
   add_test(NAME component_ranks COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/component_ranks.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
-  set_tests_properties(llava_train component_keys component_ranks PROPERTIES
+  add_test(NAME chat_train COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/train/chat_train.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  set_tests_properties(llava_train component_keys component_ranks chat_train
+    PROPERTIES
     LABELS train TIMEOUT 120
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   add_test(NAME cli_signals COMMAND

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a recipe says of its conversations. Called by trainer_data.c. Read
+ * trainer_data.h and loong/chat.h before. */
+#include <stdio.h>
+#include <string.h>
+
+#include "loong/chat.h"
+#include "trainer_data.h"
+
+enum { MAX_TAGS = 16 };
+
+/* What data.chat says; texts are the recipe's. */
+typedef struct chat_keys {
+    loong_chat_options_t options;
+    const char *tags[MAX_TAGS];
+} chat_keys_t;
+
+static loong_status_t read_chat(const loong_trainer_t *t, chat_keys_t *keys)
+{
+    const loong_recipe_t *r = t->recipe;
+    int64_t tags = loong_recipe_count(r, "data.chat.tags");
+    LOONG_CHECK(t->ctx, tags <= MAX_TAGS, LOONG_ERR_CONFIG,
+                "data.chat.tags: %lld, there are fewer names", (long long)tags);
+    for (int64_t i = 0; i < tags; i++) {
+        char key[64];
+        snprintf(key, sizeof(key), "data.chat.tags[%lld]", (long long)i);
+        keys->tags[i] = loong_recipe_text(r, key);
+    }
+    keys->options = (loong_chat_options_t){
+        .format = loong_recipe_text(r, "data.chat.format"),
+        .template_name = loong_recipe_text(r, "data.chat.template"),
+        .template_kwargs = loong_recipe_text(r, "data.chat.template_kwargs"),
+        .train_on = loong_recipe_text(r, "data.chat.train_on"),
+        .train_on_tool_results =
+            loong_recipe_bool(r, "data.chat.train_on_tool_results"),
+        .use_chosen = loong_recipe_bool(r, "data.chat.use_chosen"),
+        .skip_refused = loong_recipe_bool(r, "data.chat.skip_refused"),
+        .tags = keys->tags,
+        .num_tags = tags,
+        .cache = loong_recipe_text(r, "data.chat.cache")};
+    return LOONG_OK;
+}
+
+loong_status_t loongi_trainer_create_blend(loong_trainer_t *t,
+                                           loong_blend_params_t *params,
+                                           loong_blend_t **blend_p)
+{
+    chat_keys_t chat;
+    bool wanted = false;
+    for (int64_t i = 0; i < params->num_sources; i++) {
+        wanted = wanted || strcmp(params->sources[i].class_name, "chat") == 0;
+    }
+    if (wanted) {
+        LOONG_TRY(read_chat(t, &chat));
+        params->chat = &chat.options;
+    }
+    return loong_blend_create(t->ctx, params, blend_p);
+}

@@ -1,0 +1,33 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: fine_tuning.sh BUILD SOURCE: the commands of docs/fine-tuning.md, in
+# their order, on a small model's tokenizer.
+set -eu
+build=$1
+source=$2
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place"
+PATH=$build:$PATH
+export XDG_CACHE_HOME=$place/cache
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+cp -r "$source/tests/fixtures/chat/generation" model
+doc=$source/docs/fine-tuning.md
+awk -v RS='```' 'NR % 2 == 0 && sub(/^sh\n/, "") {
+    printf "%s", $0 > sprintf("block%02d.sh", ++n) }' "$doc"
+count=0
+for block in block*.sh; do
+    count=$((count + 1))
+    bash -eu "$block" >"$block.out" 2>&1 ||
+        fail "$(cat "$block"): $(tail -n 20 "$block.out")"
+done
+[ "$count" = 4 ] || fail "$count blocks of commands, expected 4"
+# What the text says that they show.
+said=$(awk -v RS='```' 'NR % 2 == 0 && /^\nchat/ { print }' "$doc" | grep .)
+grep -qF "$said" block02.sh.out || fail "not shown: $said: $(cat block02.sh.out)"
+grep -q '^+ 4\.<|im_end|>$' block02.sh.out || fail "$(cat block02.sh.out)"
+grep -q '^chat.jsonl: openai, 3 records$' block03.sh.out ||
+    fail "$(cat block03.sh.out)"

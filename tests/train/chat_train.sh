@@ -1,0 +1,87 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: chat_train.sh BUILD SOURCE MPIRUN: a fine-tuning on conversations. One
+# rank and two have the same losses; a run that is stopped within an epoch goes
+# on with the same, on either; a record that cannot be used and a file that was
+# changed are told.
+set -u
+build=$1
+source=$2
+mpirun=$3
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place" || exit 2
+export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$place/cache
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+. "$source/tests/train/conversations.sh"
+write_conversations "$source" chat
+cat >sft.yaml <<'END'
+version: 1
+training_phase: sft
+device: cpu
+precision: {params_dtype: fp64}
+model: {foundation: {family: llama, num_layers: 2, hidden_size: 32,
+  ffn_hidden_size: 64, num_attention_heads: 2, vocab_size: 512,
+  max_position_embeddings: 128}}
+data: {tokenizer: chat/model, train: [chat/chat.jsonl], seq_length: 128}
+train: {global_batch_size: 2, train_iters: 6}
+optimizer: {lr: 1e-2}
+log: {interval: 1}
+END
+# train NAME RANKS KEY...
+train() {
+    local name=$1 ranks=$2 start=()
+    shift 2
+    [ "$ranks" = 1 ] || start=("$mpirun" --oversubscribe -n "$ranks")
+    "${start[@]}" "$build/loongrun" sft.yaml log.dir="log_$name" "$@" \
+        >"$name.out" 2>"$name.err" </dev/null
+}
+losses() {
+    sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*/\1 \2/p' \
+        "log_$1/metrics.jsonl"
+}
+# same A B: losses of B are those of A, in the steps that B has.
+same() {
+    [ -s "log_$2/metrics.jsonl" ] || fail "$2 has no losses"
+    awk 'NR == FNR { of[$1] = $2; next }
+        { d = of[$1] - $2; if (d * d > 1e-18 || !($1 in of)) bad = 1; n++ }
+        END { exit bad || n == 0 }' <(losses "$1") <(losses "$2") ||
+        fail "$2 is not as $1: $(losses "$1"; losses "$2")"
+}
+
+train one 1 || fail "one rank: $(tail -n 5 one.err)"
+[ "$(losses one | wc -l)" = 6 ] || fail "no 6 steps: $(cat log_one/metrics.jsonl)"
+train two 2 || fail "two ranks: $(tail -n 5 two.err)"
+same one two
+grep -q 'chat/chat.jsonl: rendering and tokenising' one.err one.out ||
+    fail "it does not say that it tokenises: $(cat one.err)"
+! grep -q 'rendering and tokenising' two.err two.out ||
+    fail "what was tokenised is not found again"
+ls -d cache/libloong/chat-* >/dev/null || fail "nothing is kept"
+
+# Three steps of two are six of the eight samples of an epoch.
+train first 1 checkpoint.save=save train.exit_interval=3
+[ "$?" = 75 ] || fail "it does not stop: $(tail -n 5 first.err)"
+same one first
+cp -r save again
+train rest 2 checkpoint.save=save checkpoint.load=auto ||
+    fail "going on with two ranks: $(tail -n 5 rest.err)"
+[ "$(losses rest | head -n 1 | cut -d' ' -f1)" = 4 ] || fail "it begins anew"
+same one rest
+sed -i 's/Yes/No!/' chat/chat.jsonl
+train changed 1 checkpoint.save=again checkpoint.load=auto &&
+    fail "a file that was changed is not told"
+grep -q 'content\|hash' changed.err || fail "$(tail -n 5 changed.err)"
+
+train broken 1 'data.train=[chat/broken.jsonl]' && fail "it runs all the same"
+grep -q 'chat/broken.jsonl:9: there is no message' broken.err ||
+    fail "the record is not told: $(tail -n 5 broken.err)"
+train skipped 1 'data.train=[chat/broken.jsonl]' data.chat.skip_refused=true ||
+    fail "skip_refused: $(tail -n 5 skipped.err)"
+grep -q '1 of 9 records are refused and left out' skipped.err skipped.out ||
+    fail "what is left out is not told"
+[ $failures = 0 ]

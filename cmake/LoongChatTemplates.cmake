@@ -4,7 +4,7 @@ set(folder ${PROJECT_SOURCE_DIR}/src/jinja/named)
 file(GLOB texts CONFIGURE_DEPENDS ${folder}/*.jinja)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   ${texts} ${folder}/names.txt)
-file(STRINGS ${folder}/names.txt lines REGEX "^[^#]")
+file(STRINGS ${folder}/names.txt lines REGEX "^[^#]" ENCODING UTF-8)
 set(rows "")
 foreach(line IN LISTS lines)
   string(REGEX MATCH "^([^ ]+) ([^ ]+) ?(.*)$" match "${line}")

@@ -69,6 +69,9 @@ static void test_names(void **state)
     }
     assert_null(loongi_named_template_name(loongi_json_count(names)));
     assert_null(loongi_named_template("nobody"));
+    assert_null(loongi_named_template("-hf"));
+    assert_string_equal(loongi_named_template("qwen3-hf"),
+                        loongi_named_template("qwen3"));
     loongi_json_destroy(&all);
     test_context_end(&ctx);
 }

@@ -41,6 +41,13 @@ PUBLISHED = {
     "minimax-m2": "MiniMax-M2.jinja",
     "kimi-k2": "moonshotai-Kimi-K2.jinja",
     "glm4.7": "GLM-4.7-Flash.jinja",
+    "kimi-k2-thinking": "Kimi-K2-Thinking.jinja",
+    "deepseek": "DeepSeek-V2-Lite-Chat.jinja",
+    "deepseek-v2": "DeepSeek-V2-Lite-Chat.jinja",
+    "deepseek-v3": "deepseekv3.jinja",
+    "deepseek3.1-nothink": "deepseek-ai-DeepSeek-V3.1.jinja",
+    "llama2": "llama-2-chat.jinja",
+    "mistral": "mistral-instruct.jinja",
 }
 
 

@@ -15,8 +15,13 @@ static const struct {
 
 const char *loongi_named_template(const char *name)
 {
+    const size_t length = strlen(name);
+    const size_t bare = length > 3 && strcmp(name + length - 3, "-hf") == 0
+                            ? length - 3
+                            : length;
     for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
-        if (strcmp(rows[k].name, name) == 0) {
+        if (strlen(rows[k].name) == bare &&
+            memcmp(rows[k].name, name, bare) == 0) {
             return rows[k].text;
         }
     }

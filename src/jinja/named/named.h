@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* The text of the template; NULL: there is none of this name. */
+/* The text of the template; NULL: there is none of this name. "NAME-hf" is
+ * NAME as well. */
 const char *loongi_named_template(const char *name);
 /* Name number k, from 0; NULL behind the last one. */
 const char *loongi_named_template_name(int64_t k);

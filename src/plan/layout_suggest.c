@@ -90,6 +90,7 @@ typedef struct search {
     const loong_parallel_t *asked;
     loong_context_t *ctx; /* where the rules that candidates break are told */
     int ranks;
+    bool fixed; /* components name ranks: the job has as many as it has */
     int checks;
     int64_t layers;
     int64_t asked_value[AXES]; /* of an optional one whether it is given */
@@ -256,7 +257,7 @@ static loong_status_t try_one(search_t *s, const candidate_t *c,
         loong_recipe_derive(s->ctx, s->asked->recipe, n, overrides, &recipe);
     layout.ctx = s->ctx;
     layout.recipe = recipe;
-    layout.ranks = s->asked->on != NULL ? s->asked->ranks : s->ranks;
+    layout.ranks = s->fixed ? s->asked->ranks : s->ranks;
     if (status == LOONG_OK) {
         status = loongi_parallel_rules(&layout);
     }
@@ -343,10 +344,22 @@ static int ranks_at(int asked, int i)
     return i % 2 == 1 ? asked - (i + 1) / 2 : asked + i / 2;
 }
 
+static bool names_ranks(const loong_recipe_t *recipe)
+{
+    const char *role = NULL;
+    bool any = false;
+    for (int64_t i = 0; (role = loong_recipe_component(recipe, i)) != NULL;
+         i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "model.%s.ranks", role);
+        any = any || loong_recipe_is_set(recipe, path);
+    }
+    return any;
+}
+
 static loong_status_t search_all(search_t *s)
 {
-    bool on = s->asked->on != NULL; /* as many as these are */
-    int asked = on ? s->asked->num_on : s->asked->ranks;
+    int asked = s->asked->on != NULL ? s->asked->num_on : s->asked->ranks;
     int shown = 0;
     bool possible = false;
     candidate_t single;
@@ -357,9 +370,11 @@ static loong_status_t search_all(search_t *s)
                           : s->asked_value[i] != 0 ? DEFAULT
                                                    : ASKED;
     }
-    s->ranks = on ? asked : 1;
+    s->fixed = names_ranks(s->asked->recipe);
+    s->ranks = s->fixed ? asked : 1;
     LOONG_TRY(try_one(s, &single, &possible));
-    for (int i = 0; possible && shown == 0 && i < (on ? 1 : MAX_WORLDS); i++) {
+    for (int i = 0; possible && shown == 0 && i < (s->fixed ? 1 : MAX_WORLDS);
+         i++) {
         int ranks = ranks_at(asked, i);
         if (ranks >= 1) {
             LOONG_TRY(search_ranks(s, ranks, &shown));

@@ -104,6 +104,7 @@ refused 4 'model: rank 2 of 4 has no component' $e.ranks=0 $j.ranks=1 \
 refused 4 "3 ranks of $e.ranks; multiples of 2 fit" $e.ranks=0-2 $e.$tp=2
 refused 4 "3 ranks of $f.ranks; multiples of 2 fit" $f.ranks=0-2 $tp=2
 refused 4 'possible on 3 ranks' $f.ranks=1- $tp=2
+refused 4 'possible on 4 ranks' $e.ranks=0-1 $tp=3
 refused 4 'rows from one device to another, which is not there' \
     $e.ranks=0-1 device=cuda precision.params_dtype=fp32
 refused 4 '24 is no multiple of 15 (train.micro_batch_size 5 x 3 data-' \

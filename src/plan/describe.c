@@ -15,19 +15,20 @@
 #include "stage_plans.h"
 #include "staging.h"
 
-/* What is not a beginning. */
+/* What is not a beginning, and what reads conversations. */
 static void describe_phase(loong_plan_t *plan)
 {
+    const char *phase = loong_recipe_text(plan->recipe, "training_phase");
     const char *load = loong_recipe_text(plan->recipe, "checkpoint.load");
+    const char *init = loong_recipe_init_key(plan->recipe, NULL);
     bool loads = load != NULL && strcmp(load, "auto") != 0;
-    if (strcmp(loong_recipe_text(plan->recipe, "training_phase"), "midtrain") ==
-        0) {
-        loongi_text_printf(
-            &plan->text, "phase: midtrain, from the weights of %s\n",
-            loads ? load
-                  : loong_recipe_text(
-                        plan->recipe,
-                        loong_recipe_init_key(plan->recipe, NULL)));
+    const char *from = loads          ? load
+                       : init != NULL ? loong_recipe_text(plan->recipe, init)
+                                      : NULL;
+    if (strcmp(phase, "pretrain") != 0) {
+        loongi_text_printf(&plan->text, "phase: %s, from %s%s\n", phase,
+                           from != NULL ? "the weights of " : "the beginning",
+                           from != NULL ? from : "");
     }
 }
 

@@ -128,8 +128,218 @@ static void test_models(void **state)
     }
 }
 
+/* ---- what is learned, as text -------------------------------------------- */
+
+#define SAY(role_, text_) "{\"role\":\"" role_ "\",\"content\":\"" text_ "\"}"
+#define END "<|im_end|>"
+#define HEAD(role_) "<|im_start|>" role_ "\n"
+
+static const struct {
+    const char *model, *record;
+    loong_chat_options_t options;
+    const char *learned; /* runs, with | behind each */
+} rules[] = {
+    {"chatml",
+     "{\"messages\":[" SAY(
+         "user", "q") ",{\"role\":\"assistant\","
+                      "\"content\":\"one\",\"weight\":0}," SAY(
+                          "user", "r") "," SAY("assistant", "two") "]}",
+     {0},
+     "two" END "\n|"},
+    {"generation",
+     "{\"messages\":[" SAY(
+         "user", "q") ",{\"role\":\"assistant\","
+                      "\"content\":\"one\",\"weight\":0}," SAY(
+                          "user", "r") "," SAY("assistant", "two") "]}",
+     {0},
+     "two" END "|"},
+    {"generation",
+     "{\"messages\":[" SAY("user", "q") "," SAY("assistant", "one") "," SAY(
+         "user", "r") "," SAY("assistant", "two") "]}",
+     {.train_on = "last"},
+     "two" END "|"},
+    {"generation",
+     "{\"messages\":[" SAY("user", "q") "," SAY("assistant", "one") "]}",
+     {.train_on = "all"},
+     HEAD("user") "q" END "\n" HEAD("assistant") "one" END "\n|"},
+    {"chatml",
+     "{\"messages\":[" SAY("user", "q") "," SAY("tool", "3") "," SAY(
+         "assistant", "one") "]}",
+     {.train_on = "all"},
+     HEAD("user") "q" END "\n|" HEAD("assistant") "one" END "\n|"},
+    {"chatml",
+     "{\"messages\":[" SAY("user", "q") "," SAY("tool", "3") "," SAY(
+         "assistant", "one") "]}",
+     {.train_on_tool_results = true},
+     HEAD("tool") "3" END "\n|one" END "\n|"},
+    {"chatml",
+     "{\"prompt\":[" SAY("user", "q") "," SAY("assistant", "one") "," SAY(
+         "user", "r") "],\"completion\":[" SAY("assistant", "two") "]}",
+     {0},
+     "two" END "\n|"},
+    {"chatml",
+     "{\"chosen\":[" SAY("user", "q") "," SAY(
+         "assistant", "one") "],"
+                             "\"rejected\":[" SAY("user", "q") "," SAY(
+                                 "assistant", "no") "]}",
+     {.use_chosen = true},
+     "one" END "\n|"},
+    {"chatml", "{\"prompt\":\"a b\",\"completion\":\" c\"}", {0}, " c" END "|"},
+    {"inst",
+     "{\"prompt\":\"a b\",\"completion\":\" c\"}",
+     {0},
+     "c</s>|" /* its decoder drops the first blank */},
+    {"chatml",
+     "{\"messages\":[" SAY("user", "q") "," SAY("assistant", "one") "]}",
+     {.template_name = "qwen2.5"},
+     "one" END "|"},
+};
+
+static void add_decoded(loong_context_t *ctx, const loong_chat_t *chat,
+                        const int32_t *ids, int64_t count, loong_text_t *text)
+{
+    char *run = NULL;
+    size_t length = 0;
+    assert_ok(ctx, loong_tokenizer_decode(ctx, loong_chat_tokenizer(chat), ids,
+                                          count, false, &run, &length));
+    loongi_text_append(text, run, length);
+    loongi_text_append(text, "|", 1);
+    loong_tokenizer_free_text(ctx, &run);
+}
+
+static loong_status_t open_record(loong_context_t *ctx, const char *model,
+                                  const char *record,
+                                  loong_chat_options_t options,
+                                  loong_chat_t **chat_p)
+{
+    char tokenizer[512];
+    snprintf(tokenizer, sizeof(tokenizer), "%s/tests/fixtures/chat/%s",
+             LOONG_SOURCE_DIR, model);
+    options.cache = in_dir("cache");
+    const loong_source_params_t params = {.data = "train",
+                                          .path = in_dir("one.jsonl"),
+                                          .tokenizer = tokenizer,
+                                          .chat = &options};
+    assert_ok(ctx, loongi_file_write(ctx, params.path, record, strlen(record)));
+    return loong_chat_open(ctx, &params, chat_p);
+}
+
+static void test_rules(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_items_t items = {.ctx = ctx, .vocab_size = INT32_MAX};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(rules); i++) {
+        loong_chat_t *chat = NULL;
+        loong_text_t text = loongi_text_begin(ctx);
+        assert_ok(ctx, open_record(ctx, rules[i].model, rules[i].record,
+                                   rules[i].options, &chat));
+        assert_ok(ctx, loong_chat_read(chat, 0, &items));
+        const loong_item_t *item = &items.item[0];
+        for (int64_t t = 0, end = 0; t < item->size[0]; t = end + 1) {
+            for (end = t; end < item->size[0] && item->weight[end];) {
+                end++;
+            }
+            if (end > t) {
+                add_decoded(ctx, chat, item->ids + t, end - t, &text);
+            }
+        }
+        assert_string_equal(loongi_text_get(&text), rules[i].learned);
+        loongi_text_free(&text);
+        loong_chat_close(&chat);
+    }
+    loong_items_free(&items);
+    test_context_end(&ctx);
+}
+
+/* What is refused, of records that are well-formed. */
+static void test_told(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    static const char *const cases[][3] = {
+        {"inst", "{\"messages\":[" SAY("user", "q") "," SAY("tool", "r") "]}",
+         "one.jsonl:1: "},
+        {"chatml", "{\"messages\":[" SAY("user", "q") "]}",
+         "nothing of it is learned: there is no such answer"},
+        {"forgets",
+         "{\"messages\":[" SAY("user", "q") "," SAY(
+             "assistant", "<think>t</think>a") "," SAY("user",
+                                                       "r") "," SAY("assistant",
+                                                                    "b") "]}",
+         "messages[1]: the template writes it otherwise when it is followed by "
+         "the rest, from byte "},
+        {"generation",
+         "{\"messages\":[{\"role\":\"assistant\",\"content\":null,"
+         "\"tool_calls\":[{\"name\":\"f\"}]}]}",
+         "tokenizer_config.json"},
+    };
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        loong_chat_t *chat = NULL;
+        assert_int_equal(open_record(ctx, cases[i][0], cases[i][1],
+                                     (loong_chat_options_t){0}, &chat),
+                         LOONG_ERR_FORMAT);
+        if (strstr(loong_context_error(ctx), cases[i][2]) == NULL) {
+            fail_msg("'%s' is not in: %s", cases[i][2],
+                     loong_context_error(ctx));
+        }
+        loong_context_clear_error(ctx);
+    }
+    loong_chat_t *chat = NULL;
+    assert_fails(
+        ctx,
+        open_record(ctx, "chatml", cases[1][1],
+                    (loong_chat_options_t){.template_name = "none of them"},
+                    &chat),
+        LOONG_ERR_CONFIG,
+        "data.chat.template: there is no template 'none of them', of the "
+        "model or built in are ");
+    test_context_end(&ctx);
+}
+
+/* Turns begin where users' messages do, when there are several. */
+static void test_turns(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_chat_t *chat = NULL;
+    loong_items_t items = {.ctx = ctx, .vocab_size = INT32_MAX};
+    loong_text_t text = loongi_text_begin(ctx);
+    assert_ok(
+        ctx,
+        open_record(
+            ctx, "chatml",
+            "{\"messages\":[" SAY("system", "s") "," SAY("user", "q") "," SAY(
+                "assistant", "a") "," SAY("user", "r") "," SAY("assistant",
+                                                               "b") "]}",
+            (loong_chat_options_t){0}, &chat));
+    assert_ok(ctx, loong_chat_read(chat, 0, &items));
+    const loong_item_t *item = &items.item[0];
+    assert_int_equal(item->starts[0], LOONG_START_DOCUMENT);
+    for (int64_t t = 0, begin = 0; t < item->size[0]; t++) {
+        bool last = t + 1 == item->size[0];
+        if (last || item->starts[t + 1] & LOONG_START_TURN) {
+            add_decoded(ctx, chat, item->ids + begin, t + 1 - begin, &text);
+            begin = t + 1;
+        }
+    }
+    assert_string_equal(
+        loongi_text_get(&text),
+        HEAD("system") "s" END "\n|" HEAD("user") "q" END "\n" HEAD(
+            "assistant") "a" END
+                         "\n|" HEAD("user") "r" END
+                                            "\n" HEAD("assistant") "b" END
+                                                                   "\n|");
+    loongi_text_free(&text);
+    loong_items_free(&items);
+    loong_chat_close(&chat);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_models), cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_told), cmocka_unit_test(test_turns)};
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -53,6 +53,7 @@ extern const jinja_builtin_t jinja_functions[];
 extern const jinja_builtin_t jinja_str_methods[];
 extern const jinja_builtin_t jinja_str_questions[];
 extern const jinja_builtin_t jinja_list_methods[];
+extern const jinja_builtin_t jinja_tuple_methods[]; /* and of ranges */
 extern const jinja_builtin_t jinja_dict_methods[];
 
 const jinja_builtin_t *jinja_find_row(const jinja_builtin_t *table,

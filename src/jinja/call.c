@@ -156,6 +156,24 @@ loong_status_t jinja_call_row(run_t *r, const jinja_builtin_t *row,
     return row->call(r, &call, result_p);
 }
 
+loong_status_t jinja_call_method(run_t *r, const jinja_builtin_t *row,
+                                 value_t self, const jinja_args_t *args,
+                                 value_t *result_p)
+{
+    LOONG_TRY(jinja_call_row(r, row, self, args, result_p));
+    if (self.kind != JINJA_STRING || !self.markup) {
+        return LOONG_OK;
+    }
+    result_p->markup = result_p->kind == JINJA_STRING;
+    if (result_p->kind == JINJA_LIST || result_p->kind == JINJA_TUPLE) {
+        jinja_list_t *parts = jinja_list_of(*result_p);
+        for (int64_t i = 0; i < parts->count; i++) {
+            parts->items[i].markup = parts->items[i].kind == JINJA_STRING;
+        }
+    }
+    return LOONG_OK;
+}
+
 /* --- macros --- */
 
 static const char *macro_name(const jinja_node_t *macro, int *length)
@@ -312,7 +330,7 @@ loong_status_t jinja_call(run_t *r, value_t called, const jinja_args_t *args,
                               called, args, result_p);
     case JINJA_METHOD: {
         const jinja_method_t *method = (const jinja_method_t *)called.as.object;
-        return jinja_call_row(r, method->row, method->self, args, result_p);
+        return jinja_call_method(r, method->row, method->self, args, result_p);
     }
     case JINJA_MACRO:
         return jinja_call_macro(r, (const jinja_macro_t *)called.as.object,

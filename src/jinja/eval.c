@@ -54,7 +54,9 @@ static loong_status_t eval_dict(run_t *r, const jinja_node_t *node,
 /* What jinja2 computes when it compiles a template. */
 static bool is_constant(const jinja_node_t *node)
 {
-    if (node->kind == JINJA_N_NAME || node->kind == JINJA_N_CALL) {
+    if (node->kind == JINJA_N_NAME || node->kind == JINJA_N_CALL ||
+        (node->kind == JINJA_N_FILTER &&
+         jinja_find_row(jinja_select_filters, node->value) != NULL)) {
         return false;
     }
     const jinja_node_t *const part[] = {node->a, node->b, node->c};
@@ -151,7 +153,7 @@ static loong_status_t eval_call(run_t *r, const jinja_node_t *node,
         if (row != NULL) {
             LOONG_TRY(jinja_eval_args(r, node->list, &args));
             r->at = node->a;
-            return jinja_call_row(r, row, self, &args, value_p);
+            return jinja_call_method(r, row, self, &args, value_p);
         }
         r->at = node->a;
         LOONG_TRY(jinja_getattr(r, self, node->a->value, &called));

@@ -206,7 +206,11 @@ const jinja_builtin_t jinja_functions[] = {
 static loong_status_t list_index(run_t *r, const jinja_call_t *call,
                                  value_t *result)
 {
-    const jinja_list_t *list = jinja_list_of(call->self);
+    value_t all = call->self;
+    if (all.kind == JINJA_RANGE) {
+        LOONG_TRY(jinja_to_list(r, all, &all));
+    }
+    const jinja_list_t *list = jinja_list_of(all);
     bool counts = call->builtin->name[0] == 'c';
     int64_t bound[2] = {0, list->count};
     int64_t found = 0;
@@ -231,9 +235,6 @@ static loong_status_t list_index(run_t *r, const jinja_call_t *call,
 
 static loong_status_t copy(run_t *r, const jinja_call_t *call, value_t *result)
 {
-    if (call->self.kind == JINJA_TUPLE) {
-        return jinja_fail(r, "tuple has no 'copy'");
-    }
     if (call->self.kind == JINJA_LIST) {
         return jinja_to_list(r, call->self, result);
     }
@@ -265,6 +266,9 @@ static loong_status_t get(run_t *r, const jinja_call_t *call, value_t *result)
                                                    : loongi_jinja_none();
     return LOONG_OK;
 }
+
+const jinja_builtin_t jinja_tuple_methods[] = {
+    {"index", "- - -", 1, list_index}, {"count", "-", 1, list_index}, {0}};
 
 const jinja_builtin_t jinja_list_methods[] = {{"index", "- - -", 1, list_index},
                                               {"count", "-", 1, list_index},

@@ -45,8 +45,10 @@ const jinja_builtin_t *jinja_find_method(value_t of, value_t name)
         row = jinja_find_row(jinja_str_methods, name);
         return row != NULL ? row : jinja_find_row(jinja_str_questions, name);
     case JINJA_LIST:
-    case JINJA_TUPLE:
         return jinja_find_row(jinja_list_methods, name);
+    case JINJA_TUPLE:
+    case JINJA_RANGE:
+        return jinja_find_row(jinja_tuple_methods, name);
     case JINJA_DICT:
         return jinja_find_row(jinja_dict_methods, name);
     case JINJA_LOOP:

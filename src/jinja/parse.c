@@ -192,6 +192,13 @@ static loong_status_t parse_parameters(jinja_parser_t *p, jinja_node_t **list_p)
         LOONG_TRY(jinja_node(p, JINJA_N_PARAMETER, name, &parameter));
         LOONG_TRY(jinja_name(p->jinja, name->value, &parameter->name));
         parameter->value = name->value;
+        for (const jinja_node_t *n = chain.first; n != NULL; n = n->next) {
+            if (n->name == parameter->name) {
+                p->at--;
+                return jinja_unexpected(p,
+                                        "a name that no other parameter has");
+            }
+        }
         jinja_chain_add(&chain, parameter);
         if (jinja_skip(p, JINJA_P_ASSIGN)) {
             LOONG_TRY(jinja_parse_expression(p, 0, &parameter->a));

@@ -230,7 +230,8 @@ loong_status_t jinja_percent(run_t *r, value_t format, value_t values,
     }
     /* Mappings, lists and the like may stay unused; others may not. */
     bool spare = p.tuple == NULL &&
-                 (values.kind == JINJA_DICT || values.kind == JINJA_LIST);
+                 (values.kind == JINJA_DICT || values.kind == JINJA_LIST ||
+                  values.kind == JINJA_RANGE || values.kind == JINJA_UNDEFINED);
     int64_t count = p.tuple != NULL ? p.tuple->count : 1;
     if (!any_named && !spare && p.used < count) {
         return jinja_fail(r, "a format leaves %lld of its values over",

@@ -168,6 +168,12 @@ LOONG_NODISCARD loong_status_t jinja_call_row(run_t *r,
                                               value_t self,
                                               const jinja_args_t *args,
                                               value_t *result_p);
+/* The same; what methods make of markup is markup. */
+LOONG_NODISCARD loong_status_t jinja_call_method(run_t *r,
+                                                 const jinja_builtin_t *row,
+                                                 value_t self,
+                                                 const jinja_args_t *args,
+                                                 value_t *result_p);
 LOONG_NODISCARD loong_status_t jinja_call_macro(run_t *r,
                                                 const jinja_macro_t *macro,
                                                 const jinja_args_t *args,

@@ -130,7 +130,9 @@ static loong_status_t same_as(run_t *r, const jinja_call_t *call,
 static loong_status_t is_known(run_t *r, const jinja_call_t *call,
                                value_t *result)
 {
-    (void)r;
+    if (!jinja_hashable(call->self)) {
+        return jinja_fail(r, "%s is no name", jinja_type_name(call->self));
+    }
     if (call->self.kind != JINJA_STRING) {
         return give(result, false);
     }

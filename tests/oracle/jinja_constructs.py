@@ -152,6 +152,7 @@ loop is undefined, caller is undefined
 messages | map(attribute='content') | list
 messages[3].content | map(attribute='text') | join, messages[3].content is string, messages[3].content[0].type
 (1, 2) == [1, 2], {'a': 1} == {'a': 1.0}, [1, [2]] == [1, [2]], 'a' == 1, none == false, undefined_a == undefined_b
+range(5).index(2), range(5).count(9), ('<a>' | escape).split('a'), ('<' | e).upper()
 numbers.index(2), numbers.count(1), (1, 2, 1).count(1), numbers.copy(), d.copy() == d
 [1, 2, 3][1], {'a': {'b': 5}}.a.b, 'x'.upper(), (1, 2)[0], [[1, 2], [3]][0][1], 'a.b'.split('.')[1], d.a.0, d.a[-1]
 "{% not a tag %}", '}}', '{{', {'}}': 1}
@@ -597,6 +598,7 @@ BROKEN = [
     ("macro_unknown", "{% macro m(a) %}{% endmacro %}{{ m(b=2) }}"),
     ("macro_twice", "{% macro m(a) %}{% endmacro %}{{ m(1, a=2) }}"),
     ("macro_default_order", "{% macro m(a=1, b) %}{% endmacro %}"),
+    ("macro_same_name", "{% macro m(c, b=2, c=a) %}{% endmacro %}{{ m(1) }}"),
     ("macro_no_name", "{% macro (a) %}{% endmacro %}"),
     ("macro_caller", "{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}"),
     ("call_nothing", "{% call 5 %}{% endcall %}"),

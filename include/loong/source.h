@@ -139,6 +139,10 @@ typedef struct loong_source_info {
     int64_t first_document, documents, first_token, tokens;
     const loong_dataset_t *dataset; /* borrowed */
     const loong_pack_info_t *pack;  /* samples are rows; borrowed; or NULL */
+    /* Records of its files, those of them that are left out since they cannot
+     * be used, and the file that lists these; else 0 and NULL. */
+    int64_t records, refused;
+    const char *refused_file; /* borrowed */
 } loong_source_info_t;
 
 typedef struct loong_source_class {

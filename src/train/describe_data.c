@@ -79,6 +79,14 @@ static void describe_source(const loong_trainer_t *t, int64_t i, bool tokens,
                        source.info.path, loongi_human_count(there, human),
                        tokens ? "tokens" : "samples",
                        taken / (double)source.info.samples);
+    if (source.info.refused > 0) {
+        loongi_text_printf(text,
+                           "    %lld of %lld records are refused and left "
+                           "out, listed in %s\n",
+                           (long long)source.info.refused,
+                           (long long)source.info.records,
+                           source.info.refused_file);
+    }
     if (source.info.pack != NULL) {
         describe_rows(source.info.pack, text);
     }

@@ -9,7 +9,8 @@
 
 TEST_DIR(dir)
 
-static const char *const train_on[] = {"assistant", "last"};
+/* "pairs": of two texts, without a template. */
+static const char *const train_on[] = {"assistant", "last", "pairs"};
 
 /* The records of one way to train, a line each. */
 static void write_records(loong_context_t *ctx, const loong_json_t *cases,
@@ -59,7 +60,9 @@ static int64_t check_way(loong_context_t *ctx, const char *model,
     snprintf(tokenizer, sizeof(tokenizer), "%s/tests/fixtures/chat/%s",
              LOONG_SOURCE_DIR, model);
     const loong_chat_options_t options = {
-        .train_on = way, .skip_refused = true, .cache = in_dir("cache")};
+        .train_on = strcmp(way, "pairs") == 0 ? NULL : way,
+        .skip_refused = true,
+        .cache = in_dir("cache")};
     const loong_source_params_t params = {.data = "train",
                                           .path = in_dir("r.jsonl"),
                                           .tokenizer = tokenizer,
@@ -101,7 +104,7 @@ static void check_model(const char *model)
     snprintf(path, sizeof(path), "%s/tests/fixtures/chat/%s/cases.json",
              LOONG_SOURCE_DIR, model);
     assert_ok(ctx, loongi_json_load(ctx, path, &cases));
-    for (int i = 0; i < 2; i++) {
+    for (int64_t i = 0; i < LOONG_COUNT_OF(train_on); i++) {
         const char *way = train_on[i];
         bool wanted = false;
         for (int64_t k = 0; k < loongi_json_count(cases); k++) {

@@ -191,6 +191,21 @@ def trl_last(tokenizer, messages, tools):
     return [0] * len(prompt) + [1] * (len(ids) - len(prompt))
 
 
+PAIRS = [("a b", " c"), ("What is 2 + 2?\nIt is", " 4.\n\nYes"), ("", "x y"),
+         ("na\u00efve ", "\u4f60\u597d")]
+
+
+def trl_pair(tokenizer, prompt, completion):
+    """TRL's ids and mask of two texts; None where it would warn."""
+    if not completion.endswith(tokenizer.eos_token):
+        completion += tokenizer.eos_token
+    before = tokenizer(text=prompt)["input_ids"]
+    ids = tokenizer(text=prompt + completion)["input_ids"]
+    if ids[:len(before)] != before:
+        return None
+    return [ids, [0] * len(before) + [1] * (len(ids) - len(before))]
+
+
 def write_cases(directory, name):
     tokenizer = load(directory)
     cases = []
@@ -210,6 +225,12 @@ def write_cases(directory, name):
                 "record": {"messages": messages,
                            **({"tools": tools} if tools else {})},
                 "train_on": train_on, "expected": expected})
+    for prompt, completion in PAIRS:
+        expected = trl_pair(tokenizer, prompt, completion)
+        if expected is not None:
+            cases.append({
+                "record": {"prompt": prompt, "completion": completion},
+                "train_on": "pairs", "expected": expected})
     return "[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n"
 
 

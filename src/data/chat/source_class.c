@@ -108,14 +108,10 @@ static loong_status_t check_refused(loong_chat_t *chat)
 {
     loong_chat_info_t info;
     loong_chat_get_info(chat, &info);
-    if (info.refused == 0) {
-        return LOONG_OK;
-    }
-    if (chat->options.skip_refused) {
-        loongi_log(chat->ctx, LOONG_LOG_WARN,
-                   "%s: %" PRId64 " of %" PRId64
-                   " records are refused and left out, listed in %s",
-                   chat->path, info.refused, info.records, chat->refused_file);
+    chat->info.records = info.records;
+    chat->info.refused = info.refused;
+    chat->info.refused_file = chat->refused_file;
+    if (info.refused == 0 || chat->options.skip_refused) {
         return LOONG_OK;
     }
     loong_status_t status = LOONG_FAIL(

@@ -44,6 +44,8 @@ static const char usage_text[] =
     "                      model, as llama for an internlm2 (its own)\n"
     "  --ema               export: averages (optimizer.ema.decay) in place\n"
     "                      of parameters\n"
+    "  --merge             export: the model with what adapters add to its\n"
+    "                      matrices, in place of the adapters alone\n"
     "  --bos, --eos, --pad ID  export: token ids (default: those of the run\n"
     "                      that saved, or of --tokenizer)\n"
     "  --map FILE          YAML: names of tensors in place of the family's;\n"
@@ -163,7 +165,7 @@ static const struct command {
      CKPT_MODEL | CKPT_MAP | CKPT_QUIET, ckpt_import},
     {"export", 2, 0, "export needs CKPT and OUT_HF_DIR",
      CKPT_DTYPE | CKPT_SHARD | CKPT_TOKENS | CKPT_COMPONENT | CKPT_MAP |
-         CKPT_AS | CKPT_EMA | CKPT_QUIET,
+         CKPT_AS | CKPT_EMA | CKPT_MERGE | CKPT_QUIET,
      ckpt_export},
     {"convert", 2, 0, "convert needs PATH and OUT",
      CKPT_DTYPE | CKPT_SHARD | CKPT_QUIET, ckpt_convert},
@@ -212,6 +214,7 @@ static const struct option {
 } options[] = {
     {"--quiet", CKPT_QUIET, 0},
     {"--ema", CKPT_EMA, 0},
+    {"--merge", CKPT_MERGE, 0},
     {"--dtype", CKPT_DTYPE, 0},
     {"--max-shard-gb", CKPT_SHARD, 0},
     {"--bos", CKPT_TOKENS, 0},
@@ -267,11 +270,13 @@ static int parse_option(const struct command *command, char **argv,
         snprintf(what, sizeof(what), "%s has no option", command->name);
         return wrong_usage(what, argv[0]);
     }
-    bool alone = o->bit == CKPT_QUIET || o->bit == CKPT_EMA;
+    bool alone = o->bit == CKPT_QUIET || o->bit == CKPT_EMA ||
+                 o->bit == CKPT_MERGE;
     *used_p = alone ? 1 : 2;
     if (alone) {
         a->quiet = a->quiet || o->bit == CKPT_QUIET;
         a->ema = a->ema || o->bit == CKPT_EMA;
+        a->merge = a->merge || o->bit == CKPT_MERGE;
     } else if (argv[1] == NULL) {
         return wrong_usage("no value behind", argv[0]);
     } else if (!set_option(a, o, argv[1])) {

@@ -16,7 +16,8 @@ typedef enum ckpt_option_bit {
     CKPT_MAP = 32,
     CKPT_QUIET = 64,
     CKPT_AS = 128,
-    CKPT_EMA = 256
+    CKPT_EMA = 256,
+    CKPT_MERGE = 512
 } ckpt_option_bit_t;
 
 typedef struct ckpt_arguments {
@@ -31,6 +32,7 @@ typedef struct ckpt_arguments {
     int64_t ids[3]; /* bos, eos, pad; -1: not given */
     loong_checkpoint_names_t names;
     bool ema;
+    bool merge;
     bool quiet;
 } ckpt_arguments_t;
 

@@ -144,6 +144,7 @@ int ckpt_export(loong_context_t *ctx, const ckpt_arguments_t *a)
     params.map = a->names.map;
     params.as = a->as;
     params.ema = a->ema;
+    params.merge = a->merge;
     params.progress = show;
     params.user = &meter;
     read_ids(ctx, &params);

@@ -146,7 +146,7 @@ static void facts(const void *config, loong_model_facts_t *out)
 static loong_val_t feed_forward(loong_nn_t *nn, loong_val_t x, int64_t hidden)
 {
     loong_nn_slice_t share = loong_nn_slice(nn, 4 * hidden);
-    const loong_nn_column_t up = {"up_proj", share, false, LOONG_GROUP_TP};
+    const loong_nn_column_t up = {.name = "up_proj", .out = share};
     loong_val_t y;
     loong_graph_push(nn->graph, "mlp");
     x = loong_nn_enter(nn, x);

@@ -72,6 +72,9 @@ typedef struct loong_checkpoint_export_params {
      * without Python files of its own, it must be said. */
     const char *as;
     bool ema; /* the averages of what was trained, in its place */
+    /* Of a checkpoint with adapters: the model with what they add to its
+     * matrices; false: a directory of the adapters alone, as peft has them. */
+    bool merge;
     loong_checkpoint_progress_fn progress; /* NULL: none */
     void *user;
 } loong_checkpoint_export_params_t;

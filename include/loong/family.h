@@ -88,6 +88,10 @@ typedef struct loong_adapters {
     const char *const *targets; /* globs over modules */
     int num_excluded;
     const char *const *excluded; /* of these */
+    /* Layers that are one module of several parts (loong_nn_column_t), with one
+     * matrix a. */
+    int num_fused;
+    const char *const *fused;
     int rank;
     double alpha;
     int num_ranks, num_alphas;

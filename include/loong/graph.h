@@ -105,7 +105,7 @@ typedef struct loong_param_params {
     loong_init_kind_t init;
     double std;
     bool frozen;         /* no gradient, no optimizer state */
-    bool adapter;        /* of an adapter, not of the model */
+    double adapter; /* of an adapter: its scale; 0: of the model itself */
     int optimizer;       /* number of its group (src/optim/optimizer.h) */
     double weight_decay; /* factor of the optimizer's weight decay */
     /* Above 0: a step moves every element by this against the sign of its

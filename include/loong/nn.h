@@ -111,6 +111,7 @@ typedef struct loong_nn_column {
     loong_nn_slice_t out;
     bool held_by_group;
     loong_group_t holders;
+    const char *fused; /* the layer that all are parts of, for adapters; NULL */
 } loong_nn_column_t;
 LOONG_API loong_val_t loong_nn_column_linear(loong_nn_t *nn, int count,
                                              const loong_nn_column_t *columns,

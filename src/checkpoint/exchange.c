@@ -13,7 +13,9 @@
 #include "hf_weights.h"
 #include "loong/checkpoint.h"
 #include "native_dir.h"
+#include "native_source.h"
 #include "native_write.h"
+#include "peft_export.h"
 #include "view.h"
 #include "workdir.h"
 
@@ -217,89 +219,53 @@ loong_checkpoint_import(loong_context_t *ctx,
 
 /* ---- export ---- */
 
-typedef struct native_source {
-    loong_context_t *ctx;
-    loong_checkpoint_t *checkpoint;
-    const char *component;
-    bool ema; /* averages, of what has them */
-} native_source_t;
-
-static const loong_checkpoint_tensor_t *
-find_param(const native_source_t *source, const char *name)
-{
-    loong_text_t full = loongi_text_begin(source->ctx);
-    loongi_text_printf(&full, "%s.%s", source->component, name);
-    const loong_checkpoint_tensor_t *tensor = NULL;
-    if (source->ema) {
-        tensor = loongi_checkpoint_find(source->checkpoint, "ema",
-                                        loongi_text_get(&full));
-    }
-    if (tensor == NULL) {
-        tensor = loongi_checkpoint_find(source->checkpoint, "param",
-                                        loongi_text_get(&full));
-    }
-    loongi_text_free(&full);
-    return tensor;
-}
-
-static loong_status_t read_native(void *user, const loong_hf_block_t *block,
-                                  loong_dtype_t dtype, void *dst)
-{
-    const native_source_t *source = user;
-    int64_t begin[2] = {block->row, block->column};
-    int64_t count[2] = {block->rows, block->columns};
-    return loongi_checkpoint_read(source->checkpoint,
-                                  find_param(source, block->name), begin,
-                                  count, dtype, dst);
-}
-
-static loong_dtype_t saved_type(void *user, const char *name)
-{
-    return find_param(user, name)->dtype;
-}
-
-static bool lend_native(void *user, const char *name, int64_t row, int64_t rows,
-                        loong_borrowed_t *borrowed)
-{
-    const native_source_t *source = user;
-    return loongi_checkpoint_lend(source->checkpoint, find_param(source, name),
-                                  row, rows, borrowed);
-}
-
 /* What the model's keys call for, against what is there. */
-static loong_status_t check_params(const native_source_t *source,
+static loong_status_t check_params(const loong_native_source_t *source,
                                    const loong_hf_map_t *map)
 {
     loong_arena_t *arena = NULL;
     loong_checkpoint_tensor_t *wanted = NULL;
     int64_t count = loongi_hf_map_count(map);
+    int64_t room = count + loongi_checkpoint_count(source->checkpoint);
+    int64_t found = 0;
     LOONG_TRY(loongi_arena_create(source->ctx, "export", &arena));
     loong_status_t status =
-        loongi_arena_alloc(arena, (size_t)count * sizeof(*wanted), &wanted);
+        loongi_arena_alloc(arena, (size_t)room * sizeof(*wanted), &wanted);
     for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(map, i);
         char *name = NULL;
+        if (source->base != NULL &&
+            loongi_native_find(source, p->name) == NULL) {
+            continue;
+        }
         status = loongi_arena_printf(arena, &name, "%s.%s", source->component,
                                      p->name);
-        wanted[i].kind = "param";
-        wanted[i].name = name;
-        wanted[i].ndim = p->ndim;
-        memcpy(wanted[i].shape, p->shape, sizeof(p->shape));
+        wanted[found].kind = "param";
+        wanted[found].name = name;
+        wanted[found].ndim = p->ndim;
+        memcpy(wanted[found++].shape, p->shape, sizeof(p->shape));
+    }
+    for (int64_t i = 0; i < loongi_checkpoint_count(source->checkpoint); i++) {
+        const loong_checkpoint_tensor_t *t =
+            loongi_checkpoint_get(source->checkpoint, i);
+        if (source->merge && loongi_native_is_adapter(source, t)) {
+            wanted[found++] = *t;
+        }
     }
     if (status == LOONG_OK) {
-        status = loongi_checkpoint_check(source->checkpoint, wanted, count);
+        status = loongi_checkpoint_check(source->checkpoint, wanted, found);
     }
     loongi_arena_destroy(&arena);
     return status;
 }
 
-static int64_t elements_of(const native_source_t *source,
+static int64_t elements_of(const loong_native_source_t *source,
                            const loong_hf_map_t *map, loong_dtype_t dtype)
 {
     int64_t elements = 0;
     for (int64_t i = 0; i < loongi_hf_map_count(map); i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(map, i);
-        if (find_param(source, p->name)->dtype == dtype) {
+        if (loongi_native_type((void *)source, p->name) == dtype) {
             elements += loongi_shape_count(p->ndim, p->shape);
         }
     }
@@ -308,7 +274,7 @@ static int64_t elements_of(const native_source_t *source,
 
 /* The type that config.json names: most weights have it. transformers reads
  * all the others into it. */
-static loong_dtype_t most_common_type(const native_source_t *source,
+static loong_dtype_t most_common_type(const loong_native_source_t *source,
                                       const loong_hf_map_t *map)
 {
     static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16,
@@ -324,7 +290,7 @@ static loong_dtype_t most_common_type(const native_source_t *source,
     }
     for (int64_t i = 0; i < loongi_hf_map_count(map); i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(map, i);
-        loong_dtype_t own = find_param(source, p->name)->dtype;
+        loong_dtype_t own = loongi_native_type((void *)source, p->name);
         if (!p->exact && loongi_hf_wider(own, found) != found) {
             loongi_log(source->ctx, LOONG_LOG_WARN,
                        "config.json names %s, the type of most weights: "
@@ -339,12 +305,14 @@ static loong_dtype_t most_common_type(const native_source_t *source,
 }
 
 /* All that decides what is written. */
-static void export_key(const native_source_t *source,
+static void export_key(const loong_native_source_t *source,
                        const loong_checkpoint_export_params_t *params,
                        const loong_hf_export_params_t *hf, loong_text_t *key)
 {
     loongi_text_printf(key, "export 2 %s%s %s %lld %s\n", source->component,
-                       source->ema ? " averages" : "",
+                       source->ema     ? " averages"
+                       : source->merge ? " merged"
+                                       : "",
                        hf->type != NULL ? "saved" : loong_dtype_name(hf->dtype),
                        (long long)hf->max_shard_bytes,
                        params->as != NULL ? params->as : "");
@@ -362,7 +330,7 @@ static void export_key(const native_source_t *source,
 /* Which files go along: those that the checkpoint keeps, once they are known
  * to be right, or others that were asked for. */
 static loong_status_t
-choose_files(const native_source_t *source,
+choose_files(const loong_native_source_t *source,
              const loong_checkpoint_export_params_t *params,
              const char *kept_files, loong_hf_export_params_t *hf)
 {
@@ -386,31 +354,38 @@ choose_files(const native_source_t *source,
 }
 
 static loong_status_t
-export_model(native_source_t *source, const loong_pairs_t *model,
+export_model(loong_native_source_t *source, const loong_pairs_t *model,
              const loong_checkpoint_export_params_t *params,
              const loong_pairs_t *tokens, const char *kept_files)
 {
     loong_hf_export_params_t hf;
     loong_hf_map_t *map = NULL;
+    bool adapters = loongi_native_has_adapters(source) && !params->merge;
+    LOONG_TRY(loongi_native_open_base(source));
     LOONG_TRY(loongi_hf_map_load(source->ctx, model, params->map, &map));
     memset(&hf, 0, sizeof(hf));
-    loong_status_t status = check_params(source, map);
-    if (status == LOONG_OK) {
+    source->merge = params->merge;
+    loong_status_t status =
+        adapters ? loongi_peft_export(source, map, params->out_dir)
+                 : check_params(source, map);
+    if (status == LOONG_OK && !adapters) {
         hf.dtype = params->convert ? params->dtype
                                    : most_common_type(source, map);
     }
     loongi_hf_map_destroy(&map);
-    LOONG_TRY(status);
+    if (adapters || status != LOONG_OK) {
+        return status;
+    }
     LOONG_TRY(loongi_verify_component(source->checkpoint, source->ctx,
                                       source->component, source->ema));
     LOONG_TRY(loongi_checkpoint_map(source->checkpoint));
     hf.dir = params->out_dir;
     hf.model = model;
-    hf.type = params->convert ? NULL : saved_type;
+    hf.type = params->convert ? NULL : loongi_native_type;
     hf.max_shard_bytes = params->max_shard_bytes;
     hf.map = params->map;
-    hf.source = read_native;
-    hf.lend = lend_native;
+    hf.source = loongi_native_read;
+    hf.lend = loongi_native_lend;
     hf.user = source;
     hf.progress = params->progress;
     hf.progress_user = params->user;
@@ -459,7 +434,7 @@ read_tokens(loong_context_t *ctx, const loong_pairs_t *model,
 
 /* The model's keys, as the type that is asked for has them. */
 static loong_status_t
-read_model(const native_source_t *source,
+read_model(const loong_native_source_t *source,
            const loong_checkpoint_export_params_t *params,
            const loong_pairs_t *metadata, loong_pairs_t **model_p)
 {
@@ -488,7 +463,7 @@ read_model(const native_source_t *source,
 }
 
 static loong_status_t
-export_open(native_source_t *source,
+export_open(loong_native_source_t *source,
             const loong_checkpoint_export_params_t *params)
 {
     loong_pairs_t *model = NULL;
@@ -534,7 +509,7 @@ static loong_status_t check_tokenizer(loong_context_t *ctx, const char *dir)
 }
 
 /* Of a model of several components the caller names one. */
-static loong_status_t check_component(const native_source_t *source,
+static loong_status_t check_component(const loong_native_source_t *source,
                                       const char *named)
 {
     const loong_pairs_t *meta = loongi_checkpoint_metadata(source->checkpoint);
@@ -551,7 +526,7 @@ static loong_status_t check_component(const native_source_t *source,
     return LOONG_OK;
 }
 
-static loong_status_t check_averages(const native_source_t *source)
+static loong_status_t check_averages(const loong_native_source_t *source)
 {
     const loong_checkpoint_t *ck = source->checkpoint;
     int64_t i = 0;
@@ -571,7 +546,7 @@ loong_status_t
 loong_checkpoint_export(loong_context_t *ctx,
                         const loong_checkpoint_export_params_t *params)
 {
-    native_source_t source = {ctx, NULL, NULL, params->ema};
+    loong_native_source_t source = {.ctx = ctx, .ema = params->ema};
     LOONG_CHECK(ctx, params->as == NULL || params->map == NULL, LOONG_ERR_ARG,
                 "an export with the names of %s is of no model type, not of "
                 "%s", params->map, params->as);
@@ -595,6 +570,7 @@ loong_checkpoint_export(loong_context_t *ctx,
     if (status == LOONG_OK) {
         status = export_open(&source, params);
     }
+    loongi_hf_close(&source.base);
     loongi_checkpoint_close(&source.checkpoint);
     return status;
 }

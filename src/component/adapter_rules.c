@@ -44,16 +44,15 @@ static loong_status_t read_trainable(const loong_recipe_t *recipe,
                    2 * loong_recipe_count(recipe, KEY("target_modules"));
     const char **list = NULL;
     int count = 0;
-    LOONG_TRY(
-        loongi_arena_alloc(arena, (size_t)most * sizeof(*list), &list));
+    LOONG_TRY(loongi_arena_alloc(arena, (size_t)most * sizeof(*list), &list));
     for (int i = 0; i < rules->num_trainable; i++) {
         list[count++] = rules->trainable[i];
     }
     for (int64_t i = 0; i < LOONG_COUNT_OF(matrices); i++) {
         list[count++] = matrices[i];
     }
-    LOONG_TRY(add_names(recipe, KEY("modules_to_save"), "", arena, &count,
-                        list));
+    LOONG_TRY(
+        add_names(recipe, KEY("modules_to_save"), "", arena, &count, list));
     if (strcmp(bias, "all") == 0) {
         list[count++] = "*.bias";
     } else if (strcmp(bias, "lora_only") == 0) {
@@ -131,8 +130,8 @@ loong_status_t loongi_adapter_rules_read(const loong_recipe_t *recipe,
     a->alpha = loong_recipe_real(r, KEY("alpha"));
     a->dropout = loong_recipe_real(r, KEY("dropout"));
     a->rank_stabilized = loong_recipe_bool(r, KEY("use_rslora"));
-    a->gaussian = strcmp(loong_recipe_text(r, KEY("init_lora_weights")),
-                         "gaussian") == 0;
+    a->gaussian =
+        strcmp(loong_recipe_text(r, KEY("init_lora_weights")), "gaussian") == 0;
     LOONG_TRY(read_patterns(r, KEY("rank_pattern"), "rank", arena,
                             &a->num_ranks, &a->ranks));
     LOONG_TRY(read_patterns(r, KEY("alpha_pattern"), "alpha", arena,

@@ -21,7 +21,7 @@ typedef struct loong_whole_param {
     int ndim;
     int64_t shape[2];
     bool frozen;
-    bool adapter; /* see loong_param_params_t */
+    double adapter; /* see loong_param_params_t */
     int group; /* of the optimizer */
     /* That keeps states of it; NULL: none. */
     const loong_optimizer_class_t *optimizer;

@@ -174,7 +174,7 @@ loong_status_t loongi_param_rules_read(loong_context_t *ctx,
     int64_t decays = loong_recipe_count(r, DECAY);
     int64_t groups = loong_recipe_count(r, GROUPS);
     int64_t inits = loong_recipe_count(r, INIT);
-    int64_t count = decays + 1 + groups + inits;
+    int64_t count = decays + 2 + groups + inits;
     loong_param_rule_t *rules = NULL;
     loong_param_rule_t *rule = NULL;
     char path[PATH_SIZE];
@@ -194,6 +194,12 @@ loong_status_t loongi_param_rules_read(loong_context_t *ctx,
         rule->scope = i < 0 ? "*" : scope_at(r, role, GROUPS, i);
         rule->group = loongi_optimizer_item_group(r, role, i);
         rule += rule->scope != NULL;
+    }
+    if (rules_p->adapters != NULL && groups == 0) {
+        rule->sets = LOONG_RULE_GROUP;
+        rule->scope = "*.lora_B";
+        rule->group = loongi_optimizer_plus_group(r, role);
+        rule++;
     }
     for (int64_t i = 0; i < inits; i++) {
         rule->sets = LOONG_RULE_INIT;

@@ -35,6 +35,7 @@ typedef enum loong_globs {
 typedef struct loong_component_params {
     const char *name; /* its role; names in checkpoints begin with it */
     const char *init; /* directory that it starts from; NULL: rules */
+    const char *adapter; /* and of its adapters, as peft has them; NULL */
     loong_mesh_t mesh;
     /* Of the job, by the rank of the mesh, ascending; NULL: the same. */
     const int32_t *ranks;

@@ -86,32 +86,33 @@ static void add_end(const char *name, const char *end, char *to, size_t size)
 }
 
 static loong_param_params_t matrix_a(const loong_nn_t *nn, const char *name,
-                                     int rank, int64_t in, char *full)
+                                     const adapter_t *own, int64_t in,
+                                     char *full)
 {
+    int rank = own->rank;
     bool gaussian = nn->rules.adapters->gaussian;
-    char own[128];
+    char name_a[128];
     loong_nn_start_t start = {gaussian ? LOONG_INIT_NORMAL : LOONG_INIT_UNIFORM,
                               gaussian ? 1.0 / rank
                                        : 1.0 / sqrt(3.0 * (double)in)};
-    add_end(name, "lora_A", own, sizeof(own));
+    add_end(name, "lora_A", name_a, sizeof(name_a));
     loong_param_params_t p =
-        loongi_nn_describe(nn, own, loong_shape_2d(rank, in), start, full);
-    p.adapter = true;
+        loongi_nn_describe(nn, name_a, loong_shape_2d(rank, in), start, full);
+    p.adapter = own->scale;
     return p;
 }
 
-static loong_val_t matrix_b(loong_nn_t *nn, const char *name, int64_t out,
-                            int rank, loong_placement_t place)
+static loong_param_params_t matrix_b(const loong_nn_t *nn, const char *name,
+                                     int64_t out, const adapter_t *adapter,
+                                     char *full)
 {
-    char full[LOONG_NN_NAME];
     char own[128];
     loong_nn_start_t zeros = {LOONG_INIT_ZEROS, 0.0};
     add_end(name, "lora_B", own, sizeof(own));
-    loong_param_params_t p =
-        loongi_nn_describe(nn, own, loong_shape_2d(out, rank), zeros, full);
-    p.adapter = true;
-    p.place = place;
-    return loong_graph_param(nn->graph, &p);
+    loong_param_params_t p = loongi_nn_describe(
+        nn, own, loong_shape_2d(out, adapter->rank), zeros, full);
+    p.adapter = adapter->scale;
+    return p;
 }
 
 /* ---- products ------------------------------------------------------------ */
@@ -151,6 +152,54 @@ static loong_val_t scaled(loong_nn_t *nn, loong_val_t x, double scale)
     return scale == 1.0 ? x : loong_scale(nn->graph, x, scale);
 }
 
+/* The share of a column layer's rows that a rank has. */
+static loong_placement_t place_of(const loong_nn_t *nn,
+                                  const loong_nn_column_t *c)
+{
+    loong_placement_t place;
+    memset(&place, 0, sizeof(place));
+    if (c->held_by_group) {
+        place = loongi_nn_whole(nn, c->holders, true);
+    }
+    return loongi_nn_part(place, 0, c->out);
+}
+
+/* Of all columns together: one a, and the rows of b below one another. */
+static loong_val_t adapt_fused(loong_nn_t *nn, int count,
+                               const loong_nn_column_t *columns, loong_val_t x,
+                               loong_val_t y)
+{
+    loong_graph_t *g = nn->graph;
+    char full[LOONG_NN_MAX_PACK][LOONG_NN_NAME];
+    loong_param_params_t b[LOONG_NN_MAX_PACK];
+    adapter_t own = adapter_of(nn, columns[0].fused);
+    if (own.rank == 0) {
+        return y;
+    }
+    loong_param_params_t a =
+        matrix_a(nn, columns[0].fused, &own, cols_of(nn, x), full[0]);
+    a.place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
+    loong_val_t h = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), false),
+                                 loong_graph_param(g, &a), LOONG_NONE);
+    for (int i = 0; i < count; i++) {
+        b[i] =
+            matrix_b(nn, columns[i].name, columns[i].out.total, &own, full[i]);
+        b[i].place = place_of(nn, &columns[i]);
+    }
+    return loong_linear_add(g, y, scaled(nn, h, own.scale),
+                            loong_graph_pack(g, count, b), 0);
+}
+
+static bool is_fused(const loong_nn_t *nn, const char *name)
+{
+    const loong_adapters_t *a = nn->rules.adapters;
+    bool found = false;
+    for (int i = 0; name != NULL && a != NULL && i < a->num_fused; i++) {
+        found = found || strcmp(a->fused[i], name) == 0;
+    }
+    return found;
+}
+
 loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
                                     const loong_nn_column_t *columns,
                                     loong_val_t x, loong_val_t y)
@@ -160,10 +209,13 @@ loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
     loong_param_params_t a[LOONG_NN_MAX_PACK];
     adapter_t own[LOONG_NN_MAX_PACK];
     int used = 0;
+    if (is_fused(nn, columns[0].fused)) {
+        return adapt_fused(nn, count, columns, x, y);
+    }
     for (int i = 0; i < count; i++) {
         own[i] = adapter_of(nn, columns[i].name);
         if (own[i].rank > 0) {
-            a[used] = matrix_a(nn, columns[i].name, own[i].rank, cols_of(nn, x),
+            a[used] = matrix_a(nn, columns[i].name, &own[i], cols_of(nn, x),
                                full[used]);
             a[used++].place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
         }
@@ -177,18 +229,15 @@ loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
     int64_t row = 0;
     for (int i = 0; i < count; column += columns[i++].out.count) {
         const loong_nn_column_t *c = &columns[i];
-        loong_placement_t place;
         if (own[i].rank == 0) {
             continue;
         }
-        memset(&place, 0, sizeof(place));
-        if (c->held_by_group) {
-            place = loongi_nn_whole(nn, c->holders, true);
-        }
-        loong_val_t b = matrix_b(nn, c->name, c->out.total, own[i].rank,
-                                 loongi_nn_part(place, 0, c->out));
+        loong_param_params_t b =
+            matrix_b(nn, c->name, c->out.total, &own[i], full[0]);
+        b.place = place_of(nn, c);
         loong_val_t h = used > 1 ? loong_slice(g, all, row, own[i].rank) : all;
-        y = loong_linear_add(g, y, scaled(nn, h, own[i].scale), b, column);
+        y = loong_linear_add(g, y, scaled(nn, h, own[i].scale),
+                             loong_graph_param(g, &b), column);
         row += own[i].rank;
     }
     return y;
@@ -206,13 +255,14 @@ loong_val_t loongi_nn_adapt_rows(loong_nn_t *nn, const char *name,
         return y;
     }
     memset(&none, 0, sizeof(none));
-    loong_param_params_t a = matrix_a(nn, name, own.rank, in.total, full);
+    loong_param_params_t a = matrix_a(nn, name, &own, in.total, full);
     a.place = loongi_nn_part(none, 1, in);
     loong_val_t h = loong_linear(g, drop(nn, x, in.begin, in.total, false),
                                  loong_graph_param(g, &a), LOONG_NONE);
-    loong_val_t b = matrix_b(nn, name, cols_of(nn, y), own.rank,
-                             loongi_nn_whole(nn, LOONG_GROUP_TP, true));
-    return loong_linear_add(g, y, scaled(nn, h, own.scale), b, 0);
+    loong_param_params_t b = matrix_b(nn, name, cols_of(nn, y), &own, full);
+    b.place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
+    return loong_linear_add(g, y, scaled(nn, h, own.scale),
+                            loong_graph_param(g, &b), 0);
 }
 
 loong_val_t loongi_nn_adapt_stream(loong_nn_t *nn, loong_val_t x, loong_val_t y)
@@ -225,10 +275,12 @@ loong_val_t loongi_nn_adapt_stream(loong_nn_t *nn, loong_val_t x, loong_val_t y)
     if (own.rank == 0) {
         return y;
     }
-    loong_param_params_t a = matrix_a(nn, "", own.rank, cols_of(nn, x), full);
+    loong_param_params_t a = matrix_a(nn, "", &own, cols_of(nn, x), full);
     a.place = place;
     loong_val_t h = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), true),
                                  loong_graph_param(g, &a), LOONG_NONE);
-    loong_val_t b = matrix_b(nn, "", cols_of(nn, y), own.rank, place);
-    return loong_linear_add(g, y, scaled(nn, h, own.scale), b, 0);
+    loong_param_params_t b = matrix_b(nn, "", cols_of(nn, y), &own, full);
+    b.place = place;
+    return loong_linear_add(g, y, scaled(nn, h, own.scale),
+                            loong_graph_param(g, &b), 0);
 }

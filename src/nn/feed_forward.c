@@ -11,8 +11,8 @@ loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
     int64_t ffn = p->ffn;
     loong_nn_slice_t share = loong_nn_slice(nn, ffn);
     const loong_nn_column_t columns[2] = {
-        {"gate_proj", share, false, LOONG_GROUP_TP},
-        {"up_proj", share, false, LOONG_GROUP_TP},
+        {"gate_proj", share, false, LOONG_GROUP_TP, "gate_up_proj"},
+        {"up_proj", share, false, LOONG_GROUP_TP, "gate_up_proj"},
     };
     static const loong_activation_t forms[] = {
         [LOONG_MLP_GELU] = LOONG_ACT_GELU,
@@ -26,7 +26,9 @@ loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
         h = loong_nn_column_linear(nn, 2, columns, x, p->bias);
         h = loong_swiglu(g, h, LOONG_NONE);
     } else {
-        h = loong_nn_column_linear(nn, 1, columns + 1, x, p->bias);
+        loong_nn_column_t up = columns[1];
+        up.fused = NULL;
+        h = loong_nn_column_linear(nn, 1, &up, x, p->bias);
         h = loong_gelu(g, h, forms[p->kind]);
     }
     h = loong_nn_row_linear(nn, "down_proj", h, share, p->hidden, p->bias);

@@ -49,7 +49,7 @@ static loong_val_t spread(latent_t *m, const char *name, loong_val_t x,
                           int64_t width)
 {
     loong_nn_column_t column = {name, loongi_nn_channels(m->heads, width),
-                                false, LOONG_GROUP_TP};
+                                false, LOONG_GROUP_TP, NULL};
     return loong_nn_column_linear(m->nn, 1, &column, x, false);
 }
 

@@ -499,9 +499,9 @@ static void project(loong_nn_t *nn, loong_val_t x,
     loong_nn_slice_t q = loongi_nn_channels(h->q, p->head_dim);
     loong_nn_slice_t kv = loongi_nn_channels(h->kv, p->head_dim);
     const loong_nn_column_t columns[3] = {
-        {"q_proj", q, false, LOONG_GROUP_KV},
-        {"k_proj", kv, h->shared, LOONG_GROUP_KV},
-        {"v_proj", kv, h->shared, LOONG_GROUP_KV},
+        {"q_proj", q, false, LOONG_GROUP_KV, "qkv_proj"},
+        {"k_proj", kv, h->shared, LOONG_GROUP_KV, "qkv_proj"},
+        {"v_proj", kv, h->shared, LOONG_GROUP_KV, "qkv_proj"},
     };
     if (h->shared) {
         qkv[0] = loong_nn_column_linear(nn, 1, columns, x, p->qkv_bias);

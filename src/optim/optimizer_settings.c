@@ -104,6 +104,15 @@ static int find_group(loong_optimizer_params_t *params,
 _Static_assert(LOONG_RECIPE_MAX_GROUPS == (int)LOONG_MAX_OPT_GROUPS,
                "what a recipe may ask for");
 
+/* Of the second matrices of adapters. */
+static loong_optimizer_group_t plus_of(const loong_recipe_t *r,
+                                       const char *role)
+{
+    loong_optimizer_group_t group = group_of(r, role, -1);
+    group.lr *= loong_recipe_real(r, "finetune.loraplus_lr_ratio");
+    return group;
+}
+
 /* All groups there are, those of no item first. */
 static void read_groups(const loong_recipe_t *r,
                         loong_optimizer_params_t *params)
@@ -115,9 +124,21 @@ static void read_groups(const loong_recipe_t *r,
         for (int64_t k = 0; k == 0 || role != NULL; k++) {
             loong_optimizer_group_t group = group_of(r, role, i);
             (void)find_group(params, &group);
+            group = plus_of(r, role);
+            if (i < 0) {
+                (void)find_group(params, &group);
+            }
             role = loong_recipe_component(r, k);
         }
     }
+}
+
+int loongi_optimizer_plus_group(const loong_recipe_t *recipe, const char *role)
+{
+    loong_optimizer_params_t params;
+    loong_optimizer_group_t group = plus_of(recipe, role);
+    read_groups(recipe, &params);
+    return find_group(&params, &group);
 }
 
 int loongi_optimizer_item_group(const loong_recipe_t *recipe, const char *role,

@@ -16,6 +16,8 @@ extern "C" {
  * one group, where nothing is, group 0. */
 int loongi_optimizer_item_group(const loong_recipe_t *recipe, const char *role,
                                 int64_t item);
+/* The same of the second matrices of adapters (finetune.loraplus_lr_ratio). */
+int loongi_optimizer_plus_group(const loong_recipe_t *recipe, const char *role);
 
 /* Reads the keys of optimizer: of a checked recipe but the schedule of rates
  * and scopes. */

@@ -78,6 +78,9 @@ loongi_recipe_check_schema(const loong_recipe_t *recipe);
 /* Which keys go with optimizer.name. */
 void loongi_optimizer_keys_check(const loong_recipe_t *recipe,
                                  loong_problems_t *problems);
+/* Likewise of keys of finetune and the method. */
+void loongi_finetune_keys_check(const loong_recipe_t *recipe,
+                                loong_problems_t *problems);
 
 /* Whether the ranks that components stand on are those of a job, and each rank
  * has a component. */

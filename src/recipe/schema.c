@@ -324,6 +324,10 @@ static const loong_recipe_key_t keys[] = {
          "the same model if it is there; needs checkpoint.save"),
     BOOL("export.ema", "false", FREE,
          "export.hf writes the average that optimizer.ema.decay keeps"),
+    BOOL("export.merge", "false", FREE,
+         "of a run with adapters: the model with what they add to its "
+         "matrices; else export.hf is a directory of the adapters alone, as "
+         "peft has them"),
     TEXT("export.as", NULL, FREE,
          "model type of its config.json, of those that can say the same "
          "model, as llama for an internlm2; default: its own"),

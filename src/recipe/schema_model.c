@@ -68,8 +68,12 @@ static const loong_recipe_key_t finetune[] = {
     CHOICE("finetune.method", "full", "full lora", SAME,
            "what is trained: the model, or adapters of low rank beside its "
            "linear layers; finetune: lora is short for it"),
+    TEXT("finetune.adapter", NULL, FREE,
+         "directory of an adapter (adapter_config.json and "
+         "adapter_model.safetensors) to go on with, of the same rank, alpha "
+         "and modules"),
     INT("finetune.rank", "16", 1, 65536, SAME, "of adapters"),
-    REAL("finetune.alpha", "32", 0, 1e6, SAME,
+    REAL("finetune.alpha", "32", 1e-6, 1e6, SAME,
          "what adapters make is multiplied by alpha / rank"),
     REAL("finetune.dropout", "0", 0, 0.999, FREE,
          "of what adapters read, in training"),
@@ -89,9 +93,11 @@ static const loong_recipe_key_t finetune[] = {
     INT("finetune.rank_pattern[].rank", NULL, 1, 65536, SAME, "theirs"),
     TEXT("finetune.alpha_pattern[].scope", NULL, SAME,
          "modules with an alpha of their own; the last match holds"),
-    REAL("finetune.alpha_pattern[].alpha", NULL, 0, 1e6, SAME, "theirs"),
+    REAL("finetune.alpha_pattern[].alpha", NULL, 1e-6, 1e6, SAME, "theirs"),
     BOOL("finetune.use_rslora", "false", SAME,
          "alpha / sqrt(rank) in place of alpha / rank"),
+    REAL("finetune.loraplus_lr_ratio", "1", 1e-3, 1e6, FREE,
+         "learning rate of the second matrices over that of the first"),
     CHOICE("finetune.init_lora_weights", "kaiming", "kaiming gaussian", FREE,
            "how the first matrix of an adapter starts: uniform as linear "
            "layers do, or normal of deviation 1 / rank; the second is 0"),

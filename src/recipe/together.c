@@ -575,6 +575,7 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
     check_sources(&c);
     check_types(&c);
     loongi_optimizer_keys_check(recipe, &c.problems);
+    loongi_finetune_keys_check(recipe, &c.problems);
     check_components(&c);
     loongi_recipe_check_ranks(recipe, world_size, &c.problems);
     check_settings(&c);

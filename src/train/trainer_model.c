@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "adapter_start.h"
 #include "from_hf.h"
 #include "param_rules.h"
 #include "resume_check.h"
@@ -144,8 +145,19 @@ static loong_status_t configure(loong_trainer_t *t, int i,
     p->config = config;
     loong_model_facts_t facts = {0};
     family->facts(config, &facts);
-    return loongi_param_rules_read(t->ctx, t->recipe, role, facts.num_layers,
-                                   arena, &p->request.rules);
+    LOONG_TRY(loongi_param_rules_read(t->ctx, t->recipe, role,
+                                      facts.num_layers, arena,
+                                      &p->request.rules));
+    if (p->request.rules.adapters != NULL) {
+        p->adapter = loong_recipe_text(t->recipe, "finetune.adapter");
+        LOONG_CHECK(t->ctx, p->adapter == NULL || p->init != NULL,
+                    LOONG_ERR_CONFIG,
+                    "%s: finetune.adapter: an adapter is beside a model: "
+                    "init.from_hf says which",
+                    loong_recipe_where(t->recipe, "finetune.adapter"));
+    }
+    return loongi_adapter_targets(t->ctx, t->recipe, t->keys.keys[i], arena,
+                                  &p->request.rules.adapters);
 }
 
 loong_status_t

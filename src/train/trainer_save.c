@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "adapter_start.h"
 #include "component_native.h"
 #include "file.h"
 #include "from_hf.h"
@@ -67,6 +68,10 @@ static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
          i++) {
         const loong_pair_t *field = &t->saving.artifacts.hf_fields->items[i];
         LOONG_TRY(loongi_pairs_set(meta, field->key, field->value));
+    }
+    for (int i = 0; i < t->model->num_components; i++) {
+        LOONG_TRY(
+            loongi_adapter_metadata(t->model->components[i], meta));
     }
     LOONG_TRY(
         loongi_pairs_set(meta, "data", loong_blend_describe(t->data.blend)));
@@ -191,6 +196,9 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
             return status;
         }
     }
+    for (int i = 0; i < t->model->num_components; i++) {
+        LOONG_TRY(loongi_adapter_check_base(t->model->components[i], ck));
+    }
     return loongi_moments_check(t->model, ck, t->set.load_optim);
 }
 
@@ -277,6 +285,7 @@ loong_status_t loong_trainer_export(loong_trainer_t *trainer, const char *dir)
         params.out_dir = dir;
         params.as = loong_recipe_text(t->recipe, "export.as");
         params.ema = loong_recipe_bool(t->recipe, "export.ema");
+        params.merge = loong_recipe_bool(t->recipe, "export.merge");
         params.bos_token_id = params.eos_token_id = params.pad_token_id = -1;
         status = loong_checkpoint_export(t->ctx, &params);
     }

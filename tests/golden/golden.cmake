@@ -33,6 +33,9 @@ if(LOONG_ORACLE)
   loong_oracle_test(vision_train tests/golden/vision_train.py --check)
   loong_oracle_test(kl_train tests/golden/kl_train.py --check)
   loong_oracle_test(packed_train tests/golden/packed_train.py --check)
+  loong_oracle_test(lora tests/golden/lora.py --check)
+  loong_oracle_test(lora_export tests/golden/lora.py --export
+    ${PROJECT_BINARY_DIR})
   loong_oracle_test(llava tests/golden/llava.py --check)
   loong_oracle_test(vision_export tests/golden/vision.py --export
     ${PROJECT_BINARY_DIR})

@@ -6,45 +6,45 @@
 #include "layout_run.h"
 
 /* Uneven heads, norms of heads, biases of q, k and v, tied ends. */
-#define QWEN                                                                  \
-    "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 42, "   \
-    "num_attention_heads: 6, num_query_groups: 3, kv_channels: 8, "           \
-    "vocab_size: 61, make_vocab_size_divisible_by: 8, "                       \
-    "max_position_embeddings: 64, qk_layernorm: true, add_qkv_bias: true, "   \
+#define QWEN                                                                \
+    "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 42, " \
+    "num_attention_heads: 6, num_query_groups: 3, kv_channels: 8, "         \
+    "vocab_size: 61, make_vocab_size_divisible_by: 8, "                     \
+    "max_position_embeddings: 64, qk_layernorm: true, add_qkv_bias: true, " \
     "activation: swiglu, untie_embeddings_and_output_weights: false}"
 /* One key head, which all ranks hold. */
-#define ONE_KEY                                                               \
-    "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 40, "   \
-    "num_attention_heads: 5, num_query_groups: 1, kv_channels: 8, "           \
-    "vocab_size: 61, max_position_embeddings: 64, activation: swiglu, "       \
+#define ONE_KEY                                                             \
+    "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 40, " \
+    "num_attention_heads: 5, num_query_groups: 1, kv_channels: 8, "         \
+    "vocab_size: 61, max_position_embeddings: 64, activation: swiglu, "     \
     "untie_embeddings_and_output_weights: true}"
 /* Learned positions, LayerNorm, every bias, dropout. */
-#define GPT                                                                   \
-    "{family: gpt2, num_layers: 4, hidden_size: 16, ffn_hidden_size: 24, "    \
-    "num_attention_heads: 2, num_query_groups: 2, kv_channels: 8, "           \
-    "vocab_size: 61, max_position_embeddings: 64, hidden_dropout: 0.1, "      \
+#define GPT                                                                \
+    "{family: gpt2, num_layers: 4, hidden_size: 16, ffn_hidden_size: 24, " \
+    "num_attention_heads: 2, num_query_groups: 2, kv_channels: 8, "        \
+    "vocab_size: 61, max_position_embeddings: 64, hidden_dropout: 0.1, "   \
     "untie_embeddings_and_output_weights: true}"
 /* Short queries and short keys. */
-#define LATENT                                                                \
-    "{family: deepseek_v2, num_layers: 2, hidden_size: 24, "                  \
-    "ffn_hidden_size: 32, num_attention_heads: 4, q_lora_rank: 12, "          \
-    "kv_lora_rank: 8, qk_head_dim: 8, qk_pos_emb_head_dim: 4, "               \
-    "v_head_dim: 6, num_experts: 4, moe_router_topk: 2, "                     \
-    "moe_ffn_hidden_size: 12, moe_shared_expert_intermediate_size: 12, "      \
+#define LATENT                                                           \
+    "{family: deepseek_v2, num_layers: 2, hidden_size: 24, "             \
+    "ffn_hidden_size: 32, num_attention_heads: 4, q_lora_rank: 12, "     \
+    "kv_lora_rank: 8, qk_head_dim: 8, qk_pos_emb_head_dim: 4, "          \
+    "v_head_dim: 6, num_experts: 4, moe_router_topk: 2, "                \
+    "moe_ffn_hidden_size: 12, moe_shared_expert_intermediate_size: 12, " \
     "moe_layer_freq: '[0]+[1]', vocab_size: 61, max_position_embeddings: 64}"
 
-#define START                                                                 \
-    "init: {by_scope: [{scope: '*.lora_A', method: normal, std: 0.2}, "       \
+#define START                                                           \
+    "init: {by_scope: [{scope: '*.lora_A', method: normal, std: 0.2}, " \
     "{scope: '*.lora_B', method: normal, std: 0.2}]}\n"
 
 /* Some of what is packed together has no adapter, ranks and scales differ. */
-#define SOME                                                                  \
-    START "finetune: {method: lora, rank: 4, alpha: 6, dropout: 0.1, "        \
-          "target_modules: [q_proj, v_proj, o_proj, up_proj, down_proj], "    \
-          "exclude_modules: [layers.1.mlp.up_proj], "                         \
-          "rank_pattern: [{scope: v_proj, rank: 3}], "                        \
+#define SOME                                                               \
+    START "finetune: {method: lora, rank: 4, alpha: 6, dropout: 0.1, "     \
+          "target_modules: [q_proj, v_proj, o_proj, up_proj, down_proj], " \
+          "exclude_modules: [layers.1.mlp.up_proj], "                      \
+          "rank_pattern: [{scope: v_proj, rank: 3}], "                     \
           "alpha_pattern: [{scope: 'layers.1.*', alpha: 2}]}\n"
-#define ALL                                                                   \
+#define ALL                                                                    \
     START "finetune: {method: lora, rank: 3, dropout: 0.2, use_rslora: true, " \
           "bias: all, modules_to_save: [norm]}\n"
 
@@ -56,9 +56,14 @@ typedef struct layout {
 static layout_run_t make_run(const char *save, const char *model, int ranks,
                              const char *parallel, const char *more)
 {
-    layout_run_t run = {.save = save, .model = model, .parallel = parallel,
-                        .more = more, .dtype = "fp64", .ranks = ranks,
-                        .micro_batch_size = 2, .steps = layout_steps()};
+    layout_run_t run = {.save = save,
+                        .model = model,
+                        .parallel = parallel,
+                        .more = more,
+                        .dtype = "fp64",
+                        .ranks = ranks,
+                        .micro_batch_size = 2,
+                        .steps = layout_steps()};
     return run;
 }
 
@@ -71,8 +76,8 @@ static void check_layouts(const char *model, const char *more, int count,
     for (int i = 0; i < count; i++) {
         char save[16];
         snprintf(save, sizeof(save), "layout%d", i);
-        layout_run_t run = make_run(save, model, layouts[i].ranks,
-                                    layouts[i].parallel, more);
+        layout_run_t run =
+            make_run(save, model, layouts[i].ranks, layouts[i].parallel, more);
         layout_run(&place, &run);
         layout_compare(&place, &run, &one, 1e-9);
     }

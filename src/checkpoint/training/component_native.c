@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "adapter_start.h"
 #include "moments.h"
+#include "stage_load.h"
 
 /* ---- where a piece comes from -------------------------------------------- */
 
@@ -238,7 +240,9 @@ static loong_status_t add_stage(const loong_piece_writer_t *to,
     const loong_shards_t *s = stage->shards;
     for (int64_t i = 0; i < c->num_params; i++) {
         const loong_chunk_param_t *p = &c->params[i];
-        if (p->params.place.copy) {
+        if (p->params.place.copy ||
+            loongi_in_base(stage->params, p->params.frozen,
+                           p->params.adapter)) {
             continue;
         }
         const loong_bucket_t *b =
@@ -364,6 +368,16 @@ static loong_status_t load_states(reader_t *r, const loong_chunk_param_t *p)
     return LOONG_OK;
 }
 
+/* The checkpoint leaves it to the directory that the component began with. */
+static bool is_elsewhere(const reader_t *r, const loong_chunk_param_t *p)
+{
+    char name[512];
+    snprintf(name, sizeof(name), "%s.%s", r->stage->params->name, p->name);
+    return loongi_in_base(r->stage->params, p->params.frozen,
+                          p->params.adapter) &&
+           loongi_checkpoint_find(r->ck, "param", name) == NULL;
+}
+
 static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
                                  bool states)
 {
@@ -378,7 +392,8 @@ static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
                             "rows of a checkpoint", &reader.block));
     loong_status_t status = loongi_stage_upload(stage);
     for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
-        if (!loongi_place_is_new(stage, &from, &c->params[i])) {
+        if (!loongi_place_is_new(stage, &from, &c->params[i]) &&
+            !is_elsewhere(&reader, &c->params[i])) {
             status = load_param(&reader, &c->params[i]);
         }
         if (status == LOONG_OK && states) {
@@ -395,6 +410,9 @@ loong_status_t loongi_component_read(loong_component_t *component,
                                      uint64_t seed)
 {
     loong_origin_t from = loongi_checkpoint_origin(ck);
+    if (loongi_in_base(&component->params, true, 0.0)) {
+        LOONG_TRY(loongi_component_begin(component, seed));
+    }
     LOONG_TRY(loongi_new_params_initialize(component, &from, seed));
     for (int i = 0; i < component->num_stages; i++) {
         LOONG_TRY(load_stage(component->stages[i], ck, states));

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "adapter_start.h"
+
 /* All of a kind are of one type. */
 static const loong_checkpoint_tensor_t *
 first_of(const loong_checkpoint_t *ck, const char *kind)
@@ -168,6 +170,9 @@ static loong_status_t want_param(const loong_component_params_t *params,
     char *name = NULL;
     int64_t there[2];
     bool is_new = loongi_param_is_new(params, &all->from, p, there);
+    if (there[0] == 0 && loongi_in_base(params, p->frozen, p->adapter)) {
+        return LOONG_OK;
+    }
     LOONG_TRY(
         loongi_arena_printf(all->arena, &name, "%s.%s", params->name, p->name));
     for (int i = is_new && there[0] == 0; i <= states + average; i++) {

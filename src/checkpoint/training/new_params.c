@@ -29,7 +29,7 @@ bool loongi_param_is_new(const loong_component_params_t *params,
     }
     there[0] = there[1] = 0;
     int ndim = from->find(from->file, params->name, p->name, there);
-    return p->adapter
+    return p->adapter > 0.0
                ? ndim == 0
                : i < rules->num_rules &&
                      (ndim != p->ndim ||
@@ -89,8 +89,8 @@ loong_status_t loongi_new_params_initialize(loong_component_t *component,
         if (!is_new(component, from, p)) {
             continue;
         }
-        adapters += p->adapter;
-        if (!p->adapter && count++ < NAMED) {
+        adapters += p->adapter > 0.0;
+        if (p->adapter == 0.0 && count++ < NAMED) {
             loongi_text_printf(&names, "%s%s", count > 1 ? ", " : "", p->name);
         }
     }

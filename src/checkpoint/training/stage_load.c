@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "adapter_start.h"
 #include "new_params.h"
 
 static int find_hf(const void *file, const char *role, const char *name,
@@ -128,7 +129,10 @@ loong_status_t loongi_component_load_hf(loong_component_t *component,
     for (int i = 0; i < component->num_stages; i++) {
         LOONG_TRY(load_stage(component->stages[i], hf, &from));
     }
-    return LOONG_OK;
+    return component->params.adapter == NULL
+               ? LOONG_OK
+               : loongi_adapter_load(component, loongi_hf_get_map(hf),
+                                     component->params.adapter);
 }
 
 loong_status_t loongi_component_check_init(const loong_component_t *component)

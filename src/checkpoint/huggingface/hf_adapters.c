@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names of adapters. Called by peft_export.c, native_source.c and what starts
+ * a training (adapter_start.c). Read hf_weights.h before. */
+#include "hf_adapters.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Layers that some files have as one. */
+static const struct {
+    const char *part;
+    const char *fused;
+} fused_parts[] = {{"q_proj", "qkv_proj"},
+                   {"k_proj", "qkv_proj"},
+                   {"v_proj", "qkv_proj"},
+                   {"gate_proj", "gate_up_proj"},
+                   {"up_proj", "gate_up_proj"}};
+
+static const char *last_of(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot != NULL ? dot + 1 : path;
+}
+
+/* Cuts `end` off; false: it is not there. */
+static bool cut_end(const char *name, const char *end,
+                    char module[LOONG_HF_MODULE])
+{
+    size_t length = strlen(name);
+    size_t tail = strlen(end);
+    if (length < tail || length - tail >= LOONG_HF_MODULE ||
+        strcmp(name + length - tail, end) != 0) {
+        return false;
+    }
+    memcpy(module, name, length - tail);
+    module[length - tail] = '\0';
+    return true;
+}
+
+loong_lora_matrix_t loongi_lora_matrix(const char *name,
+                                       char module[LOONG_HF_MODULE])
+{
+    if (cut_end(name, ".lora_A.weight", module)) {
+        return LOONG_LORA_A;
+    }
+    return cut_end(name, ".lora_B.weight", module) ? LOONG_LORA_B
+                                                   : LOONG_LORA_NONE;
+}
+
+const char *loongi_lora_fused(const char *module)
+{
+    const char *last = last_of(module);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(fused_parts); i++) {
+        if (strcmp(last, fused_parts[i].part) == 0) {
+            return fused_parts[i].fused;
+        }
+    }
+    return NULL;
+}
+
+/* The same path with another last part. */
+static void renamed(const char *module, const char *last,
+                    char to[LOONG_HF_MODULE])
+{
+    snprintf(to, LOONG_HF_MODULE, "%.*s%s", (int)(last_of(module) - module),
+             module, last);
+}
+
+bool loongi_lora_module_of_a(const char *module, loong_lora_find_fn there,
+                             const void *user, char found[LOONG_HF_MODULE])
+{
+    const char *fused = loongi_lora_fused(module);
+    char name[LOONG_HF_MODULE + 16];
+    snprintf(found, LOONG_HF_MODULE, "%s", module);
+    snprintf(name, sizeof(name), "%s.lora_A.weight", found);
+    if (there(user, name) || fused == NULL) {
+        return there(user, name);
+    }
+    renamed(module, fused, found);
+    snprintf(name, sizeof(name), "%s.lora_A.weight", found);
+    return there(user, name);
+}
+
+static const loong_hf_param_t *weight_of(const loong_hf_map_t *map,
+                                         const char *module)
+{
+    char name[LOONG_HF_MODULE + 16];
+    snprintf(name, sizeof(name), "%s.weight", module);
+    return loongi_hf_map_find(map, name);
+}
+
+const loong_hf_param_t *loongi_lora_base(const loong_hf_map_t *map,
+                                         const char *module)
+{
+    const loong_hf_param_t *base = weight_of(map, module);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(fused_parts) && base == NULL; i++) {
+        char part[LOONG_HF_MODULE];
+        if (strcmp(fused_parts[i].fused, last_of(module)) == 0) {
+            renamed(module, fused_parts[i].part, part);
+            base = weight_of(map, part);
+        }
+    }
+    return base;
+}
+
+void loongi_lora_hf_module(const loong_hf_map_t *map,
+                           const loong_hf_param_t *base,
+                           char module[LOONG_HF_MODULE])
+{
+    char name[LOONG_HF_MODULE + 16];
+    snprintf(name, sizeof(name), "%s%s",
+             base->prefixed ? loongi_hf_map_prefix(map) : "", base->hf_name);
+    if (!cut_end(name, ".weight", module)) {
+        snprintf(module, LOONG_HF_MODULE, "%.*s", LOONG_HF_MODULE - 1, name);
+    }
+}

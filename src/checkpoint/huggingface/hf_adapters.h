@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adapters of low rank by name: the engine's, "MODULE.lora_A.weight" and
+ * "MODULE.lora_B.weight", and those of peft's files, "base_model.model." and
+ * the tensor of the module's matrix. */
+#ifndef LOONG_HF_ADAPTERS_H
+#define LOONG_HF_ADAPTERS_H
+
+#include "hf_weights.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LOONG_PEFT_PREFIX "base_model.model."
+#define LOONG_PEFT_CONFIG "adapter_config.json"
+#define LOONG_PEFT_WEIGHTS "adapter_model.safetensors"
+enum { LOONG_HF_MODULE = 320 }; /* of a name, with its end */
+
+typedef enum loong_lora_matrix {
+    LOONG_LORA_NONE,
+    LOONG_LORA_A,
+    LOONG_LORA_B
+} loong_lora_matrix_t;
+
+/* Which matrix a parameter is, and its module. */
+loong_lora_matrix_t loongi_lora_matrix(const char *name,
+                                       char module[LOONG_HF_MODULE]);
+
+/* The module whose matrix A the adapter of a module has: its own, or the fused
+ * one that it is a part of ("self_attn.qkv_proj" of "self_attn.q_proj");
+ * there: tells which parameters there are. NULL: none. */
+typedef bool (*loong_lora_find_fn)(const void *user, const char *name);
+bool loongi_lora_module_of_a(const char *module, loong_lora_find_fn there,
+                             const void *user, char found[LOONG_HF_MODULE]);
+
+/* "qkv_proj" of "q_proj", by the last part of a path; NULL: of none. */
+const char *loongi_lora_fused(const char *module);
+
+/* The parameter that a module's adapter is beside, of a fused one the first.
+ * NULL: the model has none. */
+const loong_hf_param_t *loongi_lora_base(const loong_hf_map_t *map,
+                                         const char *module);
+
+/* The module of a matrix in files: "model.layers.0.self_attn.q_proj". */
+void loongi_lora_hf_module(const loong_hf_map_t *map,
+                           const loong_hf_param_t *base,
+                           char module[LOONG_HF_MODULE]);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads parameters for an export, merged with adapters or not. Called by
+ * exchange.c and peft_export.c. Read native_source.h and hf_adapters.h
+ * before. */
+#include "native_source.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "convert.h"
+#include "hf_adapters.h"
+#include "hf_digest.h"
+
+bool loongi_native_has_adapters(const loong_native_source_t *source)
+{
+    const loong_pairs_t *meta = loongi_checkpoint_metadata(source->checkpoint);
+    char prefix[128];
+    snprintf(prefix, sizeof(prefix), LOONG_ADAPTER_KEY "%s.",
+             source->component);
+    int64_t i = 0;
+    while (i < meta->count &&
+           strncmp(meta->items[i].key, prefix, strlen(prefix)) != 0) {
+        i++;
+    }
+    return i < meta->count;
+}
+
+bool loongi_native_is_adapter(const loong_native_source_t *source,
+                              const loong_checkpoint_tensor_t *tensor)
+{
+    size_t length = strlen(source->component);
+    char module[LOONG_HF_MODULE];
+    return strcmp(tensor->kind, "param") == 0 &&
+           strncmp(tensor->name, source->component, length) == 0 &&
+           tensor->name[length] == '.' &&
+           loongi_lora_matrix(tensor->name, module) != LOONG_LORA_NONE;
+}
+
+loong_status_t loongi_native_open_base(loong_native_source_t *source)
+{
+    const loong_pairs_t *meta = loongi_checkpoint_metadata(source->checkpoint);
+    char key[128];
+    snprintf(key, sizeof(key), LOONG_BASE_KEY "%s", source->component);
+    const char *dir = loongi_pairs_get(meta, key);
+    if (dir == NULL) {
+        return LOONG_OK;
+    }
+    snprintf(key, sizeof(key), LOONG_BASE_DIGEST_KEY "%s", source->component);
+    LOONG_TRY(
+        loongi_hf_digest_check(source->ctx, dir, loongi_pairs_get(meta, key)));
+    return loongi_hf_open(source->ctx, dir, &source->base);
+}
+
+static const loong_checkpoint_tensor_t *
+find_kind(const loong_native_source_t *source, const char *kind,
+          const char *name)
+{
+    char full[512];
+    snprintf(full, sizeof(full), "%s.%s", source->component, name);
+    return loongi_checkpoint_find(source->checkpoint, kind, full);
+}
+
+const loong_checkpoint_tensor_t *
+loongi_native_find(const loong_native_source_t *source, const char *name)
+{
+    const loong_checkpoint_tensor_t *tensor =
+        source->ema ? find_kind(source, "ema", name) : NULL;
+    return tensor != NULL ? tensor : find_kind(source, "param", name);
+}
+
+static bool is_there(const void *user, const char *name)
+{
+    return loongi_native_find(user, name) != NULL;
+}
+
+bool loongi_native_adapter(const loong_native_source_t *source,
+                           const char *module, loong_native_adapter_t *adapter)
+{
+    const loong_pairs_t *meta = loongi_checkpoint_metadata(source->checkpoint);
+    char of_a[LOONG_HF_MODULE];
+    char name[LOONG_HF_MODULE + 64];
+    snprintf(name, sizeof(name), "%s.lora_B.weight", module);
+    adapter->b = loongi_native_find(source, name);
+    if (adapter->b == NULL ||
+        !loongi_lora_module_of_a(module, is_there, source, of_a)) {
+        return false;
+    }
+    snprintf(name, sizeof(name), "%s.lora_A.weight", of_a);
+    adapter->a = loongi_native_find(source, name);
+    snprintf(name, sizeof(name), LOONG_ADAPTER_KEY "%s.%s", source->component,
+             of_a);
+    return loongi_pairs_real(meta, name, &adapter->scale);
+}
+
+/* ---- merged -------------------------------------------------------------- */
+
+static bool adapter_beside(const loong_native_source_t *source,
+                           const char *name, loong_native_adapter_t *adapter)
+{
+    static const char end[] = ".weight";
+    char module[LOONG_HF_MODULE];
+    size_t length = strlen(name);
+    if (!source->merge || length < sizeof(end) || length >= sizeof(module) ||
+        strcmp(name + length - (sizeof(end) - 1), end) != 0) {
+        return false;
+    }
+    snprintf(module, sizeof(module), "%.*s", (int)(length - sizeof(end) + 1),
+             name);
+    return loongi_native_adapter(source, module, adapter);
+}
+
+static loong_status_t read_plain(const loong_native_source_t *source,
+                                 const loong_hf_block_t *block,
+                                 loong_dtype_t dtype, void *dst)
+{
+    int64_t begin[2] = {block->row, block->column};
+    int64_t count[2] = {block->rows, block->columns};
+    const loong_checkpoint_tensor_t *t =
+        loongi_native_find(source, block->name);
+    if (t != NULL) {
+        return loongi_checkpoint_read(source->checkpoint, t, begin, count,
+                                      dtype, dst);
+    }
+    const loong_hf_param_t *p =
+        loongi_hf_map_find(loongi_hf_get_map(source->base), block->name);
+    int64_t width = p->ndim > 1 ? p->shape[1] : 1;
+    size_t size = loong_dtype_size(dtype);
+    char *rows = NULL;
+    if (width == block->columns) {
+        return loongi_hf_read(source->base, block->name, block->row,
+                              block->rows, dtype, dst);
+    }
+    LOONG_TRY(loongi_calloc(source->ctx, (size_t)(block->rows * width), size,
+                            "rows of a base", &rows));
+    loong_status_t status = loongi_hf_read(
+        source->base, block->name, block->row, block->rows, dtype, rows);
+    for (int64_t r = 0; r < block->rows; r++) {
+        memcpy((char *)dst + (size_t)(r * block->columns) * size,
+               rows + (size_t)(r * width + block->column) * size,
+               (size_t)block->columns * size);
+    }
+    loongi_free(source->ctx, rows);
+    return status;
+}
+
+/* w += scale b a, of a block, in double. */
+static void add_product(const loong_hf_block_t *block, double scale,
+                        int64_t rank, const double *a, const double *b,
+                        double *w)
+{
+    for (int64_t r = 0; r < block->rows; r++) {
+        double *row = w + r * block->columns;
+        for (int64_t k = 0; k < rank; k++) {
+            double factor = scale * b[r * rank + k];
+            for (int64_t c = 0; c < block->columns; c++) {
+                row[c] += factor * a[k * block->columns + c];
+            }
+        }
+    }
+}
+
+/* One rounding, of the sum. */
+static loong_status_t read_merged(const loong_native_source_t *source,
+                                  const loong_hf_block_t *block,
+                                  const loong_native_adapter_t *adapter,
+                                  loong_dtype_t dtype, void *dst)
+{
+    int64_t rank = adapter->a->shape[0];
+    int64_t cells = block->rows * block->columns;
+    int64_t a_begin[2] = {0, block->column};
+    int64_t a_count[2] = {rank, block->columns};
+    int64_t b_begin[2] = {block->row, 0};
+    int64_t b_count[2] = {block->rows, rank};
+    double *w = NULL;
+    LOONG_TRY(loongi_calloc(
+        source->ctx, (size_t)(cells + rank * (block->rows + block->columns)),
+        sizeof(*w), "merged rows", &w));
+    double *a = w + cells;
+    double *b = a + rank * block->columns;
+    loong_status_t status = read_plain(source, block, LOONG_F64, w);
+    if (status == LOONG_OK) {
+        status = loongi_checkpoint_read(source->checkpoint, adapter->a, a_begin,
+                                        a_count, LOONG_F64, a);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_checkpoint_read(source->checkpoint, adapter->b, b_begin,
+                                        b_count, LOONG_F64, b);
+    }
+    if (status == LOONG_OK) {
+        add_product(block, adapter->scale, rank, a, b, w);
+        status = loongi_convert(source->ctx, LOONG_F64, w, dtype, dst, cells);
+    }
+    loongi_free(source->ctx, w);
+    return status;
+}
+
+loong_status_t loongi_native_read(void *user, const loong_hf_block_t *block,
+                                  loong_dtype_t dtype, void *dst)
+{
+    const loong_native_source_t *source = user;
+    loong_native_adapter_t adapter;
+    return adapter_beside(source, block->name, &adapter)
+               ? read_merged(source, block, &adapter, dtype, dst)
+               : read_plain(source, block, dtype, dst);
+}
+
+loong_dtype_t loongi_native_type(void *user, const char *name)
+{
+    const loong_native_source_t *source = user;
+    const loong_checkpoint_tensor_t *t = loongi_native_find(source, name);
+    return t != NULL ? t->dtype : loongi_hf_dtype(source->base, name);
+}
+
+bool loongi_native_lend(void *user, const char *name, int64_t row, int64_t rows,
+                        loong_borrowed_t *borrowed)
+{
+    const loong_native_source_t *source = user;
+    loong_native_adapter_t adapter;
+    const loong_checkpoint_tensor_t *t = loongi_native_find(source, name);
+    return !adapter_beside(source, name, &adapter) &&
+           (t != NULL
+                ? loongi_checkpoint_lend(source->checkpoint, t, row, rows,
+                                         borrowed)
+                : loongi_hf_lend(source->base, name, row, rows, borrowed));
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which keys of finetune: go with which method. together.c calls it; each key
+ * alone was checked against the schema. Read schema_model.c before. */
+#include <string.h>
+
+#include "problems.h"
+#include "recipe_impl.h"
+
+/* What adapters alone read. */
+static const char *const of_adapters[] = {
+    "finetune.rank",            "finetune.alpha",
+    "finetune.dropout",         "finetune.target_modules",
+    "finetune.exclude_modules", "finetune.modules_to_save",
+    "finetune.bias",            "finetune.rank_pattern",
+    "finetune.alpha_pattern",   "finetune.use_rslora",
+    "finetune.adapter",         "finetune.init_lora_weights",
+    "export.merge",             "finetune.loraplus_lr_ratio"};
+
+void loongi_finetune_keys_check(const loong_recipe_t *recipe,
+                                loong_problems_t *problems)
+{
+    static const char ratio[] = "finetune.loraplus_lr_ratio";
+    bool adapters =
+        strcmp(loong_recipe_text(recipe, "finetune.method"), "lora") == 0;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(of_adapters) && !adapters; i++) {
+        if (loong_recipe_is_set(recipe, of_adapters[i])) {
+            loongi_problems_add(problems,
+                                "%s: %s: is of adapters: finetune.method lora "
+                                "is wanted",
+                                loong_recipe_where(recipe, of_adapters[i]),
+                                of_adapters[i]);
+        }
+    }
+    if (adapters && loong_recipe_real(recipe, ratio) != 1.0 &&
+        loong_recipe_count(recipe, "optimizer.groups") > 0) {
+        loongi_problems_add(problems,
+                            "%s: %s: does not go with optimizer.groups, which "
+                            "can give the same rates",
+                            loong_recipe_where(recipe, ratio), ratio);
+    }
+}

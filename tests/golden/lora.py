@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Twenty AdamW steps of adapters of low rank (peft) beside golden models.
+
+  lora.py                  writes lora/CASE/: an adapter that both begin with
+                           (adapter_config.json, adapter_model.safetensors),
+                           curve.txt: loss and gradient norm of each step, and
+                           final.safetensors: the adapter after them
+  lora.py --check          computes again and compares
+  lora.py --export BUILD   takes the same steps with BUILD/loongrun, loads the
+                           adapter that it writes with peft and the merged model
+                           with transformers: logits are those of peft's own
+
+Every step takes all samples, in float64, without dropout.
+"""
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import peft
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import wide
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STEPS, LR, BETA1, BETA2, EPS = 20, 1e-2, 0.9, 0.95, 1e-8
+SAMPLES, LENGTH = 4, 16
+
+# fixture, and what peft is asked for
+CASES = {
+    "llama": ("llama3_gqa_tied", dict(
+        r=4, lora_alpha=6, target_modules=["q_proj", "v_proj", "down_proj"])),
+    "llama_plus": ("llama3_gqa_tied", dict(
+        r=2, lora_alpha=4, target_modules=["k_proj", "up_proj"])),
+    "qwen2": ("qwen2_gqa", dict(
+        r=3, lora_alpha=5, use_rslora=True, target_modules="all-linear",
+        rank_pattern={"k_proj": 2}, alpha_pattern={"up_proj": 7},
+        bias="all")),
+    "phi3": ("phi3_tied", dict(
+        r=3, lora_alpha=4, target_modules=["qkv_proj", "o_proj",
+                                           "gate_up_proj"])),
+    "gpt2": ("gpt2_untied", dict(
+        r=2, lora_alpha=3, fan_in_fan_out=True,
+        target_modules=["c_attn", "c_proj", "c_fc"],
+        modules_to_save=["ln_f"])),
+    "qwen2_moe": ("qwen2_moe", dict(
+        r=3, lora_alpha=4, target_modules=["q_proj", "k_proj", "o_proj",
+                                           "shared_expert.gate_proj",
+                                           "shared_expert.down_proj"])),
+}
+PLUS = {"llama_plus": 8}  # rate of the second matrices, LoRA+
+
+
+def base(fixture):
+    with wide.widened():
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            os.path.join(HERE, "fixtures", fixture),
+            attn_implementation="eager",
+            experts_implementation="eager").double().eval()
+
+
+def samples(vocab):
+    i = torch.arange(SAMPLES * LENGTH + 1)
+    tokens = (7 * i * i + 3 * i + 1) % vocab
+    return torch.stack([tokens[s * LENGTH:(s + 1) * LENGTH + 1]
+                        for s in range(SAMPLES)])
+
+
+def build(name):
+    fixture, config = CASES[name]
+    model = peft.get_peft_model(
+        base(fixture), peft.LoraConfig(task_type="CAUSAL_LM", **config))
+    rng = np.random.default_rng(len(name))
+    with torch.no_grad():
+        for key, p in sorted(model.named_parameters()):
+            if "lora_" in key:  # float32, so that files hold it
+                p.copy_(torch.tensor(rng.normal(0, 0.2, p.shape)
+                                     .astype(np.float32)))
+    return model.double().eval()
+
+
+def loss_of(model, ids):
+    logits = model(input_ids=ids[:, :-1]).logits
+    return -torch.log_softmax(logits, -1).gather(
+        -1, ids[:, 1:, None]).mean()
+
+
+def train(name, start):
+    model = build(name)
+    if start is not None:
+        model.save_pretrained(start)
+    ids = samples(model.config.vocab_size)
+    params = [p for p in model.parameters() if p.requires_grad]
+    second = [p for n, p in model.named_parameters() if "lora_B" in n]
+    first = [p for n, p in model.named_parameters()
+             if p.requires_grad and "lora_B" not in n]
+    optimizer = torch.optim.AdamW(
+        [dict(params=first), dict(params=second, lr=LR * PLUS.get(name, 1))],
+        lr=LR, betas=(BETA1, BETA2), eps=EPS, weight_decay=0.0, foreach=False)
+    lines = []
+    for _ in range(STEPS):
+        model.zero_grad()
+        with wide.widened():
+            loss = loss_of(model, ids)
+            loss.backward()
+        norm = torch.sqrt(sum((p.grad ** 2).sum() for p in params))
+        lines.append((loss.item(), norm.item()))
+        optimizer.step()
+    return model, lines
+
+
+def final(model):
+    return {k: v.detach().clone().contiguous()
+            for k, v in peft.get_peft_model_state_dict(model).items()}
+
+
+def write(name):
+    place = os.path.join(HERE, "lora", name)
+    shutil.rmtree(place, ignore_errors=True)
+    os.makedirs(place)
+    model, lines = train(name, place)
+    for file in os.listdir(place):
+        if file not in ("adapter_config.json", "adapter_model.safetensors"):
+            os.remove(os.path.join(place, file))
+    path = os.path.join(place, "adapter_model.safetensors")
+    save_file({k: v.float() for k, v in load_file(path).items()}, path)
+    with open(os.path.join(place, "adapter_config.json")) as f:
+        text = f.read()
+    with open(os.path.join(place, "adapter_config.json"), "w") as f:
+        f.write(text.replace(os.path.join(HERE, ""), ""))
+    save_file(final(model), os.path.join(place, "final.safetensors"))
+    with open(os.path.join(place, "curve.txt"), "w") as f:
+        f.writelines(f"{a!r} {b!r}\n" for a, b in lines)
+
+
+def check(name):
+    place = os.path.join(HERE, "lora", name)
+    model, lines = train(name, None)
+    worst = np.max(np.abs(np.array(lines) -
+                          np.loadtxt(os.path.join(place, "curve.txt"))))
+    there = load_file(os.path.join(place, "final.safetensors"))
+    here = final(model)
+    assert there.keys() == here.keys(), there.keys() ^ here.keys()
+    for key, value in here.items():
+        worst = max(worst, (value - there[key]).abs().max().item())
+    print(f"{name}: {worst:.1e}")
+    return worst < 1e-10
+
+
+# what loongrun is told of each case, beside the fixture and the adapter
+KEYS = {
+    "llama": "rank: 4, alpha: 6, target_modules: [q_proj, v_proj, down_proj]",
+    "llama_plus": "rank: 2, alpha: 4, target_modules: [k_proj, up_proj], "
+                  "loraplus_lr_ratio: 8",
+    "qwen2": "rank: 3, alpha: 5, use_rslora: true, bias: all, "
+             "rank_pattern: [{scope: k_proj, rank: 2}], "
+             "alpha_pattern: [{scope: up_proj, alpha: 7}]",
+    "phi3": "rank: 3, alpha: 4, "
+            "target_modules: [qkv_proj, o_proj, gate_up_proj]",
+    "gpt2": "rank: 2, alpha: 3, target_modules: [c_attn, c_proj, c_fc], "
+            "modules_to_save: [norm]",
+    "qwen2_moe": "rank: 3, alpha: 4, target_modules: [q_proj, k_proj, o_proj, "
+                 "shared_expert.gate_proj, shared_expert.down_proj]",
+}
+MORE = {"gpt2": ["foundation.hidden_dropout=0",
+                 "foundation.attention_dropout=0",
+                 "foundation.embedding_dropout=0"],
+        "qwen2_moe": ["foundation.moe_aux_loss_coeff=0"]}
+
+
+def write_tokens(prefix, ids):
+    """A Megatron data set of one document."""
+    np.asarray(ids, np.int32).tofile(prefix + ".bin")
+    with open(prefix + ".idx", "wb") as f:
+        f.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 4, 1, 2))
+        f.write(struct.pack("<iqqq", len(ids), 0, 0, 1))
+
+
+def run(build, name, place):
+    fixture = os.path.join(HERE, "fixtures", CASES[name][0])
+    vocab = transformers.AutoConfig.from_pretrained(fixture).vocab_size
+    i = np.arange(SAMPLES * LENGTH + 1)
+    write_tokens(os.path.join(place, "text"), (7 * i * i + 3 * i + 1) % vocab)
+    recipe = os.path.join(place, "recipe.yaml")
+    with open(recipe, "w") as f:
+        f.write(f"""init: {{from_hf: {fixture}}}
+device: cpu
+precision: {{params_dtype: fp64}}
+finetune: {{method: lora, adapter: {HERE}/lora/{name}, {KEYS[name]}}}
+data: {{seq_length: {LENGTH}, train: [{{path: text}}]}}
+train: {{global_batch_size: {SAMPLES}, train_iters: {STEPS}}}
+optimizer: {{lr: {LR}, lr_decay_style: constant, clip_grad: 0,
+            weight_decay: 0}}
+checkpoint: {{save: save}}
+export: {{hf: adapter}}
+""")
+    subprocess.run([os.path.join(build, "loongrun"), recipe,
+                    *MORE.get(name, [])], cwd=place, check=True,
+                   stdout=subprocess.DEVNULL)
+    subprocess.run([os.path.join(build, "loong-ckpt"), "export", "--quiet",
+                    "--merge", "save", "merged"], cwd=place, check=True)
+
+
+def logits(model, ids):
+    with wide.widened(), torch.no_grad():
+        return model.double().eval()(input_ids=ids).logits
+
+
+def exported(build, name):
+    with tempfile.TemporaryDirectory() as place:
+        run(build, name, place)
+        own, _ = train(name, None)
+        ids = samples(own.config.vocab_size)[:, :-1]
+        wanted = logits(own, ids)
+        adapter = peft.PeftModel.from_pretrained(
+            base(CASES[name][0]), os.path.join(place, "adapter"))
+        with wide.widened():
+            merged = transformers.AutoModelForCausalLM.from_pretrained(
+                os.path.join(place, "merged"), attn_implementation="eager",
+                experts_implementation="eager", dtype=torch.float64)
+        worst = [(logits(m, ids) - wanted).abs().max().item()
+                 for m in (adapter, merged)]
+    print(f"{name}: adapter {worst[0]:.1e}, merged {worst[1]:.1e}")
+    # a merged model has the fixture's float32
+    return worst[0] < 1e-8 and worst[1] < 1e-5
+
+
+def main():
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["--export"]:
+        build_dir = os.path.abspath(arguments[1])
+        sys.exit(not all([exported(build_dir, name) for name in CASES]))
+    if arguments == ["--check"]:
+        sys.exit(not all([check(name) for name in CASES]))
+    for name in arguments or CASES:
+        write(name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adapters of low rank begin with a peft directory and take the steps that
+ * peft takes (tests/golden/lora.py): loss, gradient norm, and every matrix at
+ * the end, as the export has it. A checkpoint of adapters leaves the model
+ * beside them to its directory; an export can be merged. */
+#include <math.h>
+
+#include "convert.h"
+#include "hf_weights.h"
+#include "loong/checkpoint.h"
+#include "loong/dataset.h"
+#include "safetensors.h"
+#include "train_job.h"
+
+#define GOLDEN LOONG_SOURCE_DIR "/tests/golden/"
+
+enum { STEPS = 20, TOKENS = 65 };
+
+typedef struct lora_case {
+    const char *name;
+    const char *fixture;
+    const char *keys;
+} case_t;
+
+static const case_t cases[] = {
+    {"llama", "llama3_gqa_tied",
+     "finetune.rank=4\nfinetune.alpha=6\n"
+     "finetune.target_modules=[q_proj, v_proj, linear_fc2]\n"},
+    {"llama_plus", "llama3_gqa_tied",
+     "finetune.rank=2\nfinetune.alpha=4\nfinetune.loraplus_lr_ratio=8\n"
+     "finetune.target_modules=[k_proj, up_proj]\n"},
+    {"qwen2", "qwen2_gqa",
+     "finetune.rank=3\nfinetune.alpha=5\nfinetune.use_rslora=true\n"
+     "finetune.rank_pattern=[{scope: k_proj, rank: 2}]\n"
+     "finetune.alpha_pattern=[{scope: up_proj, alpha: 7}]\n"
+     "finetune.bias=all\n"},
+    {"phi3", "phi3_tied",
+     "finetune.rank=3\nfinetune.alpha=4\n"
+     "finetune.target_modules=[qkv_proj, o_proj, gate_up_proj]\n"},
+    {"gpt2", "gpt2_untied",
+     "finetune.rank=2\nfinetune.alpha=3\n"
+     "finetune.target_modules=[c_attn, c_proj, c_fc]\n"
+     "finetune.modules_to_save=[norm]\n"
+     "foundation.hidden_dropout=0\nfoundation.attention_dropout=0\n"
+     "foundation.embedding_dropout=0\n"},
+    {"qwen2_moe", "qwen2_moe",
+     "finetune.rank=3\nfinetune.alpha=4\n"
+     "finetune.target_modules=[q_proj, k_proj, o_proj, "
+     "shared_expert.gate_proj, shared_expert.down_proj]\n"
+     "foundation.moe_aux_loss_coeff=0\n"},
+};
+
+static int64_t vocab_of(loong_context_t *ctx, const char *fixture)
+{
+    loong_hf_t *hf = NULL;
+    char path[512];
+    int64_t vocab = 0;
+    snprintf(path, sizeof(path), GOLDEN "fixtures/%s", fixture);
+    assert_ok(ctx, loongi_hf_open(ctx, path, &hf));
+    assert_true(loongi_pairs_int(loongi_hf_model(hf), "vocab_size", &vocab));
+    loongi_hf_close(&hf);
+    return vocab;
+}
+
+static job_place_t begin(const case_t *c)
+{
+    job_place_t p = job_begin();
+    int32_t ids[TOKENS];
+    char prefix[300];
+    int64_t vocab = vocab_of(p.ctx, c->fixture);
+    snprintf(prefix, sizeof(prefix), "%s/text", p.dir);
+    loong_dataset_writer_params_t params = {prefix, loong_dataset_dtype(vocab),
+                                            false};
+    loong_dataset_writer_t *writer = NULL;
+    for (int i = 0; i < TOKENS; i++) {
+        ids[i] = (int32_t)((7 * i * i + 3 * i + 1) % vocab);
+    }
+    assert_ok(p.ctx, loong_dataset_writer_create(p.ctx, &params, &writer));
+    assert_ok(p.ctx, loong_dataset_writer_add(writer, ids, NULL, TOKENS));
+    assert_ok(p.ctx, loong_dataset_writer_end_document(writer));
+    assert_ok(p.ctx, loong_dataset_writer_commit(writer));
+    loong_dataset_writer_destroy(&writer);
+    return p;
+}
+
+static void run(const job_place_t *p, const case_t *c, int ranks,
+                const char *keys)
+{
+    job_result_t r;
+    char all[4096];
+    snprintf(all, sizeof(all),
+             "~model\ndata.train=[{path: $DIR/text}]\ndata.seq_length=16\n"
+             "train.global_batch_size=4\ntrain.micro_batch_size=1\n"
+             "train.train_iters=20\noptimizer.lr=0.01\n"
+             "optimizer.lr_decay_style=constant\noptimizer.clip_grad=0\n"
+             "optimizer.weight_decay=0\n"
+             "init.from_hf=" GOLDEN "fixtures/%s\n"
+             "finetune.adapter=" GOLDEN "lora/%s\nfinetune.method=lora\n%s%s",
+             c->fixture, c->name, c->keys, keys);
+    job_run(p, ranks, all, &r);
+    if (r.status != LOONG_OK && r.status != LOONG_ERR_INTERRUPTED) {
+        fail_msg("%s: status %d: %s %s", c->name, (int)r.status, r.error,
+                 r.log);
+    }
+}
+
+/* The log has nine digits. */
+static void compare_curve(const job_place_t *p, const case_t *c,
+                          const char *what, double bound)
+{
+    static const char *const keys[] = {"loss", "grad_norm"};
+    double got[2][STEPS + 1];
+    char path[512];
+    snprintf(path, sizeof(path), GOLDEN "lora/%s/curve.txt", c->name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(job_metrics(p, NULL, keys[k], got[k], STEPS + 1),
+                         STEPS);
+    }
+    for (int i = 0; i < STEPS; i++) {
+        for (int k = 0; k < 2; k++) {
+            double wanted = NAN;
+            assert_int_equal(fscanf(file, "%lf", &wanted), 1);
+            if (!(fabs(got[k][i] - wanted) <= bound * fabs(wanted))) {
+                fail_msg("%s, %s: %s of step %d: %.12g, wanted %.12g", c->name,
+                         what, keys[k], i, got[k][i], wanted);
+            }
+        }
+    }
+    fclose(file);
+}
+
+static void export(const job_place_t *p, bool merge, const char *to,
+                   char path[400])
+{
+    char from[400];
+    loong_checkpoint_export_params_t params = {.checkpoint = from,
+                                               .out_dir = path,
+                                               .bos_token_id = -1,
+                                               .eos_token_id = -1,
+                                               .pad_token_id = -1,
+                                               .merge = merge};
+    snprintf(from, sizeof(from), "%s/save", p->dir);
+    snprintf(path, 400, "%s/%s", p->dir, to);
+    assert_ok(p->ctx, loong_checkpoint_export(p->ctx, &params));
+}
+
+/* Every tensor of peft's is in the export, of the same numbers. */
+static void compare_adapter(const job_place_t *p, const case_t *c,
+                            const char *what, double bound)
+{
+    char path[512];
+    char out[400];
+    loong_safetensors_t *wanted = NULL;
+    loong_safetensors_t *made = NULL;
+    export(p, false, "adapter", out);
+    snprintf(path, sizeof(path), "%s/adapter_model.safetensors", out);
+    assert_ok(p->ctx, loongi_safetensors_open(p->ctx, path, &made));
+    snprintf(path, sizeof(path), GOLDEN "lora/%s/final.safetensors", c->name);
+    assert_ok(p->ctx, loongi_safetensors_open(p->ctx, path, &wanted));
+    for (int64_t i = 0; i < loongi_safetensors_count(wanted); i++) {
+        const loong_safetensor_t *w = loongi_safetensors_get(wanted, i);
+        const loong_safetensor_t *g = loongi_safetensors_find(made, w->name);
+        if (g == NULL || g->dtype != w->dtype || g->bytes != w->bytes) {
+            fail_msg("%s, %s: no %s like peft's", c->name, what, w->name);
+            return;
+        }
+        for (int64_t k = 0; k < loongi_shape_count(w->ndim, w->shape); k++) {
+            double a = 0.0;
+            double b = 0.0;
+            memcpy(&a, (const char *)g->data + 8 * k, 8);
+            memcpy(&b, (const char *)w->data + 8 * k, 8);
+            if (!(fabs(a - b) <= bound)) {
+                fail_msg("%s, %s: %s [%d] is %.12g, wanted %.12g", c->name,
+                         what, w->name, (int)k, a, b);
+            }
+        }
+    }
+    assert_int_equal(loongi_safetensors_count(made),
+                     loongi_safetensors_count(wanted));
+    loongi_safetensors_close(&made);
+    loongi_safetensors_close(&wanted);
+}
+
+static void twenty_steps_are_those_of_peft(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks;
+        const char *keys;
+    } layouts[] = {
+        {1, "train.micro_batch_size=4\n"},
+        {2, "parallel.tensor_model_parallel_size=2\n"
+            "parallel.sequence_parallel=true\n"
+            "recompute.granularity=full\n"},
+    };
+    for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        for (int k = 0; k < LOONG_COUNT_OF(layouts); k++) {
+            job_place_t p = begin(&cases[i]);
+            run(&p, &cases[i], layouts[k].ranks, layouts[k].keys);
+            compare_curve(&p, &cases[i], layouts[k].keys, 1e-8);
+            compare_adapter(&p, &cases[i], layouts[k].keys, 1e-9);
+            job_end(&p);
+        }
+    }
+}
+
+/* Stopped after 8 steps and gone on with in another layout. */
+static void a_resume_reads_the_rest_where_it_was(void **state)
+{
+    (void)state;
+    const case_t *c = &cases[0];
+    double *values = NULL;
+    job_place_t p = begin(c);
+    run(&p, c, 1, "train.exit_interval=8\ncheckpoint.save_interval=8\n");
+    run(&p, c, 2,
+        "checkpoint.load=auto\nparallel.data_parallel_sharding="
+        "optim_grads_params\n");
+    compare_curve(&p, c, "resumed", 1e-8);
+    compare_adapter(&p, c, "resumed", 1e-9);
+    assert_int_equal(
+        job_tensor(&p, "save", "param",
+                   "foundation.layers.0.self_attn.q_proj.lora_A.weight",
+                   &values),
+        4 * 32);
+    free(values);
+    job_end(&p);
+}
+
+static double element(const loong_safetensors_t *file, const char *name,
+                      int64_t row, int64_t col)
+{
+    const loong_safetensor_t *t = loongi_safetensors_find(file, name);
+    double value = 0.0;
+    assert_non_null(t);
+    const char *at = (const char *)t->data + (size_t)(row * t->shape[1] + col) *
+                                                 loong_dtype_size(t->dtype);
+    assert_ok(NULL, loongi_convert(NULL, t->dtype, at, LOONG_F64, &value, 1));
+    return value;
+}
+
+/* w + alpha / rank b a, rounded once. */
+static void a_merge_is_exact_to_rounding(void **state)
+{
+    (void)state;
+#define Q "model.layers.1.self_attn.q_proj"
+    const case_t *c = &cases[0];
+    job_place_t p = begin(c);
+    char path[1024];
+    char out[2][400];
+    loong_safetensors_t *file[3];
+    run(&p, c, 1, "train.exit_interval=2\n");
+    export(&p, true, "merged", out[0]);
+    export(&p, false, "adapter", out[1]);
+    for (int i = 0; i < 3; i++) {
+        const char *const ends[] = {"model", "adapter_model", "model"};
+        snprintf(path, sizeof(path), "%s/%s.safetensors",
+                 i < 2 ? out[i] : GOLDEN "fixtures/llama3_gqa_tied", ends[i]);
+        assert_ok(p.ctx, loongi_safetensors_open(p.ctx, path, &file[i]));
+    }
+    for (int64_t i = 0; i < 32 * 32; i++) {
+        int64_t row = i / 32;
+        double sum = element(file[2], Q ".weight", row, i % 32);
+        for (int64_t k = 0; k < 4; k++) {
+            sum += 1.5 *
+                   element(file[1], "base_model.model." Q ".lora_B.weight", row,
+                           k) *
+                   element(file[1], "base_model.model." Q ".lora_A.weight", k,
+                           i % 32);
+        }
+        double merged = element(file[0], Q ".weight", row, i % 32);
+        assert_true(fabs(merged - sum) <= 6e-8 * fabs(sum) + 1e-12);
+    }
+    for (int i = 0; i < 3; i++) {
+        loongi_safetensors_close(&file[i]);
+    }
+    job_end(&p);
+}
+
+/* Names that no layer has, and an adapter of another rank. */
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    static const char *const refusals[][2] = {
+        {"finetune.target_modules=[q_proj, w7]\n",
+         "finetune.target_modules: no linear layer is called w7; there are "
+         "q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"},
+        {"finetune.rank=5\n", "has rank 4, here it has 5"},
+        {"finetune.alpha=7\n", "is multiplied by 1.5, here by 1.75"},
+        {"finetune.target_modules=[k_proj]\n", "there is no base_model.model"},
+    };
+    job_place_t p = begin(&cases[0]);
+    for (int i = 0; i < LOONG_COUNT_OF(refusals); i++) {
+        job_result_t r;
+        char keys[2048];
+        snprintf(keys, sizeof(keys),
+                 "~model\ndata.train=[{path: $DIR/text}]\n"
+                 "init.from_hf=" GOLDEN "fixtures/llama3_gqa_tied\n"
+                 "finetune.adapter=" GOLDEN "lora/llama\n"
+                 "finetune.method=lora\n%s%s",
+                 cases[0].keys, refusals[i][0]);
+        job_run(&p, 1, keys, &r);
+        if (r.status == LOONG_OK || strstr(r.error, refusals[i][1]) == NULL) {
+            fail_msg("'%s' is not in: %s", refusals[i][1], r.error);
+        }
+    }
+    job_end(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(twenty_steps_are_those_of_peft),
+        cmocka_unit_test(a_resume_reads_the_rest_where_it_was),
+        cmocka_unit_test(a_merge_is_exact_to_rounding),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -32,6 +32,12 @@ void loongi_finetune_keys_check(const loong_recipe_t *recipe,
                                 of_adapters[i]);
         }
     }
+    if (loong_recipe_bool(recipe, "export.merge") &&
+        !loong_recipe_is_set(recipe, "export.hf")) {
+        loongi_problems_add(problems,
+                            "%s: export.merge: has no effect without export.hf",
+                            loong_recipe_where(recipe, "export.merge"));
+    }
     if (adapters && loong_recipe_real(recipe, ratio) != 1.0 &&
         loong_recipe_count(recipe, "optimizer.groups") > 0) {
         loongi_problems_add(problems,

@@ -116,7 +116,6 @@ finetune.alpha_pattern=[{scope: q_proj, alpha: 3}]
 finetune.use_rslora=true
 finetune.init_lora_weights=gaussian
 finetune.loraplus_lr_ratio=2
-export.merge=true
 parallel.tensor_model_parallel_size=1
 parallel.sequence_parallel=false
 parallel.tp_comm_overlap=false
@@ -271,16 +270,21 @@ checkpoint.save=export
 export.hf=hf
 export.as=qwen3
 export.ema=true
+export.merge=true
+finetune.method=lora
 optimizer.ema.decay=0.9
 optimizer.ema.update_after_step=1
 optimizer.ema.use_ema_warmup=true
 eval.ema=true
 KEYS
+"$build/loong-ckpt" export --quiet export adapter || exit 2
 run tokens <<KEYS
 $small
 train.train_tokens=128
 data.train=[{path: text}]
 init.from_hf=hf
+finetune.method=lora
+finetune.adapter=adapter
 training_phase=midtrain
 model.from_hf=hf
 KEYS

@@ -12,3 +12,6 @@ add_test(NAME chat_million COMMAND
   ${PROJECT_SOURCE_DIR}/tests/data/chat_million.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})
 set_tests_properties(chat_million PROPERTIES LABELS "unit;full" TIMEOUT 600)
+add_test(NAME cli_data_chat COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/data_chat.sh
+  $<TARGET_FILE:loong-data> ${PROJECT_SOURCE_DIR})
+set_tests_properties(cli_data_chat PROPERTIES LABELS cli TIMEOUT 60)

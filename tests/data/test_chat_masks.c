@@ -223,7 +223,10 @@ static loong_status_t open_record(loong_context_t *ctx, const char *model,
                                           .path = in_dir("one.jsonl"),
                                           .tokenizer = tokenizer,
                                           .chat = &options};
-    assert_ok(ctx, loongi_file_write(ctx, params.path, record, strlen(record)));
+    if (record != NULL) { /* else as it is */
+        assert_ok(ctx,
+                  loongi_file_write(ctx, params.path, record, strlen(record)));
+    }
     return loong_chat_open(ctx, &params, chat_p);
 }
 
@@ -300,6 +303,30 @@ static void test_told(void **state)
     test_context_end(&ctx);
 }
 
+/* A message that quotes a part of a character: what is kept can be read. */
+static void test_quoted(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    static const char record[] =
+        "{\"messages\":[" SAY("user", "q") "," SAY("assistant", "<think></"
+                                                                "think>"
+                                                                "\\u00e9\\u00e9"
+                                                                "\\u00e9\\u00e"
+                                                                "9") "," SAY(
+            "user", "r") "," SAY("assistant", "b") "]}";
+    for (int again = 0; again < 2; again++) {
+        loong_chat_t *chat = NULL;
+        assert_int_equal(open_record(ctx, "forgets", again == 0 ? record : NULL,
+                                     (loong_chat_options_t){0}, &chat),
+                         LOONG_ERR_FORMAT);
+        assert_non_null(
+            strstr(loong_context_error(ctx), "1 of 1 records are refused"));
+        loong_context_clear_error(ctx);
+    }
+    test_context_end(&ctx);
+}
+
 /* Turns begin where users' messages do, when there are several. */
 static void test_turns(void **state)
 {
@@ -343,6 +370,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_models), cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_told), cmocka_unit_test(test_turns)};
+        cmocka_unit_test(test_told), cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_quoted)};
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -138,14 +138,12 @@ static loong_status_t name_directory(loong_chat_t *chat, const char *tokenizer)
 
 static void put_file(loong_text_t *text, const chat_file_t *f, bool first)
 {
-    loongi_text_printf(text, "%s\n{\"path\":", first ? "" : ",");
-    loongi_text_json_string(text, f->path);
-    loongi_text_printf(text,
-                       ",\"format\":\"%s\",\"records\":%" PRId64
-                       ",\"samples\":%" PRId64 ",\"refused\":%" PRId64
-                       ",\"left_out\":%" PRId64 "}",
-                       f->format != NULL ? f->format->name : "text", f->records,
-                       f->samples, f->refused, f->left_out);
+    loongi_text_printf(
+        text,
+        "%s\n{\"format\":\"%s\",\"records\":%" PRId64 ",\"samples\":%" PRId64
+        ",\"refused\":%" PRId64 ",\"left_out\":%" PRId64 "}",
+        first ? "" : ",", f->format != NULL ? f->format->name : "text",
+        f->records, f->samples, f->refused, f->left_out);
 }
 
 /* One of the files beside the data set. */

@@ -17,6 +17,7 @@
 #include "chat.h"
 #include "file.h"
 #include "readers.h"
+#include "utf8.h"
 
 enum {
     BATCH_RECORDS = 4096,
@@ -66,6 +67,21 @@ static bool is_refusal(loong_status_t status)
            status == LOONG_ERR_ARG;
 }
 
+/* Messages quote what is wrong with a record, cut anywhere, and names of files:
+ * what is kept is UTF-8. */
+static void mend(char *text)
+{
+    size_t length = strlen(text);
+    for (size_t at = 0; at < length;) {
+        int bad = 0;
+        int bytes = loongi_utf8_check(text + at, length - at, &bad);
+        if (bytes == 0) {
+            memset(text + at, '?', (size_t)bad);
+        }
+        at += (size_t)(bytes > 0 ? bytes : bad);
+    }
+}
+
 static void fail_entry(chat_worker_t *w, entry_t *e, loong_status_t status)
 {
     const char *error = loong_context_error(w->ctx);
@@ -76,7 +92,10 @@ static void fail_entry(chat_worker_t *w, entry_t *e, loong_status_t status)
     }
     loong_context_clear_error(w->ctx);
     for (char *c = e->why; c != NULL && *c != '\0'; c++) {
-        *c = *c == '\n' ? ' ' : *c; /* a line each */
+        *c = (unsigned char)*c < ' ' ? ' ' : *c; /* a line each */
+    }
+    if (e->why != NULL) {
+        mend(e->why);
     }
 }
 
@@ -331,6 +350,7 @@ static loong_status_t finish(build_t *b)
     LOONG_TRY(flush_refused(b));
     LOONG_TRY(loongi_strdup(b->ctx, loongi_text_get(&b->named),
                             &chat->first_refused));
+    mend(chat->first_refused);
     return loong_dataset_writer_commit(b->writer);
 }
 

@@ -111,7 +111,8 @@ static loong_status_t check_refused(loong_chat_t *chat)
     chat->info.records = info.records;
     chat->info.refused = info.refused;
     chat->info.refused_file = chat->refused_file;
-    if (info.refused == 0 || chat->options.skip_refused) {
+    bool rest = chat->options.skip_refused && chat->samples > 0;
+    if (info.refused == 0 || rest) {
         return LOONG_OK;
     }
     loong_status_t status = LOONG_FAIL(

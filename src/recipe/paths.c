@@ -6,27 +6,33 @@
 
 #include "recipe_impl.h"
 
+/* The keys that the text stands for end with NULL. */
 static loong_status_t expand_item(loong_recipe_t *r, const char *list,
-                                  int64_t i, loong_tree_t *text)
+                                  int64_t i, const char *const *keys,
+                                  loong_tree_t *text)
 {
     char path[64];
     loong_tree_t *map = NULL;
     snprintf(path, sizeof(path), "%s[%lld]", list, (long long)i);
     LOONG_TRY(loongi_tree_map(r->arena, text->file, text->line, &map));
-    LOONG_TRY(loongi_tree_put(r->arena, map, "path", text->line, text));
+    for (; *keys != NULL; keys++) {
+        LOONG_TRY(loongi_tree_put(r->arena, map, *keys, text->line, text));
+    }
     return loongi_tree_edit(r->ctx, r->arena, r->root, path, map, &r->root);
 }
 
 loong_status_t loongi_recipe_expand_paths(loong_recipe_t *recipe)
 {
     static const char *const lists[] = {"data.train", "data.validation"};
+    static const char *const keys[][3] = {{"path", NULL},
+                                          {"path", "name", NULL}};
     for (int l = 0; l < 2; l++) {
         const loong_tree_t *list = loongi_tree_find(recipe->root, lists[l]);
         bool is_list = list != NULL && list->kind == LOONG_TREE_LIST;
         for (int64_t i = 0; is_list && i < list->count; i++) {
             loong_tree_t *item = list->items[i].value;
             if (item->kind == LOONG_TREE_SCALAR && !item->is_null) {
-                LOONG_TRY(expand_item(recipe, lists[l], i, item));
+                LOONG_TRY(expand_item(recipe, lists[l], i, keys[l], item));
             }
         }
     }

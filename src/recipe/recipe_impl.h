@@ -33,7 +33,8 @@ const loong_recipe_key_t *loongi_recipe_key_at(const loong_recipe_t *recipe,
 
 LOONG_NODISCARD loong_status_t loongi_recipe_sort_keys(loong_recipe_t *recipe);
 
-/* "data.train: [a, b]" becomes "data.train: [{path: a}, {path: b}]". */
+/* "data.train: [a, b]" becomes "data.train: [{path: a}, {path: b}]"; a set of
+ * data.validation has its path for a name, too. */
 LOONG_NODISCARD loong_status_t
 loongi_recipe_expand_paths(loong_recipe_t *recipe);
 

@@ -77,6 +77,10 @@ train changed 1 checkpoint.save=again checkpoint.load=auto &&
     fail "a file that was changed is not told"
 grep -q 'content\|hash' changed.err || fail "$(tail -n 5 changed.err)"
 
+train watched 1 'data.validation=[chat/sharegpt.jsonl]' eval.interval=3 ||
+    fail "a validation set: $(tail -n 5 watched.err)"
+grep -q 'eval chat/sharegpt.jsonl' watched.out watched.err ||
+    fail "no evaluation: $(cat watched.out)"
 train broken 1 'data.train=[chat/broken.jsonl]' && fail "it runs all the same"
 grep -q 'chat/broken.jsonl:9: there is no message' broken.err ||
     fail "the record is not told: $(tail -n 5 broken.err)"

@@ -168,6 +168,7 @@ static void test_paths(void **state)
     assert_string_equal(loong_recipe_text(r, "data.validation[0].path"),
                         "v.jsonl");
     assert_string_equal(loong_recipe_text(r, "data.validation[1].path"), "7");
+    assert_string_equal(loong_recipe_text(r, "data.validation[1].name"), "7");
     assert_ok(ctx, loong_recipe_status(r));
     loong_recipe_destroy(&r);
     test_context_end(&ctx);

@@ -16,24 +16,32 @@ value_t jinja_undefined(const char *hint)
     return value;
 }
 
-static value_t no_member(value_t of, value_t name)
+/* Methods that change what they are called on, which a template may not. */
+static bool changes(value_t of, value_t name)
 {
     static const char *const changing[] = {
         "append", "clear",   "extend", "insert",     "pop",   "popitem",
         "remove", "reverse", "sort",   "setdefault", "update"};
+    if (of.kind != JINJA_LIST && of.kind != JINJA_DICT) {
+        return false;
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(changing) && name.length > 0; i++) {
+        if (changing[i][0] == name.as.text[0] && jinja_is(name, changing[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static value_t no_member(value_t of, value_t name)
+{
     value_t value = jinja_value(JINJA_UNDEFINED);
     if (name.kind != JINJA_STRING) {
         return jinja_undefined("there is no such element");
     }
-    value.about = of.kind;
+    value.about = changes(of, name) ? JINJA_UNSAFE : of.kind;
     value.as.text = name.as.text;
     value.length = name.length;
-    for (int64_t i = 0; i < LOONG_COUNT_OF(changing); i++) {
-        if ((of.kind == JINJA_LIST || of.kind == JINJA_DICT) &&
-            jinja_is(name, changing[i])) {
-            value.about = JINJA_UNSAFE;
-        }
-    }
     return value;
 }
 
@@ -152,13 +160,13 @@ loong_status_t jinja_getattr(run_t *r, value_t of, value_t name,
         return jinja_fail_undefined(r, of);
     }
     LOONG_TRY(find_attribute(r, of, name, value_p));
+    if (value_p->kind == JINJA_MISSING && of.kind == JINJA_DICT &&
+        !changes(of, name)) {
+        const jinja_entry_t *entry = jinja_dict_find(jinja_dict_of(of), name);
+        *value_p = entry != NULL ? entry->value : *value_p;
+    }
     if (value_p->kind == JINJA_MISSING) {
         *value_p = no_member(of, name);
-        if (of.kind == JINJA_DICT && value_p->about != JINJA_UNSAFE) {
-            const jinja_entry_t *entry =
-                jinja_dict_find(jinja_dict_of(of), name);
-            *value_p = entry != NULL ? entry->value : *value_p;
-        }
     }
     return LOONG_OK;
 }

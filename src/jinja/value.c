@@ -338,6 +338,7 @@ static loong_status_t make_room(heap_t *heap, jinja_dict_t *dict)
     memset(dict->table, 0, size);
     dict->table_room = room * 2;
     for (int64_t i = 0; i < dict->count; i++) {
+        entries[i].hash = jinja_hash_key(entries[i].key);
         place(dict, i);
     }
     return LOONG_OK;
@@ -345,16 +346,15 @@ static loong_status_t make_room(heap_t *heap, jinja_dict_t *dict)
 
 jinja_entry_t *jinja_dict_find(const jinja_dict_t *dict, value_t key)
 {
-    uint64_t hash = jinja_hash_key(key);
-    if (dict->table == NULL) {
+    if (dict->table == NULL) { /* so few that no hash is worth it */
         for (int64_t i = 0; i < dict->count; i++) {
-            if (dict->entries[i].hash == hash &&
-                jinja_same_key(dict->entries[i].key, key)) {
+            if (jinja_same_key(dict->entries[i].key, key)) {
                 return &dict->entries[i];
             }
         }
         return NULL;
     }
+    uint64_t hash = jinja_hash_key(key);
     uint64_t mask = (uint64_t)dict->table_room - 1;
     for (uint64_t at = hash & mask; dict->table[at] != 0;
          at = (at + 1) & mask) {
@@ -378,10 +378,10 @@ loong_status_t jinja_dict_put(heap_t *heap, jinja_dict_t *dict, value_t key,
         LOONG_TRY(make_room(heap, dict));
     }
     entry = &dict->entries[dict->count++];
-    entry->hash = jinja_hash_key(key);
     entry->key = key;
     entry->value = value;
     if (dict->table != NULL) {
+        entry->hash = jinja_hash_key(key);
         place(dict, dict->count - 1);
     }
     return LOONG_OK;

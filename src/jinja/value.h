@@ -49,7 +49,7 @@ typedef struct jinja_list {
 } jinja_list_t; /* a LIST, a TUPLE */
 
 typedef struct jinja_entry {
-    uint64_t hash;
+    uint64_t hash; /* of a key, where there is a table */
     value_t key, value;
 } jinja_entry_t;
 

@@ -80,7 +80,10 @@ loong_status_t jinja_node(jinja_parser_t *p, int kind, const jinja_piece_t *at,
 loong_status_t jinja_deeper(jinja_parser_t *p)
 {
     if (++p->depth > MAX_DEPTH) {
-        return jinja_unexpected(p, "at most 200 things in each other");
+        return jinja_fail_at(
+            p->jinja, p->ctx,
+            (const int[2]){jinja_next(p)->line, jinja_next(p)->column},
+            "more than %d things in each other", MAX_DEPTH);
     }
     return LOONG_OK;
 }

@@ -10,6 +10,7 @@ loong_test(NAME index_digest LABELS unit
 loong_test(NAME blend SOURCES tests/unit/test_blend.c LABELS unit)
 loong_test(NAME loader SOURCES tests/unit/test_loader.c LABELS unit)
 loong_test(NAME packing SOURCES tests/unit/test_packing.c LABELS unit)
+loong_test(NAME balance SOURCES tests/unit/test_balance.c LABELS unit)
 loong_test(NAME safetensors SOURCES tests/unit/test_safetensors.c LABELS unit)
 loong_test(NAME hf SOURCES tests/unit/test_hf.c LABELS unit)
 loong_test(NAME corpus SOURCES tests/unit/test_corpus.c LABELS unit)

@@ -50,6 +50,7 @@ static const axis_t axes[] = {
     {"sharding", "parallel.data_parallel_sharding", LAYOUT_FREE, NULL,
      "none optim"},
     {"bucket", "parallel.bucket_bytes", LAYOUT_FREE, "4096 32MiB", ""},
+    {"balance", "data.balance", LAYOUT_FREE, "true false", "false"},
     {"micro", "train.micro_batch_size", LAYOUT_FREE, "1 2 3 4", NULL},
     {"recompute", "recompute.granularity", LAYOUT_FREE, "none full selective",
      ""},

@@ -11,6 +11,11 @@
  *
  *     g = consumed + (k * data_parallel_size + r) * micro_batch_size + j.
  *
+ * With costs of samples, where texts are laid into rows, the micro-batches of a
+ * step are dealt to the ranks by them: micro-batch k of rank r is then number
+ * order(k, r) of the step's instead of k * data_parallel_size + r, order a pure
+ * function of the costs, and has the same rows.
+ *
  * What a sample becomes is its processor's (loong/processor.h). A loader of
  * samples of a known size allocates nothing once it is created.
  */
@@ -65,6 +70,10 @@ typedef struct loong_loader_params {
      * whole set. */
     int64_t num_samples;
     const loong_row_plan_t *row_plan; /* borrowed; NULL: as above */
+    /* [seq_length + 2] of a sample of so many ids in a row, borrowed; NULL:
+     * micro-batches are not dealt by them. */
+    const int64_t *cost;
+    int64_t row_cost; /* of a row, whatever is in it */
     /* Threads that read the samples of a step while the one before runs, of
      * sources that several may read; 0: none. */
     int num_workers;
@@ -100,6 +109,13 @@ loong_loader_check_step(loong_loader_t *loader, int64_t consumed,
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_loader_fill(loong_loader_t *loader, int64_t consumed, int64_t micro_batch,
                   int num_fields, const loong_field_t *fields);
+
+/* What the rank with most to do has in a step, over the mean of all, by the
+ * costs: as micro-batches are dealt, and as they were drawn; both 1 without
+ * costs. Errors: those of the blend. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_loader_get_balance(loong_loader_t *loader, int64_t consumed,
+                         double *dealt_p, double *drawn_p);
 
 /* Begins to read this rank's share of the step ahead, by the workers, or asks
  * the system to; returns at once. */

@@ -248,6 +248,15 @@ int64_t loongi_pack_count(const loong_pack_table_t *table, int64_t row)
     return table->first == NULL ? 1 : table->first[row + 1] - table->first[row];
 }
 
+int64_t loongi_pack_length(const loong_pack_table_t *table, int64_t row,
+                           int64_t i)
+{
+    return table->length[table->first == NULL
+                             ? row
+                             : table->sample[table->place[table->first[row] +
+                                                          i]]];
+}
+
 int64_t loongi_pack_sample(const loong_pack_table_t *table, int64_t row,
                            int64_t i, int64_t epoch)
 {

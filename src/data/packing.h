@@ -45,8 +45,11 @@ LOONG_NODISCARD loong_status_t loongi_pack_make(loong_pack_table_t *table,
 
 void loongi_pack_destroy(loong_pack_table_t *table);
 
-/* Samples of a row, and number i of them in an epoch. */
+/* Samples of a row, the length of number i of them, and which one it is in an
+ * epoch. */
 int64_t loongi_pack_count(const loong_pack_table_t *table, int64_t row);
+int64_t loongi_pack_length(const loong_pack_table_t *table, int64_t row,
+                           int64_t i);
 int64_t loongi_pack_sample(const loong_pack_table_t *table, int64_t row,
                            int64_t i, int64_t epoch);
 

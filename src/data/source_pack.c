@@ -84,11 +84,11 @@ static loong_status_t add_sample(const pack_t *p, int64_t sample,
     return LOONG_OK;
 }
 
-static int64_t ids_of(const pack_t *p, int64_t row, int64_t epoch)
+static int64_t ids_of(const pack_t *p, int64_t row)
 {
     int64_t ids = 0;
     for (int64_t i = 0; i < loongi_pack_count(&p->table, row); i++) {
-        ids += p->table.length[loongi_pack_sample(&p->table, row, i, epoch)];
+        ids += loongi_pack_length(&p->table, row, i);
     }
     return ids;
 }
@@ -98,7 +98,7 @@ static loong_status_t read_row(const void *source, int64_t row,
 {
     const pack_t *p = source;
     int64_t at = 0;
-    LOONG_TRY(loongi_items_tokens(items, ids_of(p, row, items->epoch)));
+    LOONG_TRY(loongi_items_tokens(items, ids_of(p, row)));
     LOONG_TRY(begin_inner(items));
     for (int64_t i = 0; i < loongi_pack_count(&p->table, row); i++) {
         int64_t sample = loongi_pack_sample(&p->table, row, i, items->epoch);
@@ -113,7 +113,7 @@ static loong_status_t peek_row(const void *source, int64_t row,
     const pack_t *p = source;
     items->count = 1;
     items->item[0] = (loong_item_t){.type = LOONG_ITEM_TOKENS,
-                                    .size = {ids_of(p, row, items->epoch), -1}};
+                                    .size = {ids_of(p, row), -1}};
     return LOONG_OK;
 }
 
@@ -133,20 +133,18 @@ static void get_info(const void *source, loong_source_info_t *info)
     *info = ((const pack_t *)source)->info;
 }
 
-int64_t loongi_pack_pairs(const loong_source_class_t *source_class,
-                          const void *source, int64_t row, int64_t epoch)
+int64_t loongi_pack_cost(const loong_source_class_t *source_class,
+                         const void *source, int64_t row, const int64_t *cost)
 {
     const pack_t *p = source;
-    int64_t pairs = 0;
+    int64_t sum = 0;
     if (source_class->read != read_row) {
         return -1;
     }
     for (int64_t i = 0; i < loongi_pack_count(&p->table, row); i++) {
-        int64_t n =
-            p->table.length[loongi_pack_sample(&p->table, row, i, epoch)];
-        pairs += n * (n + 1) / 2;
+        sum += cost[loongi_pack_length(&p->table, row, i)];
     }
-    return pairs;
+    return sum;
 }
 
 /* ---- opening ------------------------------------------------------------- */

@@ -28,11 +28,10 @@ LOONG_NODISCARD loong_status_t
 loongi_pack_source(loong_context_t *ctx, const loong_pack_params_t *params,
                    const loong_source_class_t **class_p, void **source_p);
 
-/* What a row has to compute beside its places: the sum over its samples of n
- * (n + 1) / 2, the pairs of ids that attend to each other. -1: the source does
- * not lay samples into rows. */
-int64_t loongi_pack_pairs(const loong_source_class_t *source_class,
-                          const void *source, int64_t row, int64_t epoch);
+/* The sum over the samples of a row of cost[n], n their ids; -1: the source
+ * does not lay samples into rows. */
+int64_t loongi_pack_cost(const loong_source_class_t *source_class,
+                         const void *source, int64_t row, const int64_t *cost);
 
 #ifdef __cplusplus
 }

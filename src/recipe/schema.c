@@ -186,6 +186,10 @@ static const loong_recipe_key_t keys[] = {
            "has one of its own, padded; in a drawn order, each where it leaves "
            "the least room; or likewise from the longest on. They do not see "
            "each other, and positions restart"),
+    BOOL("data.balance", "true", FREE,
+         "micro-batches of rows that texts share are dealt to data-parallel "
+         "ranks by their planned cost: places, and attention among the ids of "
+         "each text; else in the order they are drawn in"),
     CHOICE("data.truncation", "refuse", "refuse left right turn", SAME,
            "of texts of more than seq_length + 1 ids: an error that names "
            "them; their left or right end is cut; or their oldest turns are "

@@ -17,11 +17,10 @@ static double ids_of(const loong_source_info_t *info)
 /* Tokens of what the run takes of a source: of rows that are not full, those
  * that they have on average. */
 static double taken_ids(const loong_source_info_t *info, int64_t seq_length,
-                           double samples)
+                        double samples)
 {
-    return info->pack != NULL
-               ? samples / (double)info->samples * ids_of(info)
-               : samples * (double)seq_length;
+    return info->pack != NULL ? samples / (double)info->samples * ids_of(info)
+                              : samples * (double)seq_length;
 }
 
 /* "rows: 980 samples, 120K tokens, 40K learned, the longest 2100; best_fit into
@@ -72,8 +71,7 @@ static void describe_source(const loong_trainer_t *t, int64_t i, bool tokens,
     loong_blend_get_source(t->data.blend, i, &source);
     int64_t samples = loongi_settings_samples(&t->set);
     double taken = (double)loong_blend_count(t->data.blend, i, samples);
-    double there =
-        tokens ? ids_of(&source.info) : (double)source.info.samples;
+    double there = tokens ? ids_of(&source.info) : (double)source.info.samples;
     loongi_text_printf(text, "  %5.1f %% %s: %s %s, %.3g epochs\n",
                        100.0 * (double)source.share / (double)blend.period,
                        source.info.path, loongi_human_count(there, human),
@@ -109,6 +107,26 @@ static void describe_length(const loong_trainer_t *t, loong_text_t *text)
                            (long long)t->set.global_batch_size);
     }
     loongi_text_printf(text, "\n");
+}
+
+/* "balance of 8 ranks: ..." */
+static void describe_balance(const loong_trainer_t *t, loong_text_t *text)
+{
+    double dealt = 1.0;
+    double drawn = 1.0;
+    if (t->data.loader == NULL) {
+        return;
+    }
+    if (loong_loader_get_balance(t->data.loader, 0, &dealt, &drawn) !=
+        LOONG_OK) { /* the step tells */
+        loong_context_clear_error(t->ctx);
+    } else if (drawn > 1.0) {
+        loongi_text_printf(text,
+                           "  balance of %d data-parallel ranks: most to do / "
+                           "mean by planned cost %.3f, as drawn %.3f (first "
+                           "step)\n",
+                           t->plan.mesh.size[LOONG_AXIS_DP], dealt, drawn);
+    }
 }
 
 static void describe_ids(const loong_trainer_t *t, loong_text_t *text)
@@ -147,7 +165,7 @@ void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
         all += ids_of(&source.info);
         taken +=
             taken_ids(&source.info, blend.seq_length,
-                         (double)loong_blend_count(t->data.blend, i, samples));
+                      (double)loong_blend_count(t->data.blend, i, samples));
     }
     bool tokens = all > 0.0;
     loongi_text_printf(
@@ -164,5 +182,6 @@ void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
         describe_source(t, i, tokens, text);
     }
     describe_length(t, text);
+    describe_balance(t, text);
     describe_ids(t, text);
 }

@@ -2,7 +2,6 @@
  *
  * Data sets of a run. Called by trainer_create.c and preflight.c. Read
  * trainer_data.h before. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,12 +32,6 @@ static loong_status_t note_split(loong_trainer_t *t, loong_status_t status)
     return status;
 }
 
-/* Data is looked at beside a recipe that is wrong, too. */
-static int64_t seq_length(const loong_trainer_t *t)
-{
-    return LOONG_MAX(loong_recipe_int(t->recipe, "data.seq_length"), 1);
-}
-
 /* What is known of each source of the training and each validation set. */
 typedef struct indices {
     loong_index_digest_t train[MAX_SOURCES];
@@ -61,8 +54,8 @@ static void note_indices(const loong_blend_t *blend, int64_t count,
 
 /* As the recipe says, else what the model and the phase read; NULL: of what is
  * wrong with the model that is not known. */
-static const char *source_class(const loong_trainer_t *t, const char *list,
-                                int64_t i)
+const char *loongi_trainer_source_class(const loong_trainer_t *t,
+                                        const char *list, int64_t i)
 {
     char key[64];
     const char *role = loong_recipe_component(t->recipe, 0);
@@ -86,7 +79,7 @@ static loong_blend_params_t blend_params(const loong_trainer_t *t,
         .name = name,
         .sources = sources,
         .num_sources = count,
-        .seq_length = seq_length(t),
+        .seq_length = loongi_trainer_row(t),
         .seed = t->set.seed,
         .tokenizer = loongi_recipe_tokenizer_path(t->recipe),
         .image_token = loong_recipe_text(t->recipe, "data.image_token"),
@@ -140,7 +133,7 @@ static loong_status_t open_train(loong_trainer_t *t, indices_t *known,
         sources[i].max_epochs = loong_recipe_int(t->recipe, key);
         sources[i].split_end = split > 0.0 ? 1.0 - split : 0.0;
         sources[i].known = &known->train[i];
-        sources[i].class_name = source_class(t, "data.train", i);
+        sources[i].class_name = loongi_trainer_source_class(t, "data.train", i);
         if (sources[i].class_name == NULL) {
             return LOONG_OK;
         }
@@ -171,7 +164,7 @@ static loong_token_params_t token_params(const loong_trainer_t *t)
     loong_token_params_t p;
     memset(&p, 0, sizeof(p));
     p.vocab_size = t->component->facts.vocab_size;
-    p.seq_length = seq_length(t);
+    p.seq_length = loongi_trainer_row(t);
     p.rows = t->set.micro_batch_size;
     p.context_parallel_rank = t->plan.mesh.coord[LOONG_AXIS_CP];
     p.context_parallel_size = t->plan.mesh.size[LOONG_AXIS_CP];
@@ -339,7 +332,7 @@ static loong_status_t open_validation(loong_trainer_t *t,
         char key[64];
         loong_blend_source_t whole = {
             NULL, 1.0, 0.0, 0.0, 1, &known->validation[i],
-            source_class(t, "data.validation", i)};
+            loongi_trainer_source_class(t, "data.validation", i)};
         snprintf(key, sizeof(key), "data.validation[%lld].path", (long long)i);
         whole.path = loong_recipe_text(t->recipe, key);
         if (whole.class_name == NULL) {
@@ -425,6 +418,7 @@ loong_status_t loongi_trainer_open_blends(loong_trainer_t *t)
 static loong_status_t load_train(loong_trainer_t *t)
 {
     loong_loader_params_t p = loader_params(t);
+    LOONG_TRY(loongi_trainer_set_costs(t, &p));
     p.blend = t->data.blend;
     p.rampup_batch_size = loongi_recipe_rampup(t->recipe);
     p.num_samples = t->set.num_samples;
@@ -447,141 +441,6 @@ loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
             loongi_first_of(status, load_validation(t, &t->data.validation[i]));
     }
     return status;
-}
-
-/* ---- what a plan asks of the data ---------------------------------------- */
-
-static const char *const lists[] = {"data.train", "data.validation"};
-
-/* The documents in a sample of data set number i of a list. What is wrong with
- * the set the preflight tells. */
-static int64_t documents_of(const loong_trainer_t *t, const char *list,
-                            int64_t i)
-{
-    char key[64];
-    loong_dataset_t *set = NULL;
-    int64_t most = seq_length(t);
-    snprintf(key, sizeof(key), "%s[%lld].path", list, (long long)i);
-    const char *prefix = loong_recipe_text(t->recipe, key);
-    const char *name = source_class(t, list, i);
-    if (strcmp(name, "image_text") == 0 || strcmp(name, "chat") == 0) {
-        return 2; /* a text, and padding */
-    }
-    if (prefix == NULL ||
-        loong_dataset_create(t->ctx, prefix, &set) != LOONG_OK) {
-        loong_context_clear_error(t->ctx);
-        return most;
-    }
-    most = loong_dataset_most_documents(set, most);
-    loong_dataset_destroy(&set);
-    return most;
-}
-
-static int64_t most_documents(const loong_trainer_t *t)
-{
-    int64_t most = 1;
-    for (int l = 0; l < LOONG_COUNT_OF(lists); l++) {
-        int64_t count = loong_recipe_count(t->recipe, lists[l]);
-        for (int64_t i = 0; i < count && most < seq_length(t); i++) {
-            most = LOONG_MAX(most, documents_of(t, lists[l], i));
-        }
-    }
-    return most;
-}
-
-/* Has the run a source whose samples are laid into rows? */
-static bool lays_rows(loong_trainer_t *t)
-{
-    bool lays = false;
-    for (int l = 0; l < LOONG_COUNT_OF(lists); l++) {
-        int64_t count = loong_recipe_count(t->recipe, lists[l]);
-        for (int64_t i = 0; i < count; i++) {
-            const loong_source_class_t *c = NULL;
-            if (loong_find_source(t->ctx, source_class(t, lists[l], i), &c) !=
-                LOONG_OK) { /* who opens it tells */
-                loong_context_clear_error(t->ctx);
-            }
-            lays = lays || (c != NULL && c->packs);
-        }
-    }
-    return lays;
-}
-
-/* Of a row: its samples, and padding. */
-static int64_t most_samples(const loong_blend_t *blend)
-{
-    loong_blend_info_t info = {0};
-    int64_t most = 1;
-    if (blend != NULL) {
-        loong_blend_get_info(blend, &info);
-    }
-    for (int64_t i = 0; i < info.num_sources; i++) {
-        loong_blend_source_info_t source;
-        loong_blend_get_source(blend, i, &source);
-        if (source.info.pack != NULL) {
-            most = LOONG_MAX(most, source.info.pack->most + 1);
-        }
-    }
-    return most;
-}
-
-static bool lacks_data(const loong_trainer_t *t)
-{
-    return t->plan.plan_only && !t->plan.judge;
-}
-
-/* Without data: as many as there could be. */
-static int64_t most_possible(loong_trainer_t *t, bool packed)
-{
-    bool lays = lays_rows(t);
-    bool several = loongi_recipe_packing(t->recipe) != LOONG_PACK_NONE;
-    return packed || (lays && several) ? seq_length(t) : lays ? 2 : 1;
-}
-
-loong_status_t loongi_trainer_count_segments(loong_trainer_t *t,
-                                             int64_t *segments_p)
-{
-    bool packed = loong_recipe_bool(t->recipe, "data.reset_attention_mask");
-    int64_t most = lacks_data(t) ? most_possible(t, packed) : 1;
-    if (!lacks_data(t) && lays_rows(t)) {
-        LOONG_TRY(loongi_trainer_open_blends(t));
-        most = most_samples(t->data.blend);
-        for (int i = 0; i < t->data.num_validation; i++) {
-            most =
-                LOONG_MAX(most, most_samples(t->data.validation[i].blend));
-        }
-    }
-    if (packed && loong_comm_rank(t->comm) == 0) {
-        most = LOONG_MAX(most, most_documents(t));
-    }
-    most = LOONG_MIN(most, seq_length(t));
-    LOONG_TRY(loong_comm_broadcast(t->comm, &most, sizeof(most), 0,
-                                   "segments of a sample"));
-    *segments_p = most;
-    return LOONG_OK;
-}
-
-loong_status_t loongi_trainer_set_length(loong_trainer_t *t)
-{
-    static const char key[] = "train.epochs";
-    loong_blend_info_t info = {.epoch_samples = t->set.global_batch_size};
-    double epochs = loong_recipe_real(t->recipe, key);
-    if (!loong_recipe_is_set(t->recipe, key)) {
-        return LOONG_OK;
-    }
-    if (!lacks_data(t) && !t->plan.evaluate_only) {
-        LOONG_TRY(loongi_trainer_open_blends(t));
-        loong_blend_get_info(t->data.blend, &info);
-    } else { /* one step stands for all */
-        epochs = 1.0;
-    }
-    double samples = floor(epochs * (double)info.epoch_samples + 0.5);
-    LOONG_CHECK(t->ctx, samples >= 1.0, LOONG_ERR_CONFIG,
-                "%s: %s: %g of %lld samples is none",
-                loong_recipe_where(t->recipe, key), key, epochs,
-                (long long)info.epoch_samples);
-    loongi_settings_set_samples(t->recipe, (int64_t)samples, &t->set);
-    return LOONG_OK;
 }
 
 void loongi_trainer_close_data(loong_trainer_t *t)

@@ -10,6 +10,15 @@
 extern "C" {
 #endif
 
+/* data.seq_length; data is looked at beside a recipe that is wrong, too. */
+static inline int64_t loongi_trainer_row(const loong_trainer_t *t)
+{
+    return LOONG_MAX(loong_recipe_int(t->recipe, "data.seq_length"), 1);
+}
+/* Of source i of data.train or data.validation. */
+const char *loongi_trainer_source_class(const loong_trainer_t *t,
+                                        const char *list, int64_t i);
+
 /* How samples become the inputs of the model's components. */
 LOONG_NODISCARD loong_status_t loongi_trainer_processors(loong_trainer_t *t);
 /* The blends of training and validation, once: whoever comes first opens them,
@@ -23,6 +32,10 @@ LOONG_NODISCARD loong_status_t loongi_trainer_set_length(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t
 loongi_trainer_create_blend(loong_trainer_t *t, loong_blend_params_t *params,
                             loong_blend_t **blend_p);
+/* Costs by which the loader deals micro-batches to ranks, where texts share
+ * rows and the recipe does not say no. */
+LOONG_NODISCARD loong_status_t
+loongi_trainer_set_costs(loong_trainer_t *t, loong_loader_params_t *p);
 void loongi_trainer_close_data(loong_trainer_t *t);
 
 #ifdef __cplusplus

@@ -129,7 +129,7 @@ LOONG_NODISCARD loong_status_t loongi_trainer_resume(loong_trainer_t *t,
                                                      bool judged);
 void loongi_trainer_renew(const loong_trainer_t *t);
 
-/* ---- trainer_data.c ---- */
+/* ---- evaluate.c ---- */
 /* "validation loss" of all sets, logged by rank 0. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_evaluate(loong_trainer_t *t);
 

@@ -254,6 +254,7 @@ $small
 train.epochs=0.1
 data.train=[{path: text, source: documents}]
 data.packing=best_fit
+data.balance=false
 data.truncation=left
 KEYS
 

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Micro-batches dealt to ranks by cost: each one once, as many a rank; and how
+ * even it is on lengths as conversations have them, on up to 512 ranks. */
+#include <math.h>
+#include <string.h>
+
+#include "balance.h"
+#include "packing.h"
+#include "test.h"
+
+static uint32_t draw(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static void check_order(const loong_balance_t *b)
+{
+    uint8_t *seen = calloc((size_t)b->count, 1);
+    for (int64_t i = 0; i < b->count; i++) {
+        assert_in_range(b->order[i], 0, b->count - 1);
+        assert_int_equal(seen[b->order[i]]++, 0);
+    }
+    free(seen);
+}
+
+static void each_micro_batch_once(void **state)
+{
+    static const int sizes[][2] = {{1, 1}, {4, 1}, {4, 3}, {7, 8}, {512, 2}};
+    loong_context_t *ctx = test_context();
+    uint32_t seed = 3;
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
+        loong_balance_t b[2];
+        int64_t count = (int64_t)sizes[i][0] * sizes[i][1];
+        assert_ok(ctx, loongi_balance_create(ctx, count, sizes[i][0], &b[0]));
+        assert_ok(ctx, loongi_balance_create(ctx, count, sizes[i][0], &b[1]));
+        for (int repeat = 0; repeat < 3; repeat++) {
+            for (int64_t m = 0; m < count; m++) { /* some are equal */
+                b[0].micro[m].cost = draw(&seed) % 50;
+                b[1].micro[m].cost = b[0].micro[m].cost;
+            }
+            loongi_balance_deal(&b[0]);
+            loongi_balance_deal(&b[1]);
+            check_order(&b[0]);
+            assert_memory_equal(b[0].order, b[1].order,
+                                (size_t)count * sizeof(int32_t));
+            assert_true(b[0].dealt >= 1.0 && b[0].drawn >= 1.0);
+        }
+        for (int k = 0; k < 2; k++) {
+            loongi_balance_destroy(ctx, &b[k]);
+        }
+    }
+    test_context_end(&ctx);
+}
+
+/* Costs 1 to 8 on two ranks: 18 each, where they were drawn as 16 and 20. */
+static void a_step_by_hand(void **state)
+{
+    loong_context_t *ctx = test_context();
+    loong_balance_t b;
+    (void)state;
+    assert_ok(ctx, loongi_balance_create(ctx, 8, 2, &b));
+    for (int i = 0; i < 8; i++) {
+        b.micro[i].cost = i + 1;
+    }
+    loongi_balance_deal(&b);
+    assert_true(b.drawn == 20.0 / 18.0 && b.dealt == 1.0);
+    /* rank 0: 8 7 | 5 6 ...; rounds are about as dear */
+    for (int k = 0; k < 4; k++) {
+        int sum = b.order[2 * k] + b.order[2 * k + 1];
+        assert_int_equal(sum, 13 - 4 * k);
+    }
+    loongi_balance_destroy(ctx, &b);
+    test_context_end(&ctx);
+}
+
+/* ---- simulated ----------------------------------------------------------- */
+
+/* A decoder of 32 layers, 4096 wide, 6.7 thousand million parameters: thousands
+ * of operations of a place, and of n ids that attend. */
+static int64_t attention_of(int64_t n)
+{
+    double d = (double)n;
+    return (int64_t)(1e-3 * 6.0 * 32 * 2 * 4096 * d * (d + 1.0) / 2.0);
+}
+static const double PLACE = 1e-3 * 6.0 * 6.7e9;
+
+static int32_t draw_length(uint32_t *state, int32_t room)
+{
+    double u = ((double)draw(state) + 1.0) / (double)(1 << 24);
+    double v = (double)draw(state) / (double)(1 << 24);
+    double n = sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+    double tail = draw(state) % 20 == 0 ? 8.0 : 1.0;
+    return (int32_t)fmin(fmax(350.0 * exp(n) * tail, 8.0), (double)room);
+}
+
+/* The worst and the mean step of some, in a drawn order of rows. */
+typedef struct result {
+    double dealt, drawn; /* the mean */
+    double worst;
+} result_t;
+
+static result_t simulate(loong_context_t *ctx, const loong_pack_table_t *t,
+                         int ranks, int each)
+{
+    enum { SIMULATED = 20 };
+    loong_balance_t b;
+    result_t r = {0, 0, 0};
+    uint32_t seed = 77;
+    assert_ok(ctx,
+              loongi_balance_create(ctx, (int64_t)ranks * each, ranks, &b));
+    for (int step = 0; step < SIMULATED; step++) {
+        for (int64_t m = 0; m < b.count; m++) {
+            int64_t row = draw(&seed) % t->rows;
+            b.micro[m].cost = (int64_t)(PLACE * (t->room - 1));
+            for (int64_t i = 0; i < loongi_pack_count(t, row); i++) {
+                b.micro[m].cost += attention_of(loongi_pack_length(t, row, i));
+            }
+        }
+        loongi_balance_deal(&b);
+        r.dealt += b.dealt / SIMULATED;
+        r.drawn += b.drawn / SIMULATED;
+        r.worst = fmax(r.worst, b.dealt);
+    }
+    loongi_balance_destroy(ctx, &b);
+    return r;
+}
+
+static loong_pack_table_t pack(loong_context_t *ctx, int32_t room,
+                               loong_packing_t packing)
+{
+    enum { SAMPLES = 200000 };
+    loong_pack_table_t t;
+    uint32_t seed = 5;
+    assert_ok(ctx, loongi_pack_begin(ctx, SAMPLES, room, &t));
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        t.length[i] = draw_length(&seed, room);
+    }
+    assert_ok(ctx, loongi_pack_make(&t, packing, 1));
+    return t;
+}
+
+/* The figures of docs/performance.md. */
+static void up_to_512_ranks(void **state)
+{
+    static const int32_t rooms[] = {8193, 32769};
+    static const int counts[] = {8, 64, 512};
+    static const int each[] = {1, 2, 4, 8, 16};
+    loong_context_t *ctx = test_context();
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(rooms); i++) {
+        loong_pack_table_t t = pack(ctx, rooms[i], LOONG_PACK_BEST_FIT);
+        for (int r = 0; r < LOONG_COUNT_OF(counts); r++) {
+            for (int k = 0; k < LOONG_COUNT_OF(each); k++) {
+                result_t got = simulate(ctx, &t, counts[r], each[k]);
+                print_message("rows of %5d, %3d ranks, %2d micro-batches each: "
+                              "drawn %.3f, dealt %.3f, worst step %.3f\n",
+                              rooms[i], counts[r], each[k], got.drawn,
+                              got.dealt, got.worst);
+                assert_true(got.dealt <= got.drawn + 1e-12);
+                /* a longest row is as dear as 1.6 others: eight can have it */
+                assert_true(each[k] < 4 * (i + 1) || got.worst <= 1.05);
+            }
+        }
+        loongi_pack_destroy(&t);
+    }
+    test_context_end(&ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_micro_batch_once),
+        cmocka_unit_test(a_step_by_hand),
+        cmocka_unit_test(up_to_512_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

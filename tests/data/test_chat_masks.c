@@ -303,18 +303,46 @@ static void test_told(void **state)
     test_context_end(&ctx);
 }
 
+/* A block in a macro has no place that is known: nothing is guessed. */
+static void test_macro_block(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    static const char text[] =
+        "{% macro m(t) %}{% generation %}{{ t }}{% endgeneration %}"
+        "{% endmacro %}{% for x in messages %}{{ m(x.content) }}{% endfor %}";
+    loong_chat_t *chat = NULL;
+    FILE *file = fopen("test_chat_masks_macro.jinja", "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    assert_int_not_equal(
+        open_record(
+            ctx, "chatml",
+            "{\"messages\":[" SAY("user", "q") "," SAY("assistant", "one") "]}",
+            (loong_chat_options_t){.template_name =
+                                       "test_chat_masks_macro.jinja"},
+            &chat),
+        LOONG_OK);
+    if (strstr(loong_context_error(ctx), "inside of a macro") == NULL) {
+        fail_msg("%s", loong_context_error(ctx));
+    }
+    loong_context_clear_error(ctx);
+    remove("test_chat_masks_macro.jinja");
+    test_context_end(&ctx);
+}
+
 /* A message that quotes a part of a character: what is kept can be read. */
 static void test_quoted(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    static const char record[] =
-        "{\"messages\":[" SAY("user", "q") "," SAY("assistant", "<think></"
-                                                                "think>"
-                                                                "\\u00e9\\u00e9"
-                                                                "\\u00e9\\u00e"
-                                                                "9") "," SAY(
-            "user", "r") "," SAY("assistant", "b") "]}";
+    static const char record[] = "{\"messages\":[" SAY("user", "q") "," SAY(
+        "assistant", "<think></"
+                     "think>"
+                     "\\u00e9\\u00e9"
+                     "\\u00e9\\u00e"
+                     "9") "," SAY("user", "r") "," SAY("assistant", "b") "]}";
     for (int again = 0; again < 2; again++) {
         loong_chat_t *chat = NULL;
         assert_int_equal(open_record(ctx, "forgets", again == 0 ? record : NULL,
@@ -369,8 +397,8 @@ static void test_turns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models), cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_told), cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_quoted)};
+        cmocka_unit_test(test_models),      cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_told),        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_macro_block), cmocka_unit_test(test_quoted)};
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -267,6 +267,10 @@ loong_status_t loongi_chat_render(chat_worker_t *w)
     if (w->rules.train_on == CHAT_TRAIN_ALL) {
         return learn_messages(w, last, true);
     }
+    LOONG_CHECK(w->ctx, w->whole.spans_exact, LOONG_ERR_UNSUPPORTED,
+                "the template has a generation block inside of a macro, a set "
+                "block or a call block, where its place in the text is not "
+                "known");
     return w->whole.num_spans > 0 ? learn_blocks(w, last)
                                   : learn_messages(w, last, false);
 }

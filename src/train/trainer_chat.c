@@ -42,6 +42,23 @@ static loong_status_t read_chat(const loong_trainer_t *t, chat_keys_t *keys)
     return LOONG_OK;
 }
 
+bool loongi_trainer_has_chat(const loong_trainer_t *t)
+{
+    static const char *const lists[] = {"data.train", "data.validation"};
+    const loong_recipe_t *r = t->recipe;
+    bool has = strcmp(loong_recipe_text(r, "training_phase"), "sft") == 0;
+    for (int l = 0; l < 2; l++) {
+        for (int64_t i = 0; i < loong_recipe_count(r, lists[l]); i++) {
+            char key[64];
+            snprintf(key, sizeof(key), "%s[%lld].source", lists[l],
+                     (long long)i);
+            const char *name = loong_recipe_text(r, key);
+            has = has || (name != NULL && strcmp(name, "chat") == 0);
+        }
+    }
+    return has;
+}
+
 loong_status_t loongi_trainer_create_blend(loong_trainer_t *t,
                                            loong_blend_params_t *params,
                                            loong_blend_t **blend_p)

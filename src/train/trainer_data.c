@@ -394,11 +394,13 @@ static loong_status_t open_blends(loong_trainer_t *t, indices_t *known)
 }
 
 /* Rank 0 opens first: it checks the indices that nobody has checked since they
- * were changed, and the others need not where their files are the same. */
+ * were changed, and the others need not where their files are the same. With
+ * conversations all do at once: one renders them, which may take longer than a
+ * collective may, and the others wait for its lock. */
 static loong_status_t open_on_all(loong_trainer_t *t)
 {
     indices_t known;
-    bool first = loong_comm_rank(t->comm) == 0;
+    bool first = loong_comm_rank(t->comm) == 0 || loongi_trainer_has_chat(t);
     memset(&known, 0, sizeof(known));
     loong_status_t status = first ? open_blends(t, &known) : LOONG_OK;
     LOONG_TRY(loong_comm_broadcast(t->comm, &known, sizeof(known), 0,

@@ -28,6 +28,8 @@ LOONG_NODISCARD loong_status_t loongi_trainer_open_blends(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
 /* Steps of a training whose length is given in epochs. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_set_length(loong_trainer_t *t);
+/* Conversations may be among the data. */
+bool loongi_trainer_has_chat(const loong_trainer_t *t);
 /* Opens a blend, with data.chat where it has conversations. */
 LOONG_NODISCARD loong_status_t
 loongi_trainer_create_blend(loong_trainer_t *t, loong_blend_params_t *params,

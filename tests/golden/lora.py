@@ -191,6 +191,7 @@ def run(build, name, place):
     with open(recipe, "w") as f:
         f.write(f"""init: {{from_hf: {fixture}}}
 device: cpu
+training_phase: pretrain
 precision: {{params_dtype: fp64}}
 finetune: {{method: lora, adapter: {HERE}/lora/{name}, {KEYS[name]}}}
 data: {{seq_length: {LENGTH}, train: [{{path: text}}]}}

@@ -3,7 +3,9 @@
  * Adapters of low rank in layouts against one rank, in f64: loss, gradient
  * norm, parameters and moments after some steps. Both matrices start as normal
  * numbers, so that every gradient counts from the first step on. */
+#include "layout_job.h"
 #include "layout_run.h"
+#include "trainer_impl.h"
 
 /* Uneven heads, norms of heads, biases of q, k and v, tied ends. */
 #define QWEN                                                                \
@@ -34,6 +36,7 @@
     "moe_layer_freq: '[0]+[1]', vocab_size: 61, max_position_embeddings: 64}"
 
 #define START                                                           \
+    "training_phase: pretrain\n"                                        \
     "init: {by_scope: [{scope: '*.lora_A', method: normal, std: 0.2}, " \
     "{scope: '*.lora_B', method: normal, std: 0.2}]}\n"
 
@@ -145,10 +148,52 @@ static void latent(void **state)
     check_layouts(LATENT, ALL, LOONG_COUNT_OF(layouts), layouts);
 }
 
+/* Products dy' x of a step, and those that are as large as a fixed matrix: no
+ * rank of an adapter reaches a width of the model. */
+static int products, large;
+
+static loong_status_t count_products(loong_trainer_t *trainer)
+{
+    const loong_model_chunk_t *c =
+        trainer->component->stages[0]->chunk[LOONG_VARIANT_TRAIN];
+    for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
+        for (int64_t i = 0; i < c->programs[p].num_steps; i++) {
+            const loong_kernel_query_t *q = &c->programs[p].steps[i].query;
+            const loong_karg_t *dw = &q->arg[q->num_in];
+            if (strncmp(q->op, "linear_dw", strlen("linear_dw")) != 0) {
+                continue;
+            }
+            products++;
+            large += LOONG_MIN(dw->dim[0], dw->dim[1]) > 7;
+        }
+    }
+    return LOONG_OK;
+}
+
+static void nothing_is_summed_for_what_is_fixed(void **state)
+{
+    (void)state;
+    layout_place_t place = layout_begin();
+    char text[2048];
+    layout_job_t job = {
+        .path = "test", .text = text, .ranks = 1, .work = count_products};
+    snprintf(text, sizeof(text),
+             "model: {foundation: %s}\nprecision: {params_dtype: fp32}\n"
+             "data: {seq_length: 16, train: [{path: %s/data}]}\n"
+             "train: {global_batch_size: 2, train_iters: 1}\n"
+             "optimizer: {lr: 1e-3}\ndevice: cpu\n%s",
+             QWEN, place.dir, SOME);
+    assert_ok(place.ctx, layout_job_run(place.ctx, &job));
+    assert_int_equal(products, 4 + 5 + 3 + 4); /* a and b of each layer */
+    assert_int_equal(large, 0);
+    layout_end(&place);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed),
+        cmocka_unit_test(nothing_is_summed_for_what_is_fixed),
         cmocka_unit_test(shared_keys),
         cmocka_unit_test(biases),
         cmocka_unit_test(latent),

@@ -38,7 +38,7 @@ cp "$source"/tests/fixtures/images/{rgb,grey}.png pictures/a
 cp "$source"/tests/fixtures/images/{j420,j444}.jpg pictures/b
 
 m=model.foundation
-base="device=cpu;precision.params_dtype=fp32;$m.family=qwen3;$m.num_layers=2
+base="device=cpu;training_phase=pretrain;precision.params_dtype=fp32;$m.family=qwen3;$m.num_layers=2
 $m.hidden_size=32;$m.num_attention_heads=2;$m.vocab_size=257
 $m.max_position_embeddings=64;data.seq_length=32;train.global_batch_size=2
 train.train_iters=3;optimizer.lr=1e-2;log.interval=1;log.dir=log"

@@ -90,7 +90,8 @@ static void run(const job_place_t *p, const case_t *c, int ranks,
     job_result_t r;
     char all[4096];
     snprintf(all, sizeof(all),
-             "~model\ndata.train=[{path: $DIR/text}]\ndata.seq_length=16\n"
+             "~model\ntraining_phase=pretrain\ndata.train=[{path: "
+             "$DIR/text}]\ndata.seq_length=16\n"
              "train.global_batch_size=4\ntrain.micro_batch_size=1\n"
              "train.train_iters=20\noptimizer.lr=0.01\n"
              "optimizer.lr_decay_style=constant\noptimizer.clip_grad=0\n"
@@ -107,7 +108,7 @@ static void run(const job_place_t *p, const case_t *c, int ranks,
 
 /* The log has nine digits. */
 static void compare_curve(const job_place_t *p, const case_t *c,
-                          const char *what, double bound)
+                          const char *what, int steps, double bound)
 {
     static const char *const keys[] = {"loss", "grad_norm"};
     double got[2][STEPS + 1];
@@ -119,7 +120,7 @@ static void compare_curve(const job_place_t *p, const case_t *c,
         assert_int_equal(job_metrics(p, NULL, keys[k], got[k], STEPS + 1),
                          STEPS);
     }
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < steps; i++) {
         for (int k = 0; k < 2; k++) {
             double wanted = NAN;
             assert_int_equal(fscanf(file, "%lf", &wanted), 1);
@@ -147,6 +148,15 @@ static void export(const job_place_t *p, bool merge, const char *to,
     assert_ok(p->ctx, loong_checkpoint_export(p->ctx, &params));
 }
 
+static double at(const loong_safetensor_t *t, int64_t element)
+{
+    double value = 0.0;
+    const char *from =
+        (const char *)t->data + (size_t)element * loong_dtype_size(t->dtype);
+    assert_ok(NULL, loongi_convert(NULL, t->dtype, from, LOONG_F64, &value, 1));
+    return value;
+}
+
 /* Every tensor of peft's is in the export, of the same numbers. */
 static void compare_adapter(const job_place_t *p, const case_t *c,
                             const char *what, double bound)
@@ -163,15 +173,14 @@ static void compare_adapter(const job_place_t *p, const case_t *c,
     for (int64_t i = 0; i < loongi_safetensors_count(wanted); i++) {
         const loong_safetensor_t *w = loongi_safetensors_get(wanted, i);
         const loong_safetensor_t *g = loongi_safetensors_find(made, w->name);
-        if (g == NULL || g->dtype != w->dtype || g->bytes != w->bytes) {
+        if (g == NULL || loongi_shape_count(g->ndim, g->shape) !=
+                             loongi_shape_count(w->ndim, w->shape)) {
             fail_msg("%s, %s: no %s like peft's", c->name, what, w->name);
             return;
         }
         for (int64_t k = 0; k < loongi_shape_count(w->ndim, w->shape); k++) {
-            double a = 0.0;
-            double b = 0.0;
-            memcpy(&a, (const char *)g->data + 8 * k, 8);
-            memcpy(&b, (const char *)w->data + 8 * k, 8);
+            double a = at(g, k);
+            double b = at(w, k);
             if (!(fabs(a - b) <= bound)) {
                 fail_msg("%s, %s: %s [%d] is %.12g, wanted %.12g", c->name,
                          what, w->name, (int)k, a, b);
@@ -189,19 +198,26 @@ static void twenty_steps_are_those_of_peft(void **state)
     (void)state;
     static const struct {
         int ranks;
+        int steps;    /* that are compared: Adam takes rounding for gradients */
+        double bound; /* of them, relative */
         const char *keys;
     } layouts[] = {
-        {1, "train.micro_batch_size=4\n"},
-        {2, "parallel.tensor_model_parallel_size=2\n"
-            "parallel.sequence_parallel=true\n"
-            "recompute.granularity=full\n"},
+        {1, STEPS, 1e-8, "train.micro_batch_size=4\n"},
+        {1, 4, 1e-5, "precision.params_dtype=fp32\n"},
+        {2, STEPS, 1e-8,
+         "parallel.tensor_model_parallel_size=2\n"
+         "parallel.sequence_parallel=true\n"
+         "recompute.granularity=full\n"},
     };
     for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
         for (int k = 0; k < LOONG_COUNT_OF(layouts); k++) {
             job_place_t p = begin(&cases[i]);
             run(&p, &cases[i], layouts[k].ranks, layouts[k].keys);
-            compare_curve(&p, &cases[i], layouts[k].keys, 1e-8);
-            compare_adapter(&p, &cases[i], layouts[k].keys, 1e-9);
+            compare_curve(&p, &cases[i], layouts[k].keys, layouts[k].steps,
+                          layouts[k].bound);
+            if (layouts[k].steps == STEPS) {
+                compare_adapter(&p, &cases[i], layouts[k].keys, 1e-9);
+            }
             job_end(&p);
         }
     }
@@ -218,7 +234,7 @@ static void a_resume_reads_the_rest_where_it_was(void **state)
     run(&p, c, 2,
         "checkpoint.load=auto\nparallel.data_parallel_sharding="
         "optim_grads_params\n");
-    compare_curve(&p, c, "resumed", 1e-8);
+    compare_curve(&p, c, "resumed", STEPS, 1e-8);
     compare_adapter(&p, c, "resumed", 1e-9);
     assert_int_equal(
         job_tensor(&p, "save", "param",
@@ -233,12 +249,8 @@ static double element(const loong_safetensors_t *file, const char *name,
                       int64_t row, int64_t col)
 {
     const loong_safetensor_t *t = loongi_safetensors_find(file, name);
-    double value = 0.0;
     assert_non_null(t);
-    const char *at = (const char *)t->data + (size_t)(row * t->shape[1] + col) *
-                                                 loong_dtype_size(t->dtype);
-    assert_ok(NULL, loongi_convert(NULL, t->dtype, at, LOONG_F64, &value, 1));
-    return value;
+    return at(t, row * t->shape[1] + col);
 }
 
 /* w + alpha / rank b a, rounded once. */
@@ -295,12 +307,13 @@ static void what_does_not_fit_is_refused(void **state)
     for (int i = 0; i < LOONG_COUNT_OF(refusals); i++) {
         job_result_t r;
         char keys[2048];
-        snprintf(keys, sizeof(keys),
-                 "~model\ndata.train=[{path: $DIR/text}]\n"
-                 "init.from_hf=" GOLDEN "fixtures/llama3_gqa_tied\n"
-                 "finetune.adapter=" GOLDEN "lora/llama\n"
-                 "finetune.method=lora\n%s%s",
-                 cases[0].keys, refusals[i][0]);
+        snprintf(
+            keys, sizeof(keys),
+            "~model\ntraining_phase=pretrain\ndata.train=[{path: $DIR/text}]\n"
+            "init.from_hf=" GOLDEN "fixtures/llama3_gqa_tied\n"
+            "finetune.adapter=" GOLDEN "lora/llama\n"
+            "finetune.method=lora\n%s%s",
+            cases[0].keys, refusals[i][0]);
         job_run(&p, 1, keys, &r);
         if (r.status == LOONG_OK || strstr(r.error, refusals[i][1]) == NULL) {
             fail_msg("'%s' is not in: %s", refusals[i][1], r.error);

@@ -24,10 +24,16 @@ for block in block*.sh; do
     bash -eu "$block" >"$block.out" 2>&1 ||
         fail "$(cat "$block"): $(tail -n 20 "$block.out")"
 done
-[ "$count" = 4 ] || fail "$count blocks of commands, expected 4"
+[ "$count" = 5 ] || fail "$count blocks of commands, expected 5"
 # What the text says that they show.
 said=$(awk -v RS='```' 'NR % 2 == 0 && /^\nchat/ { print }' "$doc" | grep .)
 grep -qF "$said" block02.sh.out || fail "not shown: $said: $(cat block02.sh.out)"
 grep -q '^+ 4\.<|im_end|>$' block02.sh.out || fail "$(cat block02.sh.out)"
 grep -q '^chat.jsonl: openai, 3 records$' block03.sh.out ||
     fail "$(cat block03.sh.out)"
+for line in "data: 1 source, 104 tokens; the run takes 312, 0 validation sets" \
+    "    3 samples, 104 tokens, 14 learned, the longest 45" \
+    "  3 epochs are 3 samples or rows, 2 steps; the last one has 1 of 2"; do
+    grep -qxF "$line" block05.sh.out || fail "not shown: $line"
+    grep -qxF "$line" "$doc" || fail "not told: $line"
+done

@@ -9,12 +9,8 @@
 #include "unicode_text.h"
 #include "utf8.h"
 
-typedef struct span {
-    uint32_t first, last;
-} span_t;
-
 /* Digits that are no decimal digits: superscripts, circled ones ... */
-static const span_t digits[] = {
+static const jinja_span_t digits[] = {
     {0xb2, 0xb3},       {0xb9, 0xb9},       {0x1369, 0x1371},
     {0x19da, 0x19da},   {0x2070, 0x2070},   {0x2074, 0x2079},
     {0x2080, 0x2089},   {0x2460, 0x2468},   {0x2474, 0x247c},
@@ -25,7 +21,7 @@ static const span_t digits[] = {
 };
 
 /* Unicode's Other_Lowercase and Other_Uppercase. */
-static const span_t other_lower[] = {
+static const jinja_span_t other_lower[] = {
     {0xaa, 0xaa},       {0xba, 0xba},       {0x2b0, 0x2b8},
     {0x2c0, 0x2c1},     {0x2e0, 0x2e4},     {0x345, 0x345},
     {0x37a, 0x37a},     {0x1d2c, 0x1d6a},   {0x1d78, 0x1d78},
@@ -35,7 +31,7 @@ static const span_t other_lower[] = {
     {0xa7f8, 0xa7f9},   {0xab5c, 0xab5f},   {0x10780, 0x10780},
     {0x10783, 0x10785}, {0x10787, 0x107b0}, {0x107b2, 0x107ba},
 };
-static const span_t other_upper[] = {
+static const jinja_span_t other_upper[] = {
     {0x2160, 0x216f},   {0x24b6, 0x24cf},   {0x1f130, 0x1f149},
     {0x1f150, 0x1f169}, {0x1f170, 0x1f189},
 };
@@ -43,7 +39,7 @@ static const span_t other_upper[] = {
 static int before_span(const void *key, const void *span)
 {
     const uint32_t point = *(const uint32_t *)key;
-    const span_t *s = span;
+    const jinja_span_t *s = span;
     return point < s->first ? -1 : point > s->last;
 }
 
@@ -127,6 +123,11 @@ static int classify_wide(uint32_t point)
     case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_LO:
         bits = JINJA_C_ALPHA;
+        bits |= bsearch(&point, jinja_numeric_letters,
+                        (size_t)jinja_num_numeric_letters, sizeof(jinja_span_t),
+                        before_span) != NULL
+                    ? JINJA_C_NUMERIC
+                    : 0;
         break;
     case UTF8PROC_CATEGORY_ND:
         bits = JINJA_C_DECIMAL | JINJA_C_DIGIT | JINJA_C_NUMERIC;

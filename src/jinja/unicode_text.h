@@ -85,6 +85,13 @@ typedef struct jinja_special_case {
 extern const jinja_special_case_t jinja_special_cases[];
 extern const int jinja_num_special_cases;
 
+typedef struct jinja_span {
+    uint32_t first, last;
+} jinja_span_t;
+/* Ideographs that are numbers. */
+extern const jinja_span_t jinja_numeric_letters[];
+extern const int jinja_num_numeric_letters;
+
 #ifdef __cplusplus
 }
 #endif

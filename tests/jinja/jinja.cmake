@@ -11,6 +11,8 @@ loong_fuzz(NAME jinja RUNS 2000)
 set(LOONG_TEMPLATES "" CACHE STRING "directories of published chat templates")
 if(LOONG_ORACLE)
   loong_oracle_test(jinja_constructs tests/oracle/jinja_constructs.py --check)
+  loong_oracle_test(jinja_unicode tests/oracle/jinja_unicode.py
+    ${PROJECT_BINARY_DIR}/test_jinja)
   if(LOONG_TEMPLATES)
     loong_oracle_test(jinja_published tests/oracle/jinja_published.py
       ${PROJECT_BINARY_DIR}/test_jinja ${LOONG_TEMPLATES})

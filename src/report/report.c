@@ -295,7 +295,9 @@ loong_status_t loongi_report_eval(loong_report_t *r, const char *name,
     char line[LOONG_METRICS_LINE];
     bool is_text =
         loongi_plan_reader(r->plan)->processor == &loong_token_processor;
-    const char *unit = is_text ? NULL : normaliser;
+    bool counted =
+        r->plan->set->loss_normalization == LOONG_NORMALIZE_TOKEN;
+    const char *unit = is_text && counted ? NULL : normaliser;
     loong_metrics_eval_t e = {
         r->state->step, loongi_unix_time(), name, loss, weight, seconds, unit};
     loongi_metrics_eval_line(&e, line);

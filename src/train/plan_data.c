@@ -123,17 +123,24 @@ loong_status_t loongi_trainer_count_segments(loong_trainer_t *t,
 loong_status_t loongi_trainer_set_length(loong_trainer_t *t)
 {
     static const char key[] = "train.epochs";
-    loong_blend_info_t info = {.epoch_samples = t->set.global_batch_size};
+    loong_blend_info_t info;
     double epochs = loong_recipe_real(t->recipe, key);
     if (!loong_recipe_is_set(t->recipe, key)) {
         return LOONG_OK;
     }
-    if (!lacks_data(t) && !t->plan.evaluate_only) {
-        LOONG_TRY(loongi_trainer_open_blends(t));
-        loong_blend_get_info(t->data.blend, &info);
-    } else { /* one step stands for all */
-        epochs = 1.0;
+    if (lacks_data(t) || t->plan.evaluate_only) {
+        if (loong_comm_rank(t->comm) == 0) {
+            loongi_log(t->ctx, LOONG_LOG_INFO,
+                       "%s: data.train is not read: one step stands for all",
+                       key);
+        }
+        loongi_settings_set_samples(t->recipe, t->set.global_batch_size,
+                                    &t->set);
+        t->set.num_samples = 0;
+        return LOONG_OK;
     }
+    LOONG_TRY(loongi_trainer_open_blends(t));
+    loong_blend_get_info(t->data.blend, &info);
     double samples = floor(epochs * (double)info.epoch_samples + 0.5);
     LOONG_CHECK(t->ctx, samples >= 1.0, LOONG_ERR_CONFIG,
                 "%s: %s: %g of %lld samples is none",

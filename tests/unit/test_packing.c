@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "loong/blend.h"
 #include "packing.h"
 #include "test.h"
 #include "truncation.h"
@@ -233,6 +234,143 @@ static void texts_are_cut_as_asked(void **state)
     check_cut(&text, 9, LOONG_TRUNCATE_TURN, -1, -1); /* there is none */
 }
 
+/* ---- rows over a source -------------------------------------------------- */
+
+/* Texts of 5, 12 and 7 ids: 100 s + t; a turn begins at 2 and each 3 behind. */
+static const int64_t sizes[] = {5, 12, 7};
+
+static loong_status_t open_texts(loong_context_t *ctx,
+                                 const loong_source_params_t *params,
+                                 void **source_p)
+{
+    (void)ctx, (void)params;
+    *source_p = (void *)(uintptr_t)sizes;
+    return LOONG_OK;
+}
+
+static void close_texts(void *source)
+{
+    (void)source;
+}
+
+static void texts_info(const void *source, loong_source_info_t *info)
+{
+    (void)source;
+    *info = (loong_source_info_t){.path = "texts", .samples = 3, .hash = 7};
+}
+
+static loong_status_t read_text(const void *source, int64_t s,
+                                loong_items_t *items)
+{
+    size_t n = (size_t)sizes[s];
+    LOONG_TRY(loong_items_begin(items, 6 * n + 4 * 64));
+    loong_item_t *text = &items->item[items->count++];
+    *text = (loong_item_t){.type = LOONG_ITEM_TOKENS,
+                           .name = s == 1 ? "texts.jsonl:2" : "another",
+                           .size = {(int64_t)n, (int64_t)n - 1},
+                           .ids = loong_items_take(items, 4 * n),
+                           .weight = loong_items_take(items, n),
+                           .starts = loong_items_take(items, n)};
+    for (int t = 0; t < (int)n; t++) {
+        text->ids[t] = 100 * (int)s + t;
+        text->weight[t] = 1;
+        text->starts[t] = t % 3 == 2 ? LOONG_START_TURN : 0;
+    }
+    (void)source;
+    return LOONG_OK;
+}
+
+static loong_status_t peek_text(const void *source, int64_t s,
+                                loong_items_t *items)
+{
+    return read_text(source, s, items);
+}
+
+static const loong_source_class_t texts = {
+    .struct_size = sizeof(texts), .name = "texts", .open = open_texts,
+    .close = close_texts, .get_info = texts_info, .read = read_text,
+    .peek = peek_text, .packs = true};
+
+static loong_status_t open_blend(loong_context_t *ctx, int64_t seq_length,
+                                 loong_truncation_t truncation,
+                                 loong_blend_t **blend_p)
+{
+    const loong_blend_source_t source = {.path = "texts",
+                                         .class_name = "texts"};
+    const loong_blend_params_t params = {
+        .name = "train", .sources = &source, .num_sources = 1,
+        .seq_length = seq_length, .packing = LOONG_PACK_BEST_FIT,
+        .truncation = truncation};
+    return loong_blend_create(ctx, &params, blend_p);
+}
+
+/* Row `row` has these ids, and samples begin where `begins` has ones. */
+static void check_ids(loong_context_t *ctx, const loong_blend_t *blend,
+                      int64_t row, int count, const int32_t *ids,
+                      const uint8_t *begins)
+{
+    loong_items_t items = {.ctx = ctx, .vocab_size = 1000};
+    loong_blend_source_info_t s;
+    loong_blend_get_source(blend, 0, &s);
+    assert_ok(ctx, s.source_class->read(s.source, row, &items));
+    const loong_item_t *text = &items.item[0];
+    assert_int_equal(text->size[0], count);
+    assert_memory_equal(text->ids, ids, sizeof(*ids) * (size_t)count);
+    for (int t = 0; t < count; t++) {
+        assert_int_equal((text->starts[t] & LOONG_START_SAMPLE) != 0,
+                         begins[t]);
+    }
+    loong_items_free(&items);
+}
+
+static void rows_hold_what_stays(void **state)
+{
+    static const struct {
+        loong_truncation_t truncation;
+        int32_t ids[8]; /* of the row of the longest text, cut */
+        int count;
+    } cases[] = {
+        {LOONG_TRUNCATE_LEFT, {104, 105, 106, 107, 108, 109, 110, 111}, 8},
+        {LOONG_TRUNCATE_RIGHT, {100, 101, 102, 103, 104, 105, 106, 107}, 8},
+        {LOONG_TRUNCATE_TURN, {100, 101, 108, 109, 110, 111}, 6}};
+    loong_context_t *ctx = test_context();
+    loong_blend_t *blend = NULL;
+    loong_blend_source_info_t s;
+    (void)state;
+    assert_ok(ctx, loong_register_source(ctx, &texts));
+    for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        assert_ok(ctx, open_blend(ctx, 7, cases[i].truncation, &blend));
+        loong_blend_get_source(blend, 0, &s);
+        assert_int_equal(s.info.samples, 3);
+        assert_int_equal(s.info.pack->cut_ids, 12 - cases[i].count);
+        assert_int_equal(s.info.pack->cut_learned,
+                         12 - cases[i].count -
+                             (cases[i].truncation == LOONG_TRUNCATE_LEFT));
+        int64_t row = cases[i].count == 8 ? 0 : 1; /* behind that of 7 */
+        check_ids(ctx, blend, row, cases[i].count, cases[i].ids,
+                  (const uint8_t[8]){1});
+        loong_blend_destroy(&blend);
+    }
+    assert_ok(ctx, open_blend(ctx, 11, LOONG_TRUNCATE_REFUSE, &blend));
+    check_ids(ctx, blend, 0, 12,
+              (const int32_t[]){100, 101, 102, 103, 104, 105, 106, 107, 108,
+                                109, 110, 111},
+              (const uint8_t[12]){1});
+    check_ids(ctx, blend, 1, 12,
+              (const int32_t[]){200, 201, 202, 203, 204, 205, 206, 0, 1, 2, 3,
+                                4},
+              (const uint8_t[12]){1, 0, 0, 0, 0, 0, 0, 1});
+    loong_blend_destroy(&blend);
+    assert_fails(ctx, open_blend(ctx, 10, LOONG_TRUNCATE_REFUSE, &blend),
+                 LOONG_ERR_CONFIG,
+                 "1 of 3 samples are longer than the 11 ids of a row "
+                 "(seq_length 10 + 1), and data.truncation: refuse cuts none; "
+                 "allowed are left, right, turn:\n  texts.jsonl:2: 12");
+    assert_fails(ctx, open_blend(ctx, 3, LOONG_TRUNCATE_TURN, &blend),
+                 LOONG_ERR_CONFIG, "suffice:\n  another: 5");
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +380,7 @@ int main(void)
         cmocka_unit_test(epochs_mix_samples),
         cmocka_unit_test(a_million_samples),
         cmocka_unit_test(texts_are_cut_as_asked),
+        cmocka_unit_test(rows_hold_what_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

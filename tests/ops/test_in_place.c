@@ -130,9 +130,14 @@ static void fill(const loong_kernel_query_t *q, memory_t *m)
     }
 }
 
+typedef struct room {
+    void *workspace;
+    void *made; /* by prepare */
+} room_t;
+
 static void launch(loong_context_t *ctx, const loong_kernel_t *kernel,
-                   const loong_kernel_query_t *q, void *workspace, memory_t *m,
-                   bool in_place)
+                   const loong_kernel_query_t *q, const room_t *room,
+                   memory_t *m, bool in_place)
 {
     loong_frame_t frame = {.step = 1, .seed = 9};
     void *ptr[MAX_ARGS];
@@ -143,8 +148,8 @@ static void launch(loong_context_t *ctx, const loong_kernel_t *kernel,
     if (in_place) {
         ptr[q->num_in] = ptr[0];
     }
-    loong_kernel_call_t call = {ctx, q,         NULL, &frame,
-                                ptr, workspace, NULL, 0, 0, NULL,
+    loong_kernel_call_t call = {ctx, q,               room->made, &frame,
+                                ptr, room->workspace, NULL, 0, 0, NULL,
                                 NULL, NULL, NULL, false};
     assert_ok(ctx, op_device_run(kernel, &call));
 }
@@ -154,9 +159,17 @@ static void check(loong_context_t *ctx, const loong_kernel_t *kernel,
 {
     size_t size = kernel->workspace != NULL ? kernel->workspace(q) : 0;
     void *workspace = aligned_alloc(64, (size / 64 + 1) * 64);
+    void *made = NULL;
     assert_non_null(workspace);
-    launch(ctx, kernel, q, workspace, &m[0], false);
-    launch(ctx, kernel, q, workspace, &m[1], true);
+    if (kernel->prepare != NULL) {
+        assert_ok(ctx, kernel->prepare(ctx, q, &made));
+    }
+    room_t room = {workspace, made};
+    launch(ctx, kernel, q, &room, &m[0], false);
+    launch(ctx, kernel, q, &room, &m[1], true);
+    if (kernel->prepare != NULL) {
+        kernel->destroy(ctx, made);
+    }
     if (memcmp(m[1].bytes[0], m[0].bytes[q->num_in], sizeof(m->bytes[0])) !=
         0) {
         fail_msg("%s: another output in place", kernel->name);

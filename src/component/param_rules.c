@@ -336,6 +336,45 @@ static void check_globs(const loong_recipe_t *recipe,
     }
 }
 
+/* Names of modules, whole or their last parts, of the component with adapters;
+ * of patterns those that have one. */
+static void check_modules(const loong_recipe_t *recipe,
+                          const loong_model_t *model,
+                          loong_problems_t *problems)
+{
+    static const struct {
+        const char *list;
+        const char *key;
+        bool adapters;
+    } lists[] = {{"finetune.modules_to_save", "", false},
+                 {"finetune.rank_pattern", ".scope", true},
+                 {"finetune.alpha_pattern", ".scope", true}};
+    const loong_component_t *c = model->components[model->num_components - 1];
+    for (int64_t k = 0; k < LOONG_COUNT_OF(lists); k++) {
+        int64_t count = c->params.request.rules.adapters == NULL
+                            ? 0
+                            : loong_recipe_count(recipe, lists[k].list);
+        for (int64_t i = 0; i < count; i++) {
+            char path[PATH_SIZE];
+            char inside[LOONG_MAX_SCOPE];
+            bool found = false;
+            snprintf(path, sizeof(path), "%s[%lld]%s", lists[k].list,
+                     (long long)i, lists[k].key);
+            const char *own = loong_recipe_text(recipe, path);
+            snprintf(inside, sizeof(inside), "*.%s", own);
+            for (int64_t n = 0; n < c->num_whole && !found; n++) {
+                const loong_whole_param_t *w = &c->whole[n];
+                found = (!lists[k].adapters || w->adapter > 0.0) &&
+                        (loongi_scope_match(own, w->name) ||
+                         loongi_scope_match(inside, w->name));
+            }
+            if (!found) {
+                add_unmatched(recipe, model, path, problems);
+            }
+        }
+    }
+}
+
 loong_status_t loongi_param_rules_check(loong_context_t *ctx,
                                         const loong_recipe_t *recipe,
                                         const loong_model_t *model)
@@ -344,6 +383,7 @@ loong_status_t loongi_param_rules_check(loong_context_t *ctx,
     int64_t trained = 0;
     bool trains = false;
     check_globs(recipe, model, &problems);
+    check_modules(recipe, model, &problems);
     for (int k = 0; k < model->num_components; k++) {
         const loong_component_t *c = model->components[k];
         check_matrices(recipe, c, &problems);

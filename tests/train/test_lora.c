@@ -299,6 +299,10 @@ static void what_does_not_fit_is_refused(void **state)
         {"finetune.target_modules=[q_proj, w7]\n",
          "finetune.target_modules: no linear layer is called w7; there are "
          "q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"},
+        {"finetune.modules_to_save=[nrm]\n",
+         "finetune.modules_to_save[0]: no parameter matches nrm; their names"},
+        {"finetune.rank_pattern=[{scope: k_proj, rank: 2}]\n",
+         "finetune.rank_pattern[0].scope: no parameter matches k_proj"},
         {"finetune.rank=5\n", "has rank 4, here it has 5"},
         {"finetune.alpha=7\n", "is multiplied by 1.5, here by 1.75"},
         {"finetune.target_modules=[k_proj]\n", "there is no base_model.model"},

@@ -323,6 +323,59 @@ static void frozen_parameters_stay(void **state)
     }
 }
 
+static bool moved(const job_place_t *p, const char *save, const char *name)
+{
+    double *v[2] = {NULL, NULL};
+    char full[128];
+    snprintf(full, sizeof(full), "foundation.%s", name);
+    int64_t n = job_tensor(p, "start", "param", full, &v[0]);
+    job_tensor(p, save, "param", full, &v[1]);
+    bool same = memcmp(v[0], v[1], (size_t)n * sizeof(double)) == 0;
+    free(v[0]);
+    free(v[1]);
+    return !same;
+}
+
+/* Layers at an end, and all that is not named. */
+static void parts_of_a_model_stay(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *keys;
+        bool moves[3]; /* the first layer, the second one, the last norm */
+    } runs[] = {
+        {"model.foundation.freeze_first_layers=1\n", {false, true, true}},
+        {"model.foundation.freeze_last_layers=1\n", {true, false, true}},
+        {"model.trainable=[norm]\n", {false, false, true}},
+        {"model.trainable=['layers.*.mlp']\nmodel.freeze=[layers.1]\n",
+         {true, false, false}},
+    };
+    job_place_t p = job_begin();
+    job_result_t r;
+    job_run(&p, 1, START "checkpoint.save=$DIR/start\n", &r);
+    assert_int_equal(r.status, LOONG_OK);
+    for (int i = 0; i < LOONG_COUNT_OF(runs); i++) {
+        char keys[256];
+        char save[16];
+        snprintf(save, sizeof(save), "save%d", i);
+        snprintf(keys, sizeof(keys),
+                 "train.train_iters=3\ncheckpoint.save=$DIR/%s\n%s", save,
+                 runs[i].keys);
+        job_run(&p, 1, keys, &r);
+        assert_int_equal(r.status, LOONG_OK);
+        assert_int_equal(moved(&p, save, "layers.0.mlp.down_proj.weight"),
+                         runs[i].moves[0]);
+        assert_int_equal(moved(&p, save, "layers.1.mlp.down_proj.weight"),
+                         runs[i].moves[1]);
+        assert_int_equal(moved(&p, save, "norm.weight"), runs[i].moves[2]);
+    }
+    assert_refused(&p, "model.foundation.freeze_last_layers=3\n",
+                   "found 3, the component has 2 layers");
+    assert_refused(&p, "model.trainable=[layers.7]\n",
+                   "model.trainable[0]: no parameter matches layers.7");
+    job_end(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +384,7 @@ int main(void)
         cmocka_unit_test(groups_move_as_if_alone),
         cmocka_unit_test(rules_that_cannot_hold_are_refused),
         cmocka_unit_test(frozen_parameters_stay),
+        cmocka_unit_test(parts_of_a_model_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ loong_module(NAME graph DIR src/graph PUBLIC graph op register
   USES base CALLS mesh device)
 loong_module(NAME op DIR src/op
   PUBLIC collective latent loss_ops moe ops quantize rope update
-  USES base graph)
+  USES base CALLS graph)
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c
   ${PROJECT_SOURCE_DIR}/kernels/*/*.c)
@@ -77,7 +77,7 @@ loong_module(NAME pass DIR src/pass USES base graph CALLS op)
 loong_module(NAME run DIR src/run USES base comm pass)
 loong_module(NAME engine DIR src/engine USES base comm graph pass run)
 loong_module(NAME nn DIR src/nn PUBLIC family nn
-  USES base graph CALLS op data recipe)
+  USES base CALLS graph op data recipe)
 pkg_check_modules(HDF5 REQUIRED hdf5)
 loong_module(NAME safetensors DIR src/checkpoint/safetensors USES base
   LIBS xxhash DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

@@ -138,6 +138,9 @@ LOONG_API loong_val_t loong_graph_fail(loong_graph_t *graph,
 LOONG_API void loong_graph_push(loong_graph_t *graph, const char *fmt, ...)
     LOONG_PRINTF(2, 3);
 LOONG_API void loong_graph_pop(loong_graph_t *graph);
+enum { LOONG_MAX_SCOPE = 200 };
+/* The path; "" at the top. Borrowed until the next push or pop. */
+LOONG_API const char *loong_graph_scope(const loong_graph_t *graph);
 
 /* A tensor that the loader provides for each micro-batch. Asking twice for a
  * name gives the same value; the shape and type must agree. */
@@ -224,6 +227,19 @@ typedef struct loong_loss_params {
 LOONG_API int loong_graph_loss(loong_graph_t *graph, loong_val_t rows,
                                const loong_loss_params_t *params);
 
+/* Nodes built from here on are of a part that runs `rounds` times (i32 [1],
+ * made before it) in each program: values made and read inside are of one
+ * round; what is read outside is added up over the rounds, by ops that can
+ * (`accumulates`). Gradients of its nodes form such a part of the backward. */
+LOONG_API void loong_graph_repeat_begin(loong_graph_t *graph,
+                                        loong_val_t rounds);
+/* Nodes built from here on are of this one of such parts, of none with 0;
+ * returns what they were of. */
+LOONG_API int loong_graph_repeat_set(loong_graph_t *graph, int part);
+
+/* Losses declared so far: the number of the next one. */
+LOONG_API int loong_graph_losses(const loong_graph_t *graph);
+
 /* Declares a value the caller wants to read after a run (logits). */
 LOONG_API void loong_graph_output(loong_graph_t *graph, const char *name,
                                   loong_val_t value);
@@ -232,6 +248,9 @@ LOONG_API loong_dtype_t loong_value_dtype(const loong_graph_t *graph,
                                           loong_val_t value);
 LOONG_API loong_shape_t loong_value_shape(const loong_graph_t *graph,
                                           loong_val_t value);
+
+LOONG_API bool loong_value_is_param(const loong_graph_t *graph,
+                                    loong_val_t value);
 
 /* The node that makes a value; false for inputs, parameters and states.
  * Borrowed until the graph changes. */

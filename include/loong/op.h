@@ -110,6 +110,11 @@ struct loong_op {
     void (*cost)(const loong_kernel_query_t *query, loong_cost_t *cost);
 };
 
+/* Of a gradient rule that has added up all that goes into a value: what it made
+ * is the whole gradient. */
+LOONG_API void loong_value_set_grad(loong_graph_t *g, loong_val_t v,
+                                    loong_val_t grad);
+
 /* What a builder tells tensor logging, which else goes by ops and scopes. Each
  * returns v; LOONG_NONE is accepted. Moved: v holds what was there before. */
 LOONG_API loong_val_t loong_value_moved(loong_graph_t *g, loong_val_t v);

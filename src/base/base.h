@@ -123,6 +123,13 @@ void loongi_text_append(loong_text_t *text, const void *bytes, size_t length);
 const char *loongi_text_get(const loong_text_t *text); /* never NULL */
 void loongi_text_free(loong_text_t *text);
 
+/* True when a scope path matches a glob: '*' stands for any run of characters;
+ * a pattern also matches all paths below it. */
+bool loongi_scope_match(const char *pattern, const char *scope);
+/* Any of some globs matches it. */
+bool loongi_scope_any(int num_globs, const char *const *globs,
+                      const char *scope);
+
 /* Levenshtein distance, for "did you mean"; at most `limit` + 1 is returned.*/
 int loongi_edit_distance(const char *a, const char *b, int limit);
 

@@ -53,6 +53,26 @@ loong_context_t *loong_graph_context(const loong_graph_t *graph)
     return graph->ctx;
 }
 
+const char *loong_graph_scope(const loong_graph_t *graph)
+{
+    return graph->scope;
+}
+
+int loong_graph_losses(const loong_graph_t *graph)
+{
+    return graph->num_losses;
+}
+
+bool loong_value_is_param(const loong_graph_t *graph, loong_val_t value)
+{
+    return value >= 0 && graph->values[value].kind == LOONG_VALUE_PARAM;
+}
+
+void loong_value_set_grad(loong_graph_t *g, loong_val_t v, loong_val_t grad)
+{
+    g->values[v].grad = grad;
+}
+
 loong_precision_t loong_graph_precision(const loong_graph_t *graph)
 {
     return graph->precision;

@@ -118,7 +118,7 @@ typedef struct loong_loss {
 } loong_loss_t;
 
 /* Recorded routing takes one for each layer with experts. */
-enum { LOONG_MAX_INPUTS = 256, LOONG_MAX_OUTPUTS = 256, LOONG_MAX_SCOPE = 200 };
+enum { LOONG_MAX_INPUTS = 256, LOONG_MAX_OUTPUTS = 256 };
 
 struct loong_graph {
     loong_context_t *ctx;
@@ -188,14 +188,6 @@ loongi_graph_infer(loong_graph_t *g, const loong_op_t *op, const void *attr,
 LOONG_NODISCARD loong_status_t
 loongi_graph_append_node(loong_graph_t *g, const loong_node_t *node);
 
-/* Nodes built from here on are of a part that runs `rounds` times (i32 [1],
- * made before it) in each program: values made and read inside are of one
- * round; what is read outside is added up over the rounds, by ops that can
- * (`accumulates`). Gradients of its nodes form such a part of the backward.
- * pass/repeat.c says the rest. */
-void loongi_graph_repeat_begin(loong_graph_t *g, loong_val_t rounds);
-void loongi_graph_repeat_end(loong_graph_t *g);
-
 /* New nodes get program, scope and rounds of `node`; NULL: those of builders
  * again. */
 void loongi_graph_like(loong_graph_t *g, const loong_node_t *node);
@@ -226,13 +218,6 @@ LOONG_NODISCARD loong_status_t loongi_graph_count_uses(const loong_graph_t *g,
 LOONG_NODISCARD loong_status_t loongi_graph_remove_dead(loong_graph_t *g);
 
 const char *loongi_program_name(loong_program_kind_t kind);
-
-/* True when a scope path matches a glob: '*' stands for any run of characters;
- * a pattern also matches all paths below it. */
-bool loongi_scope_match(const char *pattern, const char *scope);
-/* Any of some globs matches it. */
-bool loongi_scope_any(int num_globs, const char *const *globs,
-                      const char *scope);
 
 #ifdef __cplusplus
 }

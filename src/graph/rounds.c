@@ -11,8 +11,9 @@ void loongi_graph_like(loong_graph_t *g, const loong_node_t *node)
     g->repeat = node != NULL ? node->repeat : 0;
 }
 
-void loongi_graph_repeat_begin(loong_graph_t *g, loong_val_t rounds)
+void loong_graph_repeat_begin(loong_graph_t *graph, loong_val_t rounds)
 {
+    loong_graph_t *g = graph;
     loong_status_t status =
         loongi_grow(g->ctx, &g->rounds, &g->cap_repeats, g->num_repeats + 1,
                     sizeof(*g->rounds), "parts run in rounds");
@@ -24,7 +25,9 @@ void loongi_graph_repeat_begin(loong_graph_t *g, loong_val_t rounds)
     g->repeat = (int32_t)g->num_repeats;
 }
 
-void loongi_graph_repeat_end(loong_graph_t *g)
+int loong_graph_repeat_set(loong_graph_t *graph, int part)
 {
-    g->repeat = 0;
+    int before = graph->repeat;
+    graph->repeat = part;
+    return before;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who reads a value of a graph, nodes that nobody reads, scopes. Called by
- * passes; read graph_impl.h before. */
+ * Who reads a value of a graph, nodes that nobody reads. Called by passes; read
+ * graph_impl.h before. */
 #include <string.h>
 
 #include "graph_impl.h"
@@ -14,43 +14,6 @@ const char *loongi_program_name(loong_program_kind_t kind)
 #undef LOONG_PROGRAM_NAME
     };
     return (unsigned)kind < LOONG_PROGRAM_COUNT ? names[kind] : "?";
-}
-
-static bool glob(const char *p, const char *s)
-{
-    for (; *p != '\0'; p++) {
-        if (*p == '*') {
-            for (;; s++) {
-                if (glob(p + 1, s)) {
-                    return true;
-                }
-                if (*s == '\0') {
-                    return false;
-                }
-            }
-        }
-        if (*p != *s) {
-            return false;
-        }
-        s++;
-    }
-    return *s == '\0' || *s == '.';
-}
-
-bool loongi_scope_match(const char *pattern, const char *scope)
-{
-    return glob(pattern, scope);
-}
-
-bool loongi_scope_any(int num_globs, const char *const *globs,
-                      const char *scope)
-{
-    for (int i = 0; i < num_globs; i++) {
-        if (loongi_scope_match(globs[i], scope)) {
-            return true;
-        }
-    }
-    return false;
 }
 
 loong_status_t loongi_graph_count_uses(const loong_graph_t *g,

@@ -60,7 +60,7 @@ static adapter_t adapter_of(const loong_nn_t *nn, const char *name)
     const loong_adapters_t *a = nn->rules.adapters;
     adapter_t none = {0, 0.0};
     char module[LOONG_NN_NAME];
-    snprintf(module, sizeof(module), "%s%s%s", nn->graph->scope,
+    snprintf(module, sizeof(module), "%s%s%s", loong_graph_scope(nn->graph),
              name[0] != '\0' ? "." : "", name);
     if (a == NULL || !matches_any(a->num_targets, a->targets, module) ||
         matches_any(a->num_excluded, a->excluded, module)) {
@@ -138,10 +138,10 @@ static loong_val_t drop(loong_nn_t *nn, loong_val_t x, int64_t first,
         return loong_graph_fail(nn->graph, LOONG_ERR_UNSUPPORTED,
                                 "%s: finetune.dropout: adapters of this family "
                                 "have none",
-                                nn->graph->scope);
+                                loong_graph_scope(nn->graph));
     }
-    snprintf(name, sizeof(name), "%s.adapters.%lld", nn->graph->scope,
-             (long long)width);
+    snprintf(name, sizeof(name), "%s.adapters.%lld",
+             loong_graph_scope(nn->graph), (long long)width);
     return loong_dropout_slice(nn->graph, x,
                                stream ? loong_nn_stream_rows(nn, key) : key, p,
                                loongi_rng_name(name), first);

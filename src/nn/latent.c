@@ -188,7 +188,7 @@ static loong_val_t absorbed(latent_t *m, loong_val_t q, loong_val_t x)
             "%s.kv_b_proj: no adapter goes with the absorbed form of latent "
             "attention, which does not multiply by this matrix: leave it out "
             "of finetune.target_modules, or take mla_absorb: false",
-            m->g->scope);
+            loong_graph_scope(m->g));
     }
     short_keys(m, x, &key[0], &key[1]);
     loong_val_t w = loong_nn_table(

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "graph_impl.h"
 #include "loong/collective.h"
 #include "loong/register.h"
 #include "moe_metrics.h"
@@ -341,7 +340,7 @@ static loong_val_t begin_rounds(moe_t *m, const room_t *room,
     if (m->p->metrics) {
         add_metric(m, LOONG_MOE_METRIC_ROUNDS, more);
     }
-    loongi_graph_repeat_begin(m->g, rounds);
+    loong_graph_repeat_begin(m->g, rounds);
     return loong_expert_window(m->g, indices, &attr);
 }
 
@@ -406,7 +405,7 @@ static loong_val_t gathered_experts(moe_t *m, const room_t *room,
     for (int s = 0; s < m->p->num_sets; s++) {
         y[s] = own_experts(m, s, tokens, room);
     }
-    loongi_graph_repeat_end(m->g);
+    loong_graph_repeat_set(m->g, 0);
     for (int s = 1; s < m->p->num_sets; s++) {
         y[0] = loong_add(m->g, y[0], y[s]);
     }
@@ -445,7 +444,7 @@ static loong_val_t combine(moe_t *m, const room_t *room,
     loong_graph_push(m->g, "experts");
     y = loong_expert_combine(m->g, y, routes);
     loong_graph_pop(m->g);
-    loongi_graph_repeat_end(m->g);
+    loong_graph_repeat_set(m->g, 0);
     return y;
 }
 
@@ -472,10 +471,9 @@ static loong_val_t experts(moe_t *m, loong_val_t x)
     }
     loong_graph_pop(g);
     if (m->p->shared_ffn > 0) { /* once, whatever rounds there are */
-        int32_t repeat = g->repeat;
-        g->repeat = 0;
+        int part = loong_graph_repeat_set(g, 0);
         shared = shared_expert(m, x);
-        g->repeat = repeat;
+        loong_graph_repeat_set(g, part);
     }
     x = exchanged ? combine(m, &room, &tokens, &routes)
                   : gathered_experts(m, &room, &tokens);

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "context_attention.h"
-#include "graph_impl.h"
 #include "loong/collective.h"
+#include "loong/op.h"
 #include "nn_impl.h"
 
 static bool frozen(const loong_nn_t *nn, const char *name)
@@ -120,7 +120,7 @@ loong_val_t loong_nn_stage_input(loong_nn_t *nn, int64_t rows, int64_t width)
 {
     loong_graph_t *g = nn->graph;
     return mark_apart(nn, loong_graph_boundary_input(
-                              g, STREAM, g->precision.compute,
+                              g, STREAM, loong_graph_precision(g).compute,
                               loong_shape_2d(rows / parts_of(nn), width)));
 }
 
@@ -129,7 +129,7 @@ loong_val_t loong_nn_receive(loong_nn_t *nn, const char *name, int64_t rows,
 {
     loong_graph_t *g = nn->graph;
     return mark_apart(
-        nn, loong_graph_receive(g, name, g->precision.compute,
+        nn, loong_graph_receive(g, name, loong_graph_precision(g).compute,
                                 loong_shape_2d(rows / parts_of(nn), width)));
 }
 
@@ -182,13 +182,14 @@ loong_param_params_t loongi_nn_describe(const loong_nn_t *nn, const char *name,
 {
     loong_param_params_t p;
     memset(&p, 0, sizeof(p));
-    const char *scope = nn->graph->scope;
+    const char *scope = loong_graph_scope(nn->graph);
     snprintf(full, LOONG_NN_NAME, "%s%s%s", scope, scope[0] != '\0' ? "." : "",
              name);
     bool matrix = shape.rank > 1;
     p.name = full;
     p.shape = shape;
-    p.dtype = matrix ? nn->graph->precision.compute : nn->graph->precision.wide;
+    loong_precision_t precision = loong_graph_precision(nn->graph);
+    p.dtype = matrix ? precision.compute : precision.wide;
     p.init = start.kind;
     p.std = start.std;
     p.weight_decay = matrix ? 1.0 : 0.0;
@@ -229,7 +230,7 @@ loong_val_t loong_nn_wide_matrix(loong_nn_t *nn, const char *name,
     loong_nn_start_t start = {LOONG_INIT_NORMAL, std};
     loong_param_params_t p = loongi_nn_describe(
         nn, name, loong_shape_2d(rows, cols), start, full);
-    p.dtype = nn->graph->precision.wide;
+    p.dtype = loong_graph_precision(nn->graph).wide;
     p.place = on_stream(nn);
     return loong_graph_param(nn->graph, &p);
 }

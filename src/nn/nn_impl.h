@@ -4,7 +4,7 @@
 #ifndef LOONG_NN_IMPL_H
 #define LOONG_NN_IMPL_H
 
-#include "graph_impl.h"
+#include "base.h"
 #include "loong/nn.h"
 
 #ifdef __cplusplus

@@ -3,7 +3,6 @@
  * cross_entropy, token_logprob and its gradient; formulas in
  * kernels/cross_entropy/cross_entropy_ref.c. Called through the ops' tables and
  * by src/nn/ends.c. Read op_impl.h before. */
-#include "graph_impl.h"
 #include "op_impl.h"
 
 /* x, w, labels, and the part of the vocabulary that w is. */
@@ -107,7 +106,7 @@ loong_val_t loong_cross_entropy(loong_graph_t *g, loong_val_t x, loong_val_t w,
                                 const loong_cross_entropy_params_t *params)
 {
     const loong_cross_entropy_params_t *p = params;
-    loong_cross_entropy_attr_t attr = {.loss = g->num_losses,
+    loong_cross_entropy_attr_t attr = {.loss = loong_graph_losses(g),
                                        .vocab = p->vocab,
                                        .z_loss = p->z_loss,
                                        .begin = p->begin};

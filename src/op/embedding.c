@@ -3,7 +3,6 @@
  * The ops embedding, gather_rows and sum_by_id: checks, shapes, gradients,
  * costs. Called through the op's table. Read op_impl.h before, and
  * kernels/embedding/embedding_ref.c for the formulas. */
-#include "graph_impl.h"
 #include "op_impl.h"
 
 /* The part of the vocabulary that the rows are. */
@@ -101,12 +100,13 @@ const loong_op_t *const loongi_op_embedding_grad = &embedding_grad;
 static loong_status_t grad(const loong_grad_call_t *call)
 {
     loong_val_t in[2] = {call->in[0], call->out_grad[0]};
-    const loong_value_t table = call->graph->values[call->in[1]];
+    loong_val_t table = call->in[1];
     loong_val_t dx = LOONG_NONE;
     loong_graph_apply(call->graph, &embedding_grad, call->attr, 2, in, 1, &dx);
     call->in_grad[1] = dx;
-    if (dx != LOONG_NONE && table.kind != LOONG_VALUE_PARAM) {
-        call->in_grad[1] = loong_cast(call->graph, dx, table.dtype);
+    if (dx != LOONG_NONE && !loong_value_is_param(call->graph, table)) {
+        call->in_grad[1] = loong_cast(call->graph, dx,
+                                      loong_value_dtype(call->graph, table));
     }
     return LOONG_OK;
 }

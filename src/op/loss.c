@@ -3,7 +3,6 @@
  * loss: where ordinary nodes end in a declared loss; kl_estimate and
  * squared_error, rows that may. Called through the ops' tables and by
  * src/nn/ends.c and families. Read loong/loss_ops.h and op_impl.h before. */
-#include "graph_impl.h"
 #include "loong/ops.h"
 #include "op_impl.h"
 
@@ -54,7 +53,7 @@ const loong_op_t *const loongi_op_loss = &loss;
 loong_val_t loong_loss(loong_graph_t *g, loong_val_t x,
                        const loong_loss_params_t *params)
 {
-    loong_loss_attr_t attr = {g->num_losses};
+    loong_loss_attr_t attr = {loong_graph_losses(g)};
     loong_val_t y = LOONG_NONE;
     loong_graph_apply(g, &loss, &attr, 1, &x, 1, &y);
     loong_graph_loss(g, y, params);

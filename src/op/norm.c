@@ -2,7 +2,6 @@
  *
  * rmsnorm and layernorm, plain and with the residual added first. Called
  * through the ops' tables and by src/nn/nn.c. Read op_impl.h before. */
-#include "graph_impl.h"
 #include "op_impl.h"
 
 /* ---- shape rules --------------------------------------------------------- */
@@ -195,7 +194,7 @@ static loong_status_t grad_norm(const loong_grad_call_t *call,
     call->in_grad[0] = out[0];
     if (fused) {
         call->in_grad[1] = out[0];
-        call->graph->values[x].grad = out[0]; /* all that goes into it */
+        loong_value_set_grad(call->graph, x, out[0]);
     }
     call->in_grad[w] = out[1];
     if (w + 1 < call->num_in) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts that run in rounds through the same memory (loongi_graph_repeat_begin):
+ * Parts that run in rounds through the same memory (loong_graph_repeat_begin):
  * the experts of a layer, whose rows are laid out for somewhat more than an
  * even share. What is made and read inside is of one round. What is read
  * outside is overwritten in the first round and added to in the others. A later

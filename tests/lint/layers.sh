@@ -38,6 +38,10 @@ check yes src/data/loader.c loong/dtype.h
 check no src/data/loader.c loong/ops.h loong/graph.h
 check yes kernels/linear/linear_ref.c loong/ops.h loong/kernel.h
 check no kernels/linear/linear_ref.c loong/nn.h graph_impl.h
+check yes src/op/norm.c loong/op.h base.h
+check no src/op/norm.c graph_impl.h
+check yes src/nn/nn.c loong/graph.h
+check no src/nn/nn.c graph_impl.h
 check yes src/model/vision/vision.c loong/nn.h
 check no src/model/vision/vision.c nn_impl.h graph_impl.h decoder.h
 check no src/recipe/recipe.c loong/kernel.h

@@ -38,11 +38,11 @@ typedef struct loong_trainer_params {
                        the first of them; 0: those of comm */
 } loong_trainer_params_t;
 
-/* Sets the model keys that model.from_hf and init.from_hf say and the recipe
- * does not; loong_trainer_create begins with it. With `tells` the log names
- * keys that the recipe sets otherwise. Not collective. Errors:
- * LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT, LOONG_ERR_UNSUPPORTED,
- * LOONG_ERR_CONFIG. */
+/* Sets what training_phase: sft says and the recipe does not, then the model
+ * keys of model.from_hf and init.from_hf; loong_trainer_create begins with it.
+ * With `tells` the log names keys that the recipe sets otherwise. Not
+ * collective. Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT,
+ * LOONG_ERR_UNSUPPORTED, LOONG_ERR_CONFIG. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_trainer_fill_recipe(
     loong_context_t *ctx, loong_recipe_t *recipe, bool tells);
 

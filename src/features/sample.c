@@ -24,6 +24,7 @@ typedef struct sampler {
     int64_t all; /* with padding */
     double temperature;
     int64_t top_k;
+    int64_t fresh; /* tokens to draw, at most */
     int32_t *ids; /* prompt and what was drawn */
     int64_t count;
     int64_t *counts; /* logits of each rank of TP */
@@ -172,6 +173,81 @@ static int32_t draw(sampler_t *s, uint64_t index)
     return s->order[k - 1];
 }
 
+/* ---- prompts ------------------------------------------------------------- */
+
+static const char prompts_key[] = "eval.sample.prompts";
+
+int64_t loongi_sample_count(const loong_recipe_t *recipe)
+{
+    return loong_recipe_count(recipe, prompts_key) +
+           loong_recipe_int(recipe, "eval.sample.conversations");
+}
+
+/* The ids in front of a row's first learned token: what a conversation has
+ * before the answer, with the request for it. None, where all is learned. */
+static loong_status_t take_question(sampler_t *s, const loong_items_t *items)
+{
+    const loong_item_t *text = &items->item[0];
+    bool tells = items->count == 1 && text->type == LOONG_ITEM_TOKENS;
+    while (tells && s->count < text->size[0] && text->weight[s->count] == 0) {
+        s->count++;
+    }
+    LOONG_TRY(loongi_calloc(s->from->plan->ctx, (size_t)(s->count + s->fresh),
+                            sizeof(*s->ids), "sampled tokens", &s->ids));
+    memcpy(s->ids, text->ids, (size_t)s->count * sizeof(*s->ids));
+    return LOONG_OK;
+}
+
+static loong_status_t read_question(sampler_t *s, int64_t number)
+{
+    const loong_plan_t *plan = s->from->plan;
+    loong_sample_t sample;
+    loong_blend_source_info_t source;
+    loong_items_t items = {.ctx = plan->ctx, .vocab_size = s->vocab};
+    s->count = 0;
+    LOONG_TRY(loong_blend_locate(s->from->asked, number, &sample));
+    loong_blend_get_source(s->from->asked, sample.source, &source);
+    items.epoch = sample.epoch;
+    loong_status_t status =
+        source.source_class->read(source.source, sample.number, &items);
+    if (status == LOONG_OK) {
+        status = take_question(s, &items);
+    }
+    loong_items_free(&items);
+    return status;
+}
+
+static loong_status_t read_prompt(sampler_t *s, int64_t number)
+{
+    const loong_plan_t *plan = s->from->plan;
+    loong_text_encoder_t *encoder = NULL;
+    const int32_t *ids = NULL;
+    char path[64];
+    snprintf(path, sizeof(path), "%s[%lld]", prompts_key, (long long)number);
+    const char *prompt = loong_recipe_text(plan->recipe, path);
+    LOONG_TRY(
+        loong_text_encoder_create(plan->ctx, s->from->tokenizer, &encoder));
+    loong_status_t status = loong_text_encode(encoder, prompt, strlen(prompt),
+                                              true, &ids, &s->count);
+    if (status == LOONG_OK) {
+        status =
+            loongi_calloc(plan->ctx, (size_t)(s->count + s->fresh),
+                          sizeof(*s->ids), "sampled tokens", &s->ids);
+    }
+    if (status == LOONG_OK) {
+        memcpy(s->ids, ids, (size_t)s->count * sizeof(*ids));
+    }
+    loong_text_encoder_destroy(&encoder);
+    return status;
+}
+
+static loong_status_t read_number(sampler_t *s, int64_t number)
+{
+    int64_t prompts = loong_recipe_count(s->from->plan->recipe, prompts_key);
+    return number < prompts ? read_prompt(s, number)
+                            : read_question(s, number - prompts);
+}
+
 /* ---- one prompt ---------------------------------------------------------- */
 
 enum { SAMPLE_TAG = 1 };
@@ -215,27 +291,18 @@ static loong_status_t hear(const loong_plan_t *plan)
     return status;
 }
 
-static loong_status_t continue_prompt(sampler_t *s, int64_t number,
-                                      const char *prompt)
+static loong_status_t continue_prompt(sampler_t *s, int64_t number)
 {
     const loong_plan_t *plan = s->from->plan;
-    loong_text_encoder_t *encoder = NULL;
-    const int32_t *ids = NULL;
-    int64_t fresh = plan->set->max_new_tokens;
     int32_t eos = loong_tokenizer_get_role(s->from->tokenizer, LOONG_TOKEN_EOD);
-    LOONG_TRY(
-        loong_text_encoder_create(plan->ctx, s->from->tokenizer, &encoder));
-    loong_status_t status = loong_text_encode(encoder, prompt, strlen(prompt),
-                                              true, &ids, &s->count);
-    int64_t given = s->count;
-    if (status == LOONG_OK) {
-        status = loongi_calloc(plan->ctx, (size_t)(given + fresh),
-                               sizeof(*s->ids), "sampled tokens", &s->ids);
+    loong_status_t status = read_number(s, number);
+    if (status == LOONG_OK && s->count == 0) {
+        char none[] = "the sample begins with an answer, and no question";
+        loongi_free(plan->ctx, s->ids);
+        s->ids = NULL;
+        return tell(plan, none);
     }
-    if (status == LOONG_OK) {
-        memcpy(s->ids, ids, (size_t)given * sizeof(*ids));
-    }
-    for (int64_t i = 0; i < fresh && status == LOONG_OK; i++) {
+    for (int64_t i = 0; i < s->fresh && status == LOONG_OK; i++) {
         status = forward(s);
         if (status == LOONG_OK) {
             uint64_t index =
@@ -263,7 +330,6 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
     }
     loongi_free(plan->ctx, s->ids);
     s->ids = NULL;
-    loong_text_encoder_destroy(&encoder);
     return status;
 }
 
@@ -300,7 +366,7 @@ loong_status_t loongi_sample_check_prompts(const loong_sampling_t *sampling)
 {
     const loong_plan_t *plan = sampling->plan;
     loong_text_encoder_t *encoder = NULL;
-    int64_t prompts = loong_recipe_count(plan->recipe, "eval.sample.prompts");
+    int64_t prompts = loong_recipe_count(plan->recipe, prompts_key);
     int32_t image =
         plan->pictures.most > 0
             ? loong_tokenizer_token_to_id(
@@ -314,8 +380,7 @@ loong_status_t loongi_sample_check_prompts(const loong_sampling_t *sampling)
         char path[64];
         const int32_t *ids = NULL;
         int64_t count = 0;
-        snprintf(path, sizeof(path), "eval.sample.prompts[%lld]",
-                 (long long)i);
+        snprintf(path, sizeof(path), "%s[%lld]", prompts_key, (long long)i);
         const char *prompt = loong_recipe_text(plan->recipe, path);
         status = loong_text_encode(encoder, prompt, strlen(prompt), true, &ids,
                                    &count);
@@ -338,8 +403,7 @@ loong_status_t loongi_sample_check_prompts(const loong_sampling_t *sampling)
 loong_status_t loongi_sample_open(loong_sampling_t *sampling)
 {
     const loong_plan_t *plan = sampling->plan;
-    if (loong_recipe_count(plan->recipe, "eval.sample.prompts") == 0 ||
-        !draws(plan)) {
+    if (loongi_sample_count(plan->recipe) == 0 || !draws(plan)) {
         loong_tokenizer_destroy(&sampling->tokenizer);
         return LOONG_OK;
     }
@@ -348,7 +412,7 @@ loong_status_t loongi_sample_open(loong_sampling_t *sampling)
                                           &sampling->tokenizer));
     }
     LOONG_CHECK(plan->ctx, sampling->tokenizer != NULL, LOONG_ERR_CONFIG,
-                "eval.sample.prompts wants data.tokenizer");
+                "eval.sample wants data.tokenizer");
     return loongi_sample_check_prompts(sampling);
 }
 
@@ -374,10 +438,7 @@ static loong_status_t run_sampler(sampler_t *s, int64_t prompts)
     LOONG_TRY(loongi_calloc(plan->ctx, (size_t)s->window + 1, 1,
                             "starts of documents", &s->starts));
     for (int64_t i = 0; i < prompts; i++) {
-        char path[64];
-        snprintf(path, sizeof(path), "eval.sample.prompts[%lld]",
-                 (long long)i);
-        LOONG_TRY(continue_prompt(s, i, loong_recipe_text(plan->recipe, path)));
+        LOONG_TRY(continue_prompt(s, i));
     }
     return LOONG_OK;
 }
@@ -386,7 +447,7 @@ loong_status_t loongi_sample(const loong_sampling_t *sampling, int64_t step)
 {
     const loong_plan_t *plan = sampling->plan;
     sampler_t s;
-    int64_t prompts = loong_recipe_count(plan->recipe, "eval.sample.prompts");
+    int64_t prompts = loongi_sample_count(plan->recipe);
     for (int64_t i = 0; plan->absent && loong_comm_rank(plan->comm) == 0 &&
                         i < prompts;
          i++) {
@@ -403,6 +464,7 @@ loong_status_t loongi_sample(const loong_sampling_t *sampling, int64_t step)
                         loong_tokenizer_get_vocab_size(sampling->tokenizer));
     s.temperature = plan->set->sample_temperature;
     s.top_k = plan->set->sample_top_k;
+    s.fresh = plan->set->max_new_tokens;
     loong_status_t status = run_sampler(&s, prompts);
     loongi_free(plan->ctx, s.row);
     loongi_free(plan->ctx, s.inputs);

@@ -5,6 +5,7 @@
 #define LOONG_SAMPLE_H
 
 #include "inputs.h"
+#include "loong/blend.h"
 #include "loong/tokenizer.h"
 #include "pairs.h"
 #include "plan.h"
@@ -16,8 +17,12 @@ extern "C" {
 typedef struct loong_sampling {
     const loong_plan_t *plan;     /* borrowed */
     const loong_inputs_t *inputs; /* borrowed */
+    const loong_blend_t *asked;   /* conversations; borrowed; NULL: none */
     loong_tokenizer_t *tokenizer; /* of ranks that sample; else NULL */
 } loong_sampling_t;
+
+/* Texts that the recipe wants continued: prompts, then conversations. */
+int64_t loongi_sample_count(const loong_recipe_t *recipe);
 
 /* Tokens of a text that are seen at once. With dynamic scaling no more than the
  * model knows without it, so that the frequencies are those of a text so

@@ -80,7 +80,7 @@ loong_status_t loongi_sample_open_tokenizer(loong_sampling_t *s,
 {
     const loong_recipe_t *recipe = s->plan->recipe;
     bool named = loong_recipe_text(recipe, "data.tokenizer") != NULL;
-    bool samples = loong_recipe_count(recipe, "eval.sample.prompts") > 0;
+    bool samples = loongi_sample_count(recipe) > 0;
     const char *key =
         named ? "data.tokenizer" : loong_recipe_init_key(recipe, NULL);
     if (!named && !samples) {

@@ -28,8 +28,12 @@ double loongi_lr(const loong_lr_schedule_t *schedule, int64_t step)
 {
     const loong_lr_schedule_t *s = schedule;
     int64_t at = step + 1;
-    if (at < s->warmup_iters) {
-        return s->lr * (double)at / (double)s->warmup_iters;
+    int64_t warmup =
+        s->warmup_fraction > 0.0
+            ? (int64_t)ceil(s->warmup_fraction * (double)s->decay_iters)
+            : s->warmup_iters;
+    if (at < warmup) {
+        return s->lr * (double)at / (double)warmup;
     }
     if (s->style == LOONG_LR_CONSTANT) {
         return s->lr;
@@ -38,8 +42,8 @@ double loongi_lr(const loong_lr_schedule_t *schedule, int64_t step)
         return s->min_lr;
     }
     double share = 1.0;
-    double span = (double)LOONG_MAX(s->decay_iters - s->warmup_iters, 1);
-    double r = (double)(at - s->warmup_iters) / span;
+    double span = (double)LOONG_MAX(s->decay_iters - warmup, 1);
+    double r = (double)(at - warmup) / span;
     if (s->style == LOONG_LR_LINEAR) {
         share = 1.0 - r;
     } else if (s->style == LOONG_LR_COSINE) {

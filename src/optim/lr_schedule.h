@@ -30,6 +30,7 @@ typedef struct loong_lr_schedule {
     double lr;
     double min_lr;
     int64_t warmup_iters;
+    double warmup_fraction;  /* above 0: of decay_iters, in place of it */
     int64_t decay_iters;     /* where the decay ends */
     int64_t wsd_decay_iters; /* length of the decay of WSD */
 } loong_lr_schedule_t;

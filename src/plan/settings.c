@@ -63,6 +63,7 @@ static void read_lr(const loong_recipe_t *r, loong_train_settings_t *s)
     lr->lr = loong_recipe_real(r, "optimizer.lr");
     lr->min_lr = loong_recipe_real(r, "optimizer.min_lr");
     lr->warmup_iters = loong_recipe_int(r, "optimizer.lr_warmup_iters");
+    lr->warmup_fraction = loong_recipe_real(r, "optimizer.lr_warmup_fraction");
     lr->decay_iters = loong_recipe_int(r, "optimizer.lr_decay_iters");
     if (lr->decay_iters == 0) {
         lr->decay_iters = s->train_iters;
@@ -134,6 +135,7 @@ void loongi_settings_read(const loong_recipe_t *recipe, bool evaluate_only,
     s->async_save = loong_recipe_bool(r, "checkpoint.async");
     s->saves = loong_recipe_text(r, "checkpoint.save") != NULL;
     s->eval_interval = loong_recipe_int(r, "eval.interval");
+    s->eval_on_start = loong_recipe_bool(r, "eval.on_start");
     s->eval_iters = loong_recipe_int(r, "eval.iters");
     s->max_new_tokens = loong_recipe_int(r, "eval.sample.max_new_tokens");
     s->sample_top_k = loong_recipe_int(r, "eval.sample.top_k");

@@ -30,6 +30,7 @@ typedef struct loong_train_settings {
     int keep_last;
     bool async_save;
     bool saves; /* a directory of checkpoints is set */
+    bool eval_on_start;
     int64_t eval_interval;
     bool load_optim;
     int64_t eval_iters;    /* global batches; 0: all */

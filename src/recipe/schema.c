@@ -247,6 +247,9 @@ static const loong_recipe_key_t keys[] = {
     CHOICE("optimizer.lr_decay_style", "cosine", "constant cosine linear WSD",
            FREE, "shape of the decay"),
     AMOUNT("optimizer.lr_warmup_iters", "0", 0, BIG, FREE, "steps of warm-up"),
+    REAL("optimizer.lr_warmup_fraction", "0", 0, 1, FREE,
+         "of the steps until the decay ends: in place of lr_warmup_iters, "
+         "rounded up"),
     AMOUNT("optimizer.lr_decay_iters", NULL, 1, BIG, FREE,
            "step where the decay ends; train_iters when not given"),
     AMOUNT("optimizer.lr_wsd_decay_iters", "0", 0, BIG, FREE,
@@ -350,11 +353,16 @@ static const loong_recipe_key_t keys[] = {
           "keys, maps or lists of them that may change although marked same"),
 
     AMOUNT("eval.interval", "0", 0, BIG, FREE, "steps; 0: only at the end"),
+    BOOL("eval.on_start", "false", FREE,
+         "an evaluation before the first step"),
     AMOUNT("eval.iters", "0", 0, BIG, FREE, "global batches; 0: the whole set"),
     BOOL("eval.ema", "false", FREE,
          "evaluations and samples are those of the average that "
          "optimizer.ema.decay keeps"),
     TEXTS("eval.sample.prompts", FREE, "texts to continue at an evaluation"),
+    INT("eval.sample.conversations", "0", 0, 1000, FREE,
+        "of the first validation set, else of the training: first questions "
+        "that are answered at an evaluation"),
     INT("eval.sample.max_new_tokens", "64", 1, 100000, FREE, "tokens"),
     REAL("eval.sample.temperature", "0.8", 0, 100, FREE, "0: the likeliest"),
     INT("eval.sample.top_k", "40", 0, 1e6, FREE, "0: all"),

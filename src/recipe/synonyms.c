@@ -81,6 +81,7 @@ static const struct {
     {"vpp", PARALLEL "num_layers_per_virtual_pipeline_stage"},
     {"warmup", "optimizer.lr_warmup_iters"},
     {"warmup_iters", "optimizer.lr_warmup_iters"},
+    {"warmup_ratio", "optimizer.lr_warmup_fraction"},
     {"warmup_steps", "optimizer.lr_warmup_iters"},
     {"zero", PARALLEL "data_parallel_sharding"},
     {"zero_stage", PARALLEL "data_parallel_sharding"},

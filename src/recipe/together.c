@@ -278,6 +278,13 @@ static void check_schedule(check_t *c)
                 loong_recipe_real(c->recipe, "optimizer.min_lr"),
                 loong_recipe_real(c->recipe, "optimizer.lr"));
     }
+    if (warmup > 0 &&
+        loong_recipe_real(c->recipe, "optimizer.lr_warmup_fraction") > 0.0) {
+        problem(c, "optimizer.lr_warmup_fraction",
+                "beside optimizer.lr_warmup_iters %lld: one of them is the "
+                "warm-up",
+                (long long)warmup);
+    }
     if (end > 0 && warmup > end) {
         problem(c, "optimizer.lr_warmup_iters",
                 "%lld is above the end of the decay, step %lld",

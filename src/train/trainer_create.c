@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "choices.h"
+#include "complete.h"
 #include "component_params.h"
 #include "devices.h"
 #include "from_hf.h"
@@ -22,9 +23,6 @@
 #include "trainer_data.h"
 #include "upstream.h"
 
-#define MODEL_KEY "model.foundation"
-
-enum { PLAN_LENGTH = 4096 }; /* of a sample, where nothing says it */
 
 /* ---- plan ---------------------------------------------------------------- */
 
@@ -76,7 +74,7 @@ static loong_status_t list_components(
     loong_component_params_t *last = &asked[count - 1];
     LOONG_TRY(loongi_router_replay_mode(t->recipe, t->ctx, last,
                                         &last->request.routing));
-    if (loong_recipe_count(t->recipe, "eval.sample.prompts") > 0) {
+    if (loongi_sample_count(t->recipe) > 0) {
         last->logits_rows = loongi_sample_window(plan);
     }
     LOONG_TRY(loongi_component_params(plan, segments, arena, last));
@@ -185,6 +183,9 @@ static loong_status_t start(loong_trainer_t *t)
         &t->plan, t->data.loader, t->state.step, t->state.consumed_samples,
         &t->router_replay));
     LOONG_TRY(loongi_report_open(&t->report, t->resources));
+    t->sampling.asked = t->data.num_validation > 0
+                            ? t->data.validation[0].blend
+                            : t->data.blend;
     LOONG_TRY(loongi_sample_open(&t->sampling));
     return loong_comm_barrier(t->comm, "start");
 }
@@ -221,7 +222,7 @@ static loong_status_t check_vocabulary(const loong_trainer_t *t)
 {
     static const char *const keys[] = {
         "train.z_loss_coeff", "train.kl_loss_coeff", "eval.sample.prompts",
-        "train.loss_normalization"};
+        "train.loss_normalization", "eval.sample.conversations"};
     loong_model_facts_t facts = {0};
     t->plan.parallel.family->facts(t->plan.parallel.config, &facts);
     for (int i = 0; i < LOONG_COUNT_OF(keys) && facts.vocab_size == 0; i++) {
@@ -256,87 +257,37 @@ static loong_status_t check_recipe(loong_trainer_t *t,
                                  &t->plan.mesh, &t->plan.absent);
 }
 
-/* A micro-batch of each rank with the loss, as if all were data-parallel. */
-static loong_status_t print_batch(const loong_trainer_t *t, char text[24])
+/* *all_p: no rank has failed. Collective. */
+static loong_status_t on_all(loong_trainer_t *t, loong_status_t mine,
+                             bool *all_p)
 {
-    const int32_t *on = NULL;
-    int ranks = 0;
-    LOONG_TRY(loong_recipe_ranks(t->recipe, NULL, t->plan.parallel.ranks, &on,
-                                 &ranks));
-    snprintf(text, 24, "%lld",
-             (long long)loong_recipe_int(t->recipe, "train.micro_batch_size") *
-                 ranks);
+    int64_t good = mine == LOONG_OK;
+    LOONG_TRY(loong_comm_all_reduce(t->comm, &good, 1, LOONG_I64,
+                                    LOONG_REDUCE_MIN, "plan"));
+    *all_p = good == 1;
     return LOONG_OK;
 }
 
-/* What an evaluation never looks at need not be set for it. */
-static loong_status_t complete_for_evaluation(loong_trainer_t *t)
+/* What the recipe leaves open. Collective. */
+static loong_status_t complete(loong_trainer_t *t)
 {
-    char batch[24];
-    LOONG_TRY(print_batch(t, batch));
-    const char *const keys[][2] = {{"train.global_batch_size", batch},
-                                   {"optimizer.lr", "0"}};
-    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
-        if (!loong_recipe_is_set(t->recipe, keys[i][0])) {
-            LOONG_TRY(loong_recipe_set(t->recipe, keys[i][0], keys[i][1],
-                                       "an evaluation"));
-        }
+    bool filled = false;
+    loong_status_t status = loong_trainer_fill_recipe(
+        t->ctx, t->recipe, loong_comm_rank(t->comm) == 0);
+    if (status == LOONG_OK && t->plan.evaluate_only) {
+        status = loongi_complete_evaluation(&t->plan);
+    } else if (status == LOONG_OK && t->plan.plan_only && !t->plan.judge) {
+        status = loongi_complete_model(&t->plan,
+                                       loongi_trainer_longest(t));
     }
-    bool length = loong_recipe_is_set(t->recipe, "train.train_iters") ||
-                  loong_recipe_is_set(t->recipe, "train.train_samples") ||
-                  loong_recipe_is_set(t->recipe, "train.train_tokens") ||
-                  loong_recipe_is_set(t->recipe, "train.epochs");
-    return length ? LOONG_OK
-                  : loong_recipe_set(t->recipe, "train.train_iters", "1",
-                                     "an evaluation");
-}
-
-/* A recipe that says nothing but what the model is, and at most the length of
- * samples, still has a plan: that of one micro-batch a rank. */
-static loong_status_t complete_for_plan(loong_trainer_t *t)
-{
-    static const char longest[] = MODEL_KEY ".max_position_embeddings";
-    static const char *const keys[] = {"data.seq_length",
-                                       "train.global_batch_size",
-                                       "train.train_iters", "optimizer.lr"};
-    int64_t length = loong_recipe_int(t->recipe, longest);
-    const char *origin = "assumed: the recipe is a model alone";
-    char values[LOONG_COUNT_OF(keys)][24] = {"", "", "1", "0"};
-    for (int64_t i = 1; i < LOONG_COUNT_OF(keys); i++) {
-        if (loong_recipe_is_set(t->recipe, keys[i])) {
-            return LOONG_OK;
-        }
-    }
-    length = length > 0 ? LOONG_MIN(length, PLAN_LENGTH) : PLAN_LENGTH;
-    snprintf(values[0], sizeof(values[0]), "%lld", (long long)length);
-    LOONG_TRY(print_batch(t, values[1]));
-    int64_t first = loong_recipe_is_set(t->recipe, keys[0]) ? 1 : 0;
-    for (int64_t i = first; i < LOONG_COUNT_OF(keys); i++) {
-        LOONG_TRY(loong_recipe_set(t->recipe, keys[i], values[i], origin));
-        if (loong_comm_rank(t->comm) == 0) {
-            loongi_log(t->ctx, LOONG_LOG_INFO, "%s: %s %s", origin, keys[i],
-                       values[i]);
-        }
-    }
-    return LOONG_OK;
+    LOONG_TRY(on_all(t, status, &filled));
+    return filled ? loongi_trainer_complete_rows(t) : status;
 }
 
 /* What is asked for, which needs no other rank. */
 static loong_status_t check(loong_trainer_t *t, loong_component_params_t *asked)
 {
-    memset(asked, 0, LOONG_MODEL_ROLES * sizeof(*asked));
-    loong_status_t status = loongi_recipe_fill(t->ctx, t->recipe,
-                                               loong_comm_rank(t->comm) == 0);
-    if (status != LOONG_OK) { /* what else is wrong is told as well */
-        return loongi_first_of(
-            status, loong_recipe_check(t->recipe, t->plan.parallel.ranks));
-    }
-    if (t->plan.evaluate_only) {
-        LOONG_TRY(complete_for_evaluation(t));
-    } else if (t->plan.plan_only && !t->plan.judge) {
-        LOONG_TRY(complete_for_plan(t));
-    }
-    status = check_recipe(t, asked);
+    loong_status_t status = check_recipe(t, asked);
     LOONG_TRY(loongi_first_of(status, loongi_devices_check(&t->plan)));
     loongi_settings_read(t->recipe, t->plan.evaluate_only, &t->set);
     return LOONG_OK;
@@ -378,23 +329,18 @@ static loong_status_t agree(loong_trainer_t *t, loong_status_t status)
     return LOONG_OK;
 }
 
-/* *all_p: no rank has failed. Collective. */
-static loong_status_t on_all(loong_trainer_t *t, loong_status_t mine,
-                             bool *all_p)
-{
-    int64_t good = mine == LOONG_OK;
-    LOONG_TRY(loong_comm_all_reduce(t->comm, &good, 1, LOONG_I64,
-                                    LOONG_REDUCE_MIN, "plan"));
-    *all_p = good == 1;
-    return LOONG_OK;
-}
-
 /* Everything that is wrong, told together. Collective. */
 static loong_status_t judge(loong_trainer_t *t)
 {
     loong_component_params_t asked[LOONG_MODEL_ROLES];
     bool planned = false;
-    loong_status_t status = check(t, asked);
+    memset(asked, 0, sizeof(asked));
+    loong_status_t status = complete(t);
+    status = status == LOONG_OK
+                 ? check(t, asked)
+                 : loongi_first_of(status, /* what else is wrong is told too */
+                                   loong_recipe_check(t->recipe,
+                                                      t->plan.parallel.ranks));
     LOONG_TRY(on_all(t, status, &planned));
     if (planned) {
         status = plan(t, asked);
@@ -527,6 +473,7 @@ double loong_trainer_get_loss(const loong_trainer_t *trainer, int i,
 loong_status_t loong_trainer_fill_recipe(loong_context_t *ctx,
                                          loong_recipe_t *recipe, bool tells)
 {
+    LOONG_TRY(loongi_complete_finetuning(recipe));
     return loongi_recipe_fill(ctx, recipe, tells);
 }
 

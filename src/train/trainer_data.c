@@ -455,4 +455,6 @@ void loongi_trainer_close_data(loong_trainer_t *t)
     loongi_images_close(&t->data.images);
     loong_loader_destroy(&t->data.loader);
     loong_blend_destroy(&t->data.blend);
+    t->data.num_validation = 0;
+    t->data.opened = false;
 }

@@ -24,6 +24,11 @@ LOONG_NODISCARD loong_status_t loongi_trainer_processors(loong_trainer_t *t);
 /* The blends of training and validation, once: whoever comes first opens them,
  * all get the status. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_open_blends(loong_trainer_t *t);
+/* Tokens of a sample that the model knows; 0: no bound. */
+int64_t loongi_trainer_longest(const loong_trainer_t *t);
+/* data.seq_length and train.global_batch_size of fine-tuning, where they are
+ * not set: rows for the longest sample, steps of some samples. Collective. */
+LOONG_NODISCARD loong_status_t loongi_trainer_complete_rows(loong_trainer_t *t);
 /* And their loaders, for a model that was planned. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
 /* Steps of a training whose length is given in epochs. Collective. */

@@ -150,6 +150,10 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
     }
     loongi_report_reset(&t->report);
     loongi_supervise_begin(&t->supervision, t->state.step);
+    if (t->set.eval_on_start && t->state.step == 0) {
+        LOONG_TRY(loongi_trainer_evaluate(t));
+        loongi_report_reset(&t->report);
+    }
     while (t->state.step < t->set.train_iters && !stop) {
         LOONG_TRY(loongi_train_begin(t));
         LOONG_TRY(heed_requests(t, &stop));
@@ -175,7 +179,7 @@ loong_status_t loong_trainer_evaluate(loong_trainer_t *trainer)
     bool samples = t->component->params.logits_rows > 0;
     LOONG_CHECK(t->ctx, t->data.num_validation > 0 || samples, LOONG_ERR_CONFIG,
                 "nothing to evaluate: set data.validation, "
-                "data.validation_split or eval.sample.prompts");
+                "data.validation_split or eval.sample");
     return loongi_trainer_evaluate(t);
 }
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: fine_tuning.sh BUILD SOURCE: the commands of docs/fine-tuning.md, in
-# their order, on a small model's tokenizer.
+# their order, on a small model with weights by chance.
 set -eu
 build=$1
 source=$2
@@ -15,6 +15,20 @@ fail() {
     exit 1
 }
 cp -r "$source/tests/fixtures/chat/generation" model
+cat >base.yaml <<'END'
+model: {foundation: {family: llama, num_layers: 2, hidden_size: 32,
+  ffn_hidden_size: 64, num_attention_heads: 2, vocab_size: 512,
+  max_position_embeddings: 128}}
+data: {tokenizer: model, seq_length: 128,
+  train: [{path: base.jsonl, source: chat}]}
+train: {global_batch_size: 1, train_iters: 1}
+optimizer: {lr: 1e-4}
+checkpoint: {save: base}
+export: {hf: weights}
+END
+echo '{"text": "Two and two."}' >base.jsonl
+loongrun base.yaml >base.out 2>&1 || fail "$(tail -n 20 base.out)"
+cp weights/config.json weights/*.safetensors model
 doc=$source/docs/fine-tuning.md
 awk -v RS='```' 'NR % 2 == 0 && sub(/^sh\n/, "") {
     printf "%s", $0 > sprintf("block%02d.sh", ++n) }' "$doc"
@@ -24,7 +38,7 @@ for block in block*.sh; do
     bash -eu "$block" >"$block.out" 2>&1 ||
         fail "$(cat "$block"): $(tail -n 20 "$block.out")"
 done
-[ "$count" = 5 ] || fail "$count blocks of commands, expected 5"
+[ "$count" = 6 ] || fail "$count blocks of commands, expected 6"
 # What the text says that they show.
 said=$(awk -v RS='```' 'NR % 2 == 0 && /^\nchat/ { print }' "$doc" | grep .)
 grep -qF "$said" block02.sh.out || fail "not shown: $said: $(cat block02.sh.out)"
@@ -34,6 +48,11 @@ grep -q '^chat.jsonl: openai, 3 records$' block03.sh.out ||
 for line in "data: 1 source, 104 tokens; the run takes 312, 0 validation sets" \
     "    3 samples, 104 tokens, 14 learned, the longest 45" \
     "  3 epochs are 3 samples or rows, 2 steps; the last one has 1 of 2"; do
-    grep -qxF "$line" block05.sh.out || fail "not shown: $line"
+    grep -qxF "$line" block06.sh.out || fail "not shown: $line"
     grep -qxF "$line" "$doc" || fail "not told: $line"
 done
+for word in '3 samples, ' 'sample | ' 'step 1/1'; do
+    grep -qF "$word" block04.sh.out || fail "no '$word': $(cat block04.sh.out)"
+done
+[ "$(grep -cF 'sample | ' block04.sh.out)" = 2 ] || fail "$(cat block04.sh.out)"
+ls tuned/adapter_model.safetensors tuned.checkpoints/latest >/dev/null

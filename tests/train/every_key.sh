@@ -340,6 +340,9 @@ data.chat.use_chosen=true
 data.chat.tags=[user=human]
 data.chat.skip_refused=true
 data.chat.cache=kept
+eval.on_start=true
+eval.sample.conversations=1
+optimizer.lr_warmup_fraction=0.1
 KEYS
 
 run images <<KEYS

@@ -195,7 +195,7 @@ static void what_is_wrong_is_named(void **state)
     refused("data.train=[{path: $DIR/data, source: tokens}]\n",
             "has texts, which the model does not read");
     refused("data.train=[{path: $DIR/pictures, source: films}]\n",
-            "no source of class 'films', there are tokens, images");
+            "no source of class 'films', there are tokens, documents, images");
     refused("data.image_processor=" FIXTURES "siglip.json\n",
             "becomes 40 x 33 pixels, the model takes 24 x 24");
     refused("data.image_processor=none.json\n",

@@ -191,20 +191,9 @@ static loong_status_t adopt(adoption_t a, const char *key, bool tells,
     return status;
 }
 
-/* Who tunes a model has conversations, unless the recipe says otherwise. */
-static loong_status_t imply_phase(loong_recipe_t *recipe)
-{
-    static const char phase[] = "training_phase";
-    return loong_recipe_is_set(recipe, "finetune.method") &&
-                   !loong_recipe_is_set(recipe, phase)
-               ? loong_recipe_set(recipe, phase, "sft", "finetune")
-               : LOONG_OK;
-}
-
 loong_status_t loongi_recipe_fill(loong_context_t *ctx,
                                   loong_recipe_t *recipe, bool tells)
 {
-    LOONG_TRY(imply_phase(recipe));
     /* What a model's file leaves out it does not have: nothing comes from the
      * file of the weights then. */
     const char *key = loong_recipe_init_key(recipe, NULL);

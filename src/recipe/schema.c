@@ -152,11 +152,11 @@ static const loong_recipe_key_t keys[] = {
          "are; an item that is a text is its path; a resumed run wants the "
          "same content"),
     TEXT("data.train[].source", NULL, SAME,
-         "class of the source: tokens, an indexed data set; images, labelled "
-         "pictures in a directory for each class, or tar files; image_text, "
-         "a .jsonl of texts with pictures; chat, conversations; or one that "
-         "was registered; what the model reads when not given, and chat in "
-         "training_phase sft"),
+         "class of the source: tokens, an indexed data set; documents, the "
+         "same by whole documents; images, labelled pictures in a directory "
+         "for each class, or tar files; image_text, a .jsonl of texts with "
+         "pictures; chat, conversations; or one that was registered; what the "
+         "model reads when not given, and chat in training_phase sft"),
     REAL("data.train[].weight", NULL, 0, 1e9, FREE,
          "share of the blend, above 0; sources are drawn by their size when "
          "none has a weight; a resumed run wants the same shares"),

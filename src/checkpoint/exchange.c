@@ -219,46 +219,6 @@ loong_checkpoint_import(loong_context_t *ctx,
 
 /* ---- export ---- */
 
-/* What the model's keys call for, against what is there. */
-static loong_status_t check_params(const loong_native_source_t *source,
-                                   const loong_hf_map_t *map)
-{
-    loong_arena_t *arena = NULL;
-    loong_checkpoint_tensor_t *wanted = NULL;
-    int64_t count = loongi_hf_map_count(map);
-    int64_t room = count + loongi_checkpoint_count(source->checkpoint);
-    int64_t found = 0;
-    LOONG_TRY(loongi_arena_create(source->ctx, "export", &arena));
-    loong_status_t status =
-        loongi_arena_alloc(arena, (size_t)room * sizeof(*wanted), &wanted);
-    for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
-        const loong_hf_param_t *p = loongi_hf_map_get(map, i);
-        char *name = NULL;
-        if (source->base != NULL &&
-            loongi_native_find(source, p->name) == NULL) {
-            continue;
-        }
-        status = loongi_arena_printf(arena, &name, "%s.%s", source->component,
-                                     p->name);
-        wanted[found].kind = "param";
-        wanted[found].name = name;
-        wanted[found].ndim = p->ndim;
-        memcpy(wanted[found++].shape, p->shape, sizeof(p->shape));
-    }
-    for (int64_t i = 0; i < loongi_checkpoint_count(source->checkpoint); i++) {
-        const loong_checkpoint_tensor_t *t =
-            loongi_checkpoint_get(source->checkpoint, i);
-        if (source->merge && loongi_native_is_adapter(source, t)) {
-            wanted[found++] = *t;
-        }
-    }
-    if (status == LOONG_OK) {
-        status = loongi_checkpoint_check(source->checkpoint, wanted, found);
-    }
-    loongi_arena_destroy(&arena);
-    return status;
-}
-
 static int64_t elements_of(const loong_native_source_t *source,
                            const loong_hf_map_t *map, loong_dtype_t dtype)
 {
@@ -367,7 +327,7 @@ export_model(loong_native_source_t *source, const loong_pairs_t *model,
     source->merge = params->merge;
     loong_status_t status =
         adapters ? loongi_peft_export(source, map, params->out_dir)
-                 : check_params(source, map);
+                 : loongi_native_check(source, map);
     if (status == LOONG_OK && !adapters) {
         hf.dtype = params->convert ? params->dtype
                                    : most_common_type(source, map);

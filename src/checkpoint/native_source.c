@@ -26,8 +26,8 @@ bool loongi_native_has_adapters(const loong_native_source_t *source)
     return i < meta->count;
 }
 
-bool loongi_native_is_adapter(const loong_native_source_t *source,
-                              const loong_checkpoint_tensor_t *tensor)
+static bool is_adapter(const loong_native_source_t *source,
+                       const loong_checkpoint_tensor_t *tensor)
 {
     size_t length = strlen(source->component);
     char module[LOONG_HF_MODULE];
@@ -37,12 +37,20 @@ bool loongi_native_is_adapter(const loong_native_source_t *source,
            loongi_lora_matrix(tensor->name, module) != LOONG_LORA_NONE;
 }
 
+/* The directory with the rest; NULL: all is in the checkpoint. */
+static const char *base_of(const loong_native_source_t *source)
+{
+    char key[128];
+    snprintf(key, sizeof(key), LOONG_BASE_KEY "%s", source->component);
+    return loongi_pairs_get(loongi_checkpoint_metadata(source->checkpoint),
+                            key);
+}
+
 loong_status_t loongi_native_open_base(loong_native_source_t *source)
 {
     const loong_pairs_t *meta = loongi_checkpoint_metadata(source->checkpoint);
     char key[128];
-    snprintf(key, sizeof(key), LOONG_BASE_KEY "%s", source->component);
-    const char *dir = loongi_pairs_get(meta, key);
+    const char *dir = base_of(source);
     if (dir == NULL) {
         return LOONG_OK;
     }
@@ -91,6 +99,45 @@ bool loongi_native_adapter(const loong_native_source_t *source,
     snprintf(name, sizeof(name), LOONG_ADAPTER_KEY "%s.%s", source->component,
              of_a);
     return loongi_pairs_real(meta, name, &adapter->scale);
+}
+
+loong_status_t loongi_native_check(const loong_native_source_t *source,
+                                   const loong_hf_map_t *map)
+{
+    loong_arena_t *arena = NULL;
+    loong_checkpoint_tensor_t *wanted = NULL;
+    int64_t count = loongi_hf_map_count(map);
+    int64_t room = count + loongi_checkpoint_count(source->checkpoint);
+    int64_t found = 0;
+    LOONG_TRY(loongi_arena_create(source->ctx, "export", &arena));
+    loong_status_t status =
+        loongi_arena_alloc(arena, (size_t)room * sizeof(*wanted), &wanted);
+    for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
+        const loong_hf_param_t *p = loongi_hf_map_get(map, i);
+        char *name = NULL;
+        if (base_of(source) != NULL &&
+            loongi_native_find(source, p->name) == NULL) {
+            continue;
+        }
+        status = loongi_arena_printf(arena, &name, "%s.%s", source->component,
+                                     p->name);
+        wanted[found].kind = "param";
+        wanted[found].name = name;
+        wanted[found].ndim = p->ndim;
+        memcpy(wanted[found++].shape, p->shape, sizeof(p->shape));
+    }
+    for (int64_t i = 0; i < loongi_checkpoint_count(source->checkpoint); i++) {
+        const loong_checkpoint_tensor_t *t =
+            loongi_checkpoint_get(source->checkpoint, i);
+        if (is_adapter(source, t)) {
+            wanted[found++] = *t;
+        }
+    }
+    if (status == LOONG_OK) {
+        status = loongi_checkpoint_check(source->checkpoint, wanted, found);
+    }
+    loongi_arena_destroy(&arena);
+    return status;
 }
 
 /* ---- merged -------------------------------------------------------------- */

@@ -34,10 +34,6 @@ typedef struct loong_native_source {
 /* A component's adapters are in the checkpoint. */
 bool loongi_native_has_adapters(const loong_native_source_t *source);
 
-/* A tensor of the checkpoint that is one of them. */
-bool loongi_native_is_adapter(const loong_native_source_t *source,
-                              const loong_checkpoint_tensor_t *tensor);
-
 /* Opens the base where the checkpoint names one. Errors: those of opening,
  * LOONG_ERR_MISMATCH when it is another one now. */
 LOONG_NODISCARD loong_status_t
@@ -46,6 +42,11 @@ loongi_native_open_base(loong_native_source_t *source);
 /* A parameter in the checkpoint; NULL: it has none. */
 const loong_checkpoint_tensor_t *
 loongi_native_find(const loong_native_source_t *source, const char *name);
+
+/* What the model's keys call for, and adapters, against what is there: what the
+ * checkpoint leaves to its base need not be. Errors: LOONG_ERR_MISMATCH. */
+LOONG_NODISCARD loong_status_t loongi_native_check(
+    const loong_native_source_t *source, const loong_hf_map_t *map);
 
 /* The scale and the matrices of a matrix' adapter: b has its rows, a its
  * columns. false: it has none. */

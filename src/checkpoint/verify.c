@@ -12,6 +12,7 @@
 #include "hf_map_file.h"
 #include "loong/checkpoint.h"
 #include "problems.h"
+#include "native_source.h"
 #include "view.h"
 
 enum { BLOCK_BYTES = 8 << 20 };
@@ -167,30 +168,6 @@ loong_status_t loongi_verify_component(loong_checkpoint_t *checkpoint,
 
 /* ---- completeness ---- */
 
-/* The parameters that the model's keys call for. */
-static loong_status_t check_params(const loong_view_t *view,
-                                   const loong_hf_map_t *map,
-                                   loong_arena_t *arena)
-{
-    int64_t count = loongi_hf_map_count(map);
-    const char *component =
-        loongi_view_component(loongi_checkpoint_metadata(view->native));
-    loong_checkpoint_tensor_t *wanted = NULL;
-    LOONG_TRY(
-        loongi_arena_alloc(arena, (size_t)count * sizeof(*wanted), &wanted));
-    for (int64_t i = 0; i < count; i++) {
-        const loong_hf_param_t *p = loongi_hf_map_get(map, i);
-        char *name = NULL;
-        LOONG_TRY(
-            loongi_arena_printf(arena, &name, "%s.%s", component, p->name));
-        wanted[i].kind = "param";
-        wanted[i].name = name;
-        wanted[i].ndim = p->ndim;
-        memcpy(wanted[i].shape, p->shape, sizeof(p->shape));
-    }
-    return loongi_checkpoint_check(view->native, wanted, count);
-}
-
 static loong_status_t check_native(const verifier_t *v,
                                    const loong_view_t *view)
 {
@@ -212,10 +189,17 @@ static loong_status_t check_native(const verifier_t *v,
         loong_context_clear_error(v->ctx);
         return LOONG_OK;
     }
-    loong_status_t status = check_params(view, map, view->arena);
+    loong_native_source_t source = {
+        .ctx = v->ctx,
+        .checkpoint = view->native,
+        .component =
+            loongi_view_component(loongi_checkpoint_metadata(view->native))};
+    loong_status_t status = loongi_native_check(&source, map);
     loongi_hf_map_destroy(&map);
     LOONG_TRY(status);
-    say(v, "all parameters of the model are there, in their shapes");
+    say(v, loongi_native_has_adapters(&source)
+               ? "all adapters are there, and what was trained beside them"
+               : "all parameters of the model are there, in their shapes");
     return LOONG_OK;
 }
 

@@ -223,6 +223,22 @@ static void twenty_steps_are_those_of_peft(void **state)
     }
 }
 
+static void ignore(void *user, const char *line)
+{
+    (void)user;
+    (void)line;
+}
+
+static void verify(const job_place_t *p)
+{
+    char path[400];
+    bool good = false;
+    snprintf(path, sizeof(path), "%s/save", p->dir);
+    assert_ok(p->ctx, loong_checkpoint_verify(p->ctx, path, NULL, ignore, NULL,
+                                              &good));
+    assert_true(good);
+}
+
 /* Stopped after 8 steps and gone on with in another layout. */
 static void a_resume_reads_the_rest_where_it_was(void **state)
 {
@@ -231,6 +247,7 @@ static void a_resume_reads_the_rest_where_it_was(void **state)
     double *values = NULL;
     job_place_t p = begin(c);
     run(&p, c, 1, "train.exit_interval=8\ncheckpoint.save_interval=8\n");
+    verify(&p);
     run(&p, c, 2,
         "checkpoint.load=auto\nparallel.data_parallel_sharding="
         "optim_grads_params\n");

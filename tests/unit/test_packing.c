@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "loong/blend.h"
+#include "loong/ops.h"
+#include "loong/processor.h"
 #include "packing.h"
 #include "test.h"
 #include "truncation.h"
@@ -371,6 +373,56 @@ static void rows_hold_what_stays(void **state)
     test_context_end(&ctx);
 }
 
+/* Texts of 7 and 5 ids in a row of 13 places, the last of which is padding. */
+static void samples_of_a_row_are_apart(void **state)
+{
+    enum { PLACES = 13, SEGMENTS = 5 };
+    static const int32_t none = LOONG_IGNORE_LABEL;
+    const int32_t positions[PLACES] = {0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 0};
+    const int32_t labels[PLACES] = {201, 202, 203, 204, 205, 206, none,
+                                    1,   2,   3,   4,   none, none};
+    const int32_t bounds[SEGMENTS] = {0, 7, 12, 13, 13};
+    const loong_processor_t *processor = &loong_token_processor;
+    const loong_token_params_t config = {
+        .vocab_size = 1000, .seq_length = PLACES, .rows = 1,
+        .context_parallel_size = 1,
+        .loss_normalization = LOONG_NORMALIZE_SQUARE_ROOT};
+    loong_context_t *ctx = test_context();
+    loong_items_t items = {.ctx = ctx, .vocab_size = 1000};
+    loong_blend_t *blend = NULL;
+    loong_blend_source_info_t s;
+    int32_t got[3][PLACES];
+    double weight[PLACES];
+    double sums[LOONG_MAX_NORMALISERS] = {0};
+    const loong_field_t fields[] = {
+        {"positions", LOONG_I32, PLACES, got[0], NULL},
+        {"labels", LOONG_I32, PLACES, got[1], NULL},
+        {"cu_seqlens", LOONG_I32, SEGMENTS, got[2], NULL},
+        {"loss_weight", LOONG_F64, PLACES, weight, NULL}};
+    (void)state;
+    assert_ok(ctx, loong_register_source(ctx, &texts));
+    assert_ok(ctx, open_blend(ctx, PLACES, LOONG_TRUNCATE_REFUSE, &blend));
+    loong_blend_get_source(blend, 0, &s);
+    assert_ok(ctx, s.source_class->read(s.source, 1, &items));
+    void *row = calloc(1, processor->row_size(&config));
+    assert_ok(ctx, processor->keep(&config, 0, &items, row, sums));
+    for (int i = 0; i < LOONG_COUNT_OF(fields); i++) {
+        assert_ok(ctx, processor->fill(ctx, &config, &row, &fields[i]));
+    }
+    assert_memory_equal(got[0], positions, sizeof(positions));
+    assert_memory_equal(got[1], labels, sizeof(labels));
+    assert_memory_equal(got[2], bounds, sizeof(bounds));
+    for (int t = 0; t < PLACES; t++) {
+        double wanted = labels[t] == none ? 0.0 : t < 7 ? 1.0 / sqrt(6.0) : 0.5;
+        assert_true(fabs(weight[t] - wanted) < 1e-15);
+    }
+    assert_true(fabs(sums[0] - sqrt(6.0) - 2.0) < 1e-14);
+    free(row);
+    loong_items_free(&items);
+    loong_blend_destroy(&blend);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +433,7 @@ int main(void)
         cmocka_unit_test(a_million_samples),
         cmocka_unit_test(texts_are_cut_as_asked),
         cmocka_unit_test(rows_hold_what_stays),
+        cmocka_unit_test(samples_of_a_row_are_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,9 +112,12 @@ loong_module(NAME report DIR src/report
   USES base comm device run nn plan metrics native)
 loong_module(NAME features DIR src/features
   USES base data component plan huggingface native CALLS launch tokenizer)
+loong_module(NAME run_data DIR src/run_data
+  USES base data component plan training_files features exchange
+  CALLS images chat tokenizer)
 loong_module(NAME train DIR src/train PUBLIC trainer
   USES base comm data component huggingface native exchange plan
-  training_files report features CALLS launch images chat)
+  training_files report features run_data CALLS launch images)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
   USES base op kernels device_cpu comm_staged foundation_hf vision_hf projector

@@ -3,7 +3,7 @@
  * The tokenizer of a run. It is read at the start, also when nothing is
  * sampled, so that a file that is missing, damaged or of another vocabulary is
  * noticed before anything is trained; ids of tokens go into checkpoints. Called
- * by preflight.c, trainer_data.c and sample.c. Read loong/tokenizer.h
+ * by preflight.c, open_data.c and sample.c. Read loong/tokenizer.h
  * before. */
 #include <string.h>
 

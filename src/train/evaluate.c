@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The evaluation of a model over its validation sets. Called by trainer_run.c
- * and by users' programs. Read losses.h and trainer_data.h before. */
+ * and by users' programs. Read losses.h and run_data.h before. */
 #include <string.h>
 
-#include "trainer_data.h"
+#include "trainer_impl.h"
 
 /* The micro-batch goes to all stages: each takes what it reads. */
 static loong_status_t fill_stages(loong_trainer_t *t, loong_loader_t *loader,

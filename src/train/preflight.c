@@ -12,7 +12,6 @@
 #include "hf_files.h"
 #include "run_dirs.h"
 #include "stage_load.h"
-#include "trainer_data.h"
 
 static loong_status_t check_weights(loong_trainer_t *t)
 {
@@ -142,6 +141,25 @@ static loong_status_t check_samples(const loong_trainer_t *t)
     return LOONG_OK;
 }
 
+/* A second set of experts that no token reaches is told. */
+static void note_vision(const loong_trainer_t *t)
+{
+    const char *id =
+        t->saving.artifacts.hf_fields != NULL
+            ? loongi_pairs_get(t->saving.artifacts.hf_fields, "image_token_id")
+            : NULL;
+    if (t->component != NULL && loong_comm_rank(t->comm) == 0 &&
+        loongi_pairs_get(t->keys.keys[t->keys.count - 1],
+                         "moe_vision_ffn_hidden_size") != NULL &&
+        loong_recipe_count(t->recipe, "data.vision_token_ids") == 0) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "data.vision_token_ids is not set: all tokens go to the "
+                   "experts for texts, those for images are not trained%s%s%s",
+                   id != NULL ? " (image_token_id of config.json is " : "",
+                   id != NULL ? id : "", id != NULL ? ")" : "");
+    }
+}
+
 loong_status_t loongi_preflight(loong_trainer_t *t)
 {
     static const char *const outputs[] = {"checkpoint.save", "log.dir",
@@ -157,7 +175,8 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
                 &t->sampling, t->saving.artifacts.hf_fields);
         }
     }
-    status = loongi_first_of(status, loongi_trainer_open_data(t));
+    status = loongi_first_of(status, loongi_run_data_open(&t->data));
+    note_vision(t);
     if (t->plan.judge && !t->plan.evaluate_only) {
         status = loongi_first_of(
             status, loongi_faults_create(t->ctx, t->comm, t->recipe,

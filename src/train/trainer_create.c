@@ -20,7 +20,6 @@
 #include "stage_load.h"
 #include "stage_plans.h"
 #include "timeline.h"
-#include "trainer_data.h"
 #include "upstream.h"
 
 
@@ -102,7 +101,7 @@ static loong_status_t plan_components(loong_trainer_t *t,
     LOONG_TRY(loongi_model_create(t->ctx, count, params, &t->model));
     t->component = t->model->components[count - 1];
     plan->component = t->component;
-    LOONG_TRY(loongi_trainer_processors(t));
+    LOONG_TRY(loongi_run_data_processors(&t->data));
     loongi_upstream_open(&t->upstream, plan, t->model);
     for (int i = 0; i < count; i++) {
         LOONG_TRY(loongi_inputs_list(&t->inputs, t->model->components[i],
@@ -278,10 +277,10 @@ static loong_status_t complete(loong_trainer_t *t)
         status = loongi_complete_evaluation(&t->plan);
     } else if (status == LOONG_OK && t->plan.plan_only && !t->plan.judge) {
         status = loongi_complete_model(&t->plan,
-                                       loongi_trainer_longest(t));
+                                       loongi_run_data_longest(&t->data));
     }
     LOONG_TRY(on_all(t, status, &filled));
-    return filled ? loongi_trainer_complete_rows(t) : status;
+    return filled ? loongi_run_data_complete_rows(&t->data) : status;
 }
 
 /* What is asked for, which needs no other rank. */
@@ -297,8 +296,8 @@ static loong_status_t check(loong_trainer_t *t, loong_component_params_t *asked)
 static loong_status_t plan(loong_trainer_t *t, loong_component_params_t *asked)
 {
     int64_t segments = 0;
-    LOONG_TRY(loongi_trainer_count_segments(t, &segments));
-    LOONG_TRY(loongi_trainer_set_length(t));
+    LOONG_TRY(loongi_run_data_count_segments(&t->data, &segments));
+    LOONG_TRY(loongi_run_data_set_length(&t->data, &t->set));
     loong_status_t status = loongi_devices_settle(&t->plan);
     if (status == LOONG_OK) {
         status = loongi_devices_open(&t->plan);
@@ -395,6 +394,7 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
     t->plan.comm = params->comm;
     t->plan.recipe = params->recipe;
     t->plan.set = &t->set;
+    t->data.plan = &t->plan;
     t->plan.evaluate_only = params->evaluate_only;
     t->plan.plan_only = params->plan_only;
     t->plan.judge = params->judge;
@@ -435,7 +435,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_supervise_close(&t->supervision);
     loong_tokenizer_destroy(&t->sampling.tokenizer);
     loongi_router_replay_close(&t->router_replay);
-    loongi_trainer_close_data(t);
+    loongi_run_data_close(&t->data);
     loong_image_processor_destroy(&t->data.image_processor);
     loongi_inputs_close(&t->inputs);
     loongi_step_metrics_close(&t->metrics);

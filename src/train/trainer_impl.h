@@ -6,46 +6,21 @@
 #define LOONG_TRAINER_IMPL_H
 
 #include "artifacts.h"
-#include "data_check.h"
 #include "exact_sum.h"
 #include "inputs.h"
-#include "loong/image.h"
-#include "loong/loader.h"
 #include "loong/trainer.h"
 #include "losses.h"
 #include "pairs.h"
 #include "report.h"
 #include "resume_check.h"
 #include "router_replay.h"
+#include "run_data.h"
 #include "sample.h"
 #include "supervise.h"
-#include "upstream_step.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum { LOONG_MAX_VALIDATION = 16 };
-
-typedef struct loong_validation {
-    const char *name; /* in the recipe */
-    loong_blend_t *blend;
-    loong_loader_t *loader;
-    loong_images_t images;
-} loong_validation_t;
-
-/* What a run reads. */
-typedef struct loong_run_data {
-    loong_image_processor_t *image_processor; /* of one of pictures; NULL */
-    bool opened;           /* the blends were, with this status */
-    loong_status_t status;
-    loong_blend_t *blend;
-    loong_loader_t *loader;
-    loong_images_t images;
-    int num_validation;
-    loong_validation_t validation[LOONG_MAX_VALIDATION];
-    loong_ids_t ids; /* of a judged plan's data */
-} loong_run_data_t;
 
 /* What a run keeps. */
 typedef struct loong_saving {

@@ -192,7 +192,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
     loongi_text_free(&plan->text);
     plan->text = loongi_text_begin(plan->ctx);
     loongi_describe_layout(plan);
-    loongi_trainer_describe_data(trainer, &plan->text);
+    loongi_run_data_describe(&trainer->data, &plan->text);
     return loongi_describe_memory(plan, text_p);
 }
 

@@ -2,7 +2,7 @@
  *
  * What the image processors of transformers do to a picture, from their
  * preprocessor_config.json: resize, crop, rescale, normalise; then patches.
- * Created by src/train/trainer_data.c, called by patch_processor.c. Read
+ * Created by src/run_data/open_data.c, called by patch_processor.c. Read
  * loong/image.h before. */
 #include <inttypes.h>
 #include <stddef.h>

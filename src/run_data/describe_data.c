@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a run tells of its data before it starts. Called by trainer_run.c. Read
- * loong/source.h and trainer_impl.h before. */
+ * loong/source.h and run_data.h before. */
 #include <stdio.h>
 #include <string.h>
 
-#include "preflight.h"
+#include "run_data.h"
 
 /* Tokens of a source, of all its samples; 0: it has other things. */
 static double ids_of(const loong_source_info_t *info)
@@ -61,16 +61,16 @@ static void describe_rows(const loong_pack_info_t *p, loong_text_t *text)
     }
 }
 
-static void describe_source(const loong_trainer_t *t, int64_t i, bool tokens,
+static void describe_source(const loong_run_data_t *d, int64_t i, bool tokens,
                             loong_text_t *text)
 {
     char human[LOONG_HUMAN_SIZE];
     loong_blend_info_t blend;
     loong_blend_source_info_t source;
-    loong_blend_get_info(t->data.blend, &blend);
-    loong_blend_get_source(t->data.blend, i, &source);
-    int64_t samples = loongi_settings_samples(&t->set);
-    double taken = (double)loong_blend_count(t->data.blend, i, samples);
+    loong_blend_get_info(d->blend, &blend);
+    loong_blend_get_source(d->blend, i, &source);
+    int64_t samples = loongi_settings_samples(d->plan->set);
+    double taken = (double)loong_blend_count(d->blend, i, samples);
     double there = tokens ? ids_of(&source.info) : (double)source.info.samples;
     loongi_text_printf(text, "  %5.1f %% %s: %s %s, %.3g epochs\n",
                        100.0 * (double)source.share / (double)blend.period,
@@ -91,81 +91,81 @@ static void describe_source(const loong_trainer_t *t, int64_t i, bool tokens,
 }
 
 /* "3 epochs are 183 samples, 23 steps; the last one has 7 of 8" */
-static void describe_length(const loong_trainer_t *t, loong_text_t *text)
+static void describe_length(const loong_run_data_t *d, loong_text_t *text)
 {
-    int64_t samples = t->set.num_samples;
-    int64_t rest = samples % t->set.global_batch_size;
+    int64_t samples = d->plan->set->num_samples;
+    int64_t rest = samples % d->plan->set->global_batch_size;
     if (samples == 0) {
         return;
     }
     loongi_text_printf(text, "  %g epochs are %lld samples or rows, %lld steps",
-                       loong_recipe_real(t->recipe, "train.epochs"),
-                       (long long)samples, (long long)t->set.train_iters);
-    if (rest > 0 && loongi_recipe_rampup(t->recipe).start == 0) {
+                       loong_recipe_real(d->plan->recipe, "train.epochs"),
+                       (long long)samples, (long long)d->plan->set->train_iters);
+    if (rest > 0 && loongi_recipe_rampup(d->plan->recipe).start == 0) {
         loongi_text_printf(text, "; the last one has %lld of %lld",
                            (long long)rest,
-                           (long long)t->set.global_batch_size);
+                           (long long)d->plan->set->global_batch_size);
     }
     loongi_text_printf(text, "\n");
 }
 
 /* "balance of 8 ranks: ..." */
-static void describe_balance(const loong_trainer_t *t, loong_text_t *text)
+static void describe_balance(const loong_run_data_t *d, loong_text_t *text)
 {
     double dealt = 1.0;
     double drawn = 1.0;
-    if (t->data.loader == NULL) {
+    if (d->loader == NULL) {
         return;
     }
-    if (loong_loader_get_balance(t->data.loader, 0, &dealt, &drawn) !=
+    if (loong_loader_get_balance(d->loader, 0, &dealt, &drawn) !=
         LOONG_OK) { /* the step tells */
-        loong_context_clear_error(t->ctx);
+        loong_context_clear_error(d->plan->ctx);
     } else if (drawn > 1.0) {
         loongi_text_printf(text,
                            "  balance of %d data-parallel ranks: most to do / "
                            "mean by planned cost %.3f, as drawn %.3f (first "
                            "step)\n",
-                           t->plan.mesh.size[LOONG_AXIS_DP], dealt, drawn);
+                           d->plan->mesh.size[LOONG_AXIS_DP], dealt, drawn);
     }
 }
 
-static void describe_ids(const loong_trainer_t *t, loong_text_t *text)
+static void describe_ids(const loong_run_data_t *d, loong_text_t *text)
 {
     char read[LOONG_HUMAN_SIZE];
     char human[LOONG_HUMAN_SIZE];
-    if (t->data.ids.read > 0) {
+    if (d->ids.read > 0) {
         loongi_text_printf(
             text,
             "  token ids up to %lld in %s of %s tokens%s, the model "
             "knows 0 to %lld\n",
-            (long long)t->data.ids.largest,
-            loongi_human_count((double)t->data.ids.read, read),
-            loongi_human_count((double)t->data.ids.there, human),
-            t->data.num_validation > 0 ? ", with validation sets" : "",
-            (long long)t->component->facts.vocab_size - 1);
+            (long long)d->ids.largest,
+            loongi_human_count((double)d->ids.read, read),
+            loongi_human_count((double)d->ids.there, human),
+            d->num_validation > 0 ? ", with validation sets" : "",
+            (long long)d->plan->component->facts.vocab_size - 1);
     }
 }
 
 /* "data: 2 sources, 1.20B tokens", and for each its part of the run. A batch
  * that grows takes less than is told. */
-void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
+void loongi_run_data_describe(const loong_run_data_t *d, loong_text_t *text)
 {
     char human[LOONG_HUMAN_SIZE];
     loong_blend_info_t blend;
     double all = 0.0;
     double taken = 0.0;
-    int64_t samples = loongi_settings_samples(&t->set);
-    if (t->data.blend == NULL || samples == 0) {
+    int64_t samples = loongi_settings_samples(d->plan->set);
+    if (d->blend == NULL || samples == 0) {
         return;
     }
-    loong_blend_get_info(t->data.blend, &blend);
+    loong_blend_get_info(d->blend, &blend);
     for (int64_t i = 0; i < blend.num_sources; i++) {
         loong_blend_source_info_t source;
-        loong_blend_get_source(t->data.blend, i, &source);
+        loong_blend_get_source(d->blend, i, &source);
         all += ids_of(&source.info);
         taken +=
             taken_ids(&source.info, blend.seq_length,
-                      (double)loong_blend_count(t->data.blend, i, samples));
+                      (double)loong_blend_count(d->blend, i, samples));
     }
     bool tokens = all > 0.0;
     loongi_text_printf(
@@ -175,13 +175,13 @@ void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
         tokens ? "tokens" : "samples");
     loongi_text_printf(
         text, "the run takes %s%s, %d validation set%s\n",
-        loongi_recipe_rampup(t->recipe).start > 0 ? "up to " : "",
+        loongi_recipe_rampup(d->plan->recipe).start > 0 ? "up to " : "",
         loongi_human_count(tokens ? taken : (double)samples, human),
-        t->data.num_validation, t->data.num_validation == 1 ? "" : "s");
+        d->num_validation, d->num_validation == 1 ? "" : "s");
     for (int64_t i = 0; i < blend.num_sources; i++) {
-        describe_source(t, i, tokens, text);
+        describe_source(d, i, tokens, text);
     }
-    describe_length(t, text);
-    describe_balance(t, text);
-    describe_ids(t, text);
+    describe_length(d, text);
+    describe_balance(d, text);
+    describe_ids(d, text);
 }

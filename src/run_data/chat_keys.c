@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a recipe says of its conversations. Called by open_data.c. Read
+ * run_data.h and loong/chat.h before. */
+#include <stdio.h>
+#include <string.h>
+
+#include "loong/chat.h"
+#include "run_data.h"
+
+enum { MAX_TAGS = 16 };
+
+/* What data.chat says; texts are the recipe's. */
+typedef struct chat_keys {
+    loong_chat_options_t options;
+    const char *tags[MAX_TAGS];
+} chat_keys_t;
+
+static loong_status_t read_chat(const loong_run_data_t *d, chat_keys_t *keys)
+{
+    const loong_recipe_t *r = d->plan->recipe;
+    int64_t tags = loong_recipe_count(r, "data.chat.tags");
+    LOONG_CHECK(d->plan->ctx, tags <= MAX_TAGS, LOONG_ERR_CONFIG,
+                "data.chat.tags: %lld, there are fewer names", (long long)tags);
+    for (int64_t i = 0; i < tags; i++) {
+        char key[64];
+        snprintf(key, sizeof(key), "data.chat.tags[%lld]", (long long)i);
+        keys->tags[i] = loong_recipe_text(r, key);
+    }
+    keys->options = (loong_chat_options_t){
+        .format = loong_recipe_text(r, "data.chat.format"),
+        .template_name = loong_recipe_text(r, "data.chat.template"),
+        .template_kwargs = loong_recipe_text(r, "data.chat.template_kwargs"),
+        .train_on = loong_recipe_text(r, "data.chat.train_on"),
+        .train_on_tool_results =
+            loong_recipe_bool(r, "data.chat.train_on_tool_results"),
+        .use_chosen = loong_recipe_bool(r, "data.chat.use_chosen"),
+        .skip_refused = loong_recipe_bool(r, "data.chat.skip_refused"),
+        .tags = keys->tags,
+        .num_tags = tags,
+        .cache = loong_recipe_text(r, "data.chat.cache")};
+    return LOONG_OK;
+}
+
+bool loongi_run_data_has_chat(const loong_run_data_t *d)
+{
+    static const char *const lists[] = {"data.train", "data.validation"};
+    const loong_recipe_t *r = d->plan->recipe;
+    bool has = strcmp(loong_recipe_text(r, "training_phase"), "sft") == 0;
+    for (int l = 0; l < 2; l++) {
+        for (int64_t i = 0; i < loong_recipe_count(r, lists[l]); i++) {
+            char key[64];
+            snprintf(key, sizeof(key), "%s[%lld].source", lists[l],
+                     (long long)i);
+            const char *name = loong_recipe_text(r, key);
+            has = has || (name != NULL && strcmp(name, "chat") == 0);
+        }
+    }
+    return has;
+}
+
+loong_status_t loongi_run_data_create_blend(loong_run_data_t *d,
+                                           loong_blend_params_t *params,
+                                           loong_blend_t **blend_p)
+{
+    chat_keys_t chat;
+    bool wanted = false;
+    for (int64_t i = 0; i < params->num_sources; i++) {
+        wanted = wanted || strcmp(params->sources[i].class_name, "chat") == 0;
+    }
+    if (wanted) {
+        LOONG_TRY(read_chat(d, &chat));
+        params->chat = &chat.options;
+    }
+    return loong_blend_create(d->plan->ctx, params, blend_p);
+}

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Data sets of a run. Called by trainer_create.c and preflight.c. Read
+ * run_data.h before. */
+#include <stdio.h>
+#include <string.h>
+
+#include "run_data.h"
+#include "sample.h"
+
+enum { MAX_SOURCES = 256 };
+
+/* ---- opening ------------------------------------------------------------- */
+
+static loong_status_t check_path(loong_run_data_t *d, const char *key,
+                                 const char *path)
+{
+    LOONG_CHECK(d->plan->ctx, path != NULL, LOONG_ERR_CONFIG, "%s is not set", key);
+    return LOONG_OK;
+}
+
+/* An error may come from the split. */
+static loong_status_t note_split(loong_run_data_t *d, loong_status_t status)
+{
+    if (status != LOONG_OK) {
+        loongi_error_note(
+            d->plan->ctx,
+            "data.validation_split %g keeps whole documents, the last ones of "
+            "each source, for validation and the others for training",
+            loong_recipe_real(d->plan->recipe, "data.validation_split"));
+    }
+    return status;
+}
+
+/* What is known of each source of the training and each validation set. */
+typedef struct indices {
+    loong_index_digest_t train[MAX_SOURCES];
+    loong_index_digest_t validation[LOONG_MAX_VALIDATION];
+} indices_t;
+
+static void note_indices(const loong_blend_t *blend, int64_t count,
+                         loong_index_digest_t *known)
+{
+    for (int64_t i = 0; i < count; i++) {
+        loong_blend_source_info_t source;
+        loong_dataset_info_t info;
+        loong_blend_get_source(blend, i, &source);
+        if (source.info.dataset != NULL) {
+            loong_dataset_get_info(source.info.dataset, &info);
+            known[i] = info.index;
+        }
+    }
+}
+
+/* As the recipe says, else what the model and the phase read; NULL: of what is
+ * wrong with the model that is not known. */
+const char *loongi_run_data_source_class(const loong_run_data_t *d,
+                                        const char *list, int64_t i)
+{
+    char key[64];
+    const char *role = loong_recipe_component(d->plan->recipe, 0);
+    snprintf(key, sizeof(key), "%s[%lld].source", list, (long long)i);
+    const char *name = loong_recipe_text(d->plan->recipe, key);
+    return name != NULL                         ? name
+           : role == NULL                       ? NULL
+           : loong_recipe_component(d->plan->recipe, 1) != NULL ? "image_text"
+           : strcmp(role, "image_encoder") == 0 ? "images"
+           : strcmp(loong_recipe_text(d->plan->recipe, "training_phase"), "sft") == 0
+               ? "chat"
+               : "tokens";
+}
+
+static loong_blend_params_t blend_params(const loong_run_data_t *d,
+                                         const char *name,
+                                         const loong_blend_source_t *sources,
+                                         int64_t count)
+{
+    return (loong_blend_params_t){
+        .name = name,
+        .sources = sources,
+        .num_sources = count,
+        .seq_length = loongi_run_data_row(d),
+        .seed = d->plan->set->seed,
+        .tokenizer = loongi_recipe_tokenizer_path(d->plan->recipe),
+        .image_token = loong_recipe_text(d->plan->recipe, "data.image_token"),
+        .packing = loongi_recipe_packing(d->plan->recipe),
+        .truncation = loongi_recipe_truncation(d->plan->recipe)};
+}
+
+/* Keys of rows go with sources that have texts for them. */
+static loong_status_t check_rows(const loong_run_data_t *d,
+                                 const loong_blend_t *blend)
+{
+    static const char *const keys[] = {"data.packing", "data.truncation"};
+    loong_blend_info_t info;
+    bool packs = false;
+    loong_blend_get_info(blend, &info);
+    for (int64_t i = 0; i < info.num_sources; i++) {
+        loong_blend_source_info_t source;
+        loong_blend_get_source(blend, i, &source);
+        packs = packs || source.info.pack != NULL;
+    }
+    for (int i = 0; i < LOONG_COUNT_OF(keys) && !packs; i++) {
+        LOONG_CHECK(d->plan->ctx, !loong_recipe_is_set(d->plan->recipe, keys[i]),
+                    LOONG_ERR_CONFIG,
+                    "%s: %s: no source of data.train has texts to be laid into "
+                    "rows; one of class documents has, tokens are cut into "
+                    "rows already",
+                    loong_recipe_where(d->plan->recipe, keys[i]), keys[i]);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t open_train(loong_run_data_t *d, indices_t *known,
+                                 loong_blend_source_t *sources)
+{
+    int64_t count = loong_recipe_count(d->plan->recipe, "data.train");
+    double split = loong_recipe_real(d->plan->recipe, "data.validation_split");
+    LOONG_CHECK(d->plan->ctx, count > 0 && count <= MAX_SOURCES, LOONG_ERR_CONFIG,
+                "data.train: %lld sources, 1 to %d wanted: a list of maps, "
+                "each with the path of a data set", (long long)count,
+                MAX_SOURCES);
+    memset(sources, 0, sizeof(*sources) * (size_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        char key[64];
+        snprintf(key, sizeof(key), "data.train[%lld].path", (long long)i);
+        sources[i].path = loong_recipe_text(d->plan->recipe, key);
+        LOONG_TRY(check_path(d, key, sources[i].path));
+        snprintf(key, sizeof(key), "data.train[%lld].weight", (long long)i);
+        sources[i].weight = loong_recipe_real(d->plan->recipe, key);
+        snprintf(key, sizeof(key), "data.train[%lld].max_epochs",
+                 (long long)i);
+        sources[i].max_epochs = loong_recipe_int(d->plan->recipe, key);
+        sources[i].split_end = split > 0.0 ? 1.0 - split : 0.0;
+        sources[i].known = &known->train[i];
+        sources[i].class_name = loongi_run_data_source_class(d, "data.train", i);
+        if (sources[i].class_name == NULL) {
+            return LOONG_OK;
+        }
+    }
+    loong_blend_params_t params = blend_params(d, "train", sources, count);
+    params.shuffle = true;
+    loong_status_t status =
+        loongi_run_data_create_blend(d, &params, &d->blend);
+    if (status == LOONG_OK) {
+        note_indices(d->blend, count, known->train);
+        status = check_rows(d, d->blend);
+    } else {
+        loongi_error_note(d->plan->ctx, "wanted by data.train (%s)",
+                          loong_recipe_where(d->plan->recipe, "data.train"));
+    }
+    return split > 0.0 ? note_split(d, status) : status;
+}
+
+static int64_t vision_id(const loong_run_data_t *d, int64_t i)
+{
+    char key[64];
+    snprintf(key, sizeof(key), "data.vision_token_ids[%lld]", (long long)i);
+    return loong_recipe_int(d->plan->recipe, key);
+}
+
+static loong_token_params_t token_params(const loong_run_data_t *d)
+{
+    loong_token_params_t p;
+    memset(&p, 0, sizeof(p));
+    p.vocab_size = d->plan->component->facts.vocab_size;
+    p.seq_length = loongi_run_data_row(d);
+    p.rows = d->plan->set->micro_batch_size;
+    p.context_parallel_rank = d->plan->mesh.coord[LOONG_AXIS_CP];
+    p.context_parallel_size = d->plan->mesh.size[LOONG_AXIS_CP];
+    p.context_parallel_a2a = d->plan->mesh.cp_a2a;
+    p.reset_position_ids =
+        loong_recipe_bool(d->plan->recipe, "data.reset_position_ids");
+    p.reset_attention_mask =
+        loong_recipe_bool(d->plan->recipe, "data.reset_attention_mask");
+    p.eod_mask_loss = loong_recipe_bool(d->plan->recipe, "data.eod_mask_loss");
+    p.num_vision_ids =
+        (int)loong_recipe_count(d->plan->recipe, "data.vision_token_ids");
+    for (int i = 0; i < p.num_vision_ids; i++) {
+        p.vision_ids[i] = (int32_t)vision_id(d, i);
+    }
+    p.image_rows = d->plan->pictures.sent;
+    p.loss_normalization = d->plan->set->loss_normalization;
+    return p;
+}
+
+static loong_status_t token_processor(loong_run_data_t *d,
+                                      loong_reader_t *reader)
+{
+    loong_token_params_t *config = NULL;
+    LOONG_TRY(
+        loongi_arena_alloc(d->plan->component->arena, sizeof(*config), &config));
+    *config = token_params(d);
+    reader->processor = &loong_token_processor;
+    reader->config = config;
+    reader->rows = d->plan->set->micro_batch_size;
+    return LOONG_OK;
+}
+
+/* From the file that the recipe names; else as the family's models have it by
+ * default. */
+static loong_status_t open_image_processor(loong_run_data_t *d,
+                                           const loong_component_t *c)
+{
+    const char *path = loong_recipe_text(d->plan->recipe, "data.image_processor");
+    if (path == NULL) {
+        return loong_image_processor_create_default(
+            d->plan->ctx, c->params.family->image_processor, c->facts.image_size,
+            &d->image_processor);
+    }
+    loong_status_t status =
+        loong_image_processor_create(d->plan->ctx, path, &d->image_processor);
+    if (status != LOONG_OK) {
+        loongi_error_note(d->plan->ctx, "wanted by data.image_processor (%s)",
+                          loong_recipe_where(d->plan->recipe,
+                                             "data.image_processor"));
+    }
+    return status;
+}
+
+static loong_status_t patch_processor(loong_run_data_t *d,
+                                      const loong_component_t *c,
+                                      loong_reader_t *reader)
+{
+    const loong_model_facts_t *facts = &c->facts;
+    const loong_model_request_t *request = &c->params.request;
+    loong_patch_params_t *config = NULL;
+    LOONG_TRY(open_image_processor(d, c));
+    LOONG_TRY(loongi_arena_alloc(c->arena, sizeof(*config), &config));
+    config->processor = d->image_processor;
+    config->image_size = facts->image_size;
+    config->patch_size = facts->patch_size;
+    config->class_token = facts->class_token;
+    config->pool_class_token = facts->pool_class_token;
+    config->num_classes = facts->num_classes;
+    config->mask_ratio = facts->masked_image_modeling
+                             ? loong_recipe_real(d->plan->recipe, "data.mask_ratio")
+                             : 0.0;
+    config->mask_seed = d->plan->set->seed;
+    config->rows = request->rows;
+    config->pictures = request->rows / request->seq_length;
+    reader->processor = &loong_patch_processor;
+    reader->config = config;
+    reader->rows = config->pictures;
+    return LOONG_OK;
+}
+
+/* A projector reads what others send, and no data. */
+loong_status_t loongi_run_data_processors(loong_run_data_t *d)
+{
+    for (int i = 0; i < d->plan->component->model->num_components; i++) {
+        const loong_component_t *c = d->plan->component->model->components[i];
+        const loong_family_t *family = c->params.family;
+        loong_reader_t *reader = &d->plan->readers[i];
+        if (family->processor != NULL) {
+            *reader = (loong_reader_t){family->processor, c->params.config,
+                                       d->plan->set->micro_batch_size};
+        } else if (c->facts.patch_size > 0) {
+            LOONG_TRY(patch_processor(d, c, reader));
+        } else if (c->facts.vocab_size > 0) {
+            LOONG_TRY(token_processor(d, reader));
+        }
+    }
+    return LOONG_OK;
+}
+
+/* What all loaders have in common: no blend and no ramp-up. */
+static loong_loader_params_t loader_params(const loong_run_data_t *d)
+{
+    loong_loader_params_t p;
+    memset(&p, 0, sizeof(p));
+    p.processor = loongi_plan_reader(d->plan)->processor;
+    p.config = loongi_plan_reader(d->plan)->config;
+    p.micro_batch_size = d->plan->set->micro_batch_size;
+    p.global_batch_size = d->plan->set->global_batch_size;
+    p.data_parallel_rank = d->plan->mesh.coord[LOONG_AXIS_DP];
+    p.data_parallel_size = d->plan->mesh.size[LOONG_AXIS_DP];
+    p.num_workers = (int)loong_recipe_int(d->plan->recipe, "data.num_workers");
+    return p;
+}
+
+/* A set in file order: whole data sets, or what training leaves of them. */
+static loong_status_t add_validation(loong_run_data_t *d, const char *name,
+                                     const loong_blend_source_t *sources,
+                                     int64_t count)
+{
+    loong_validation_t *v = &d->validation[d->num_validation];
+    loong_blend_params_t params = blend_params(d, name, sources, count);
+    LOONG_TRY(loongi_run_data_create_blend(d, &params, &v->blend));
+    d->num_validation++;
+    v->name = name;
+    return LOONG_OK;
+}
+
+static loong_status_t load_validation(loong_run_data_t *d, loong_validation_t *v)
+{
+    loong_blend_info_t info;
+    loong_blend_get_info(v->blend, &info);
+    loong_loader_params_t p = loader_params(d);
+    p.blend = v->blend;
+    p.global_batch_size =
+        p.micro_batch_size * (int64_t)d->plan->mesh.size[LOONG_AXIS_DP];
+    p.num_samples = info.max_samples;
+    LOONG_TRY(loong_loader_create(d->plan->ctx, &p, &v->loader));
+    return loongi_images_open(d->plan, v->loader, &p, &v->images);
+}
+
+/* The documents that training leaves of each of its sources, blended as it
+ * blends them, until the first source has given all. */
+static loong_status_t add_held_out(loong_run_data_t *d,
+                                   loong_blend_source_t *sources)
+{
+    int64_t count = loong_recipe_count(d->plan->recipe, "data.train");
+    for (int64_t i = 0; i < count; i++) {
+        sources[i].split_begin = sources[i].split_end;
+        sources[i].split_end = 1.0;
+        sources[i].max_epochs = 1;
+    }
+    return note_split(d, add_validation(d, "held out", sources, count));
+}
+
+static loong_status_t open_validation(loong_run_data_t *d,
+                                      indices_t *known,
+                                      loong_blend_source_t *sources)
+{
+    loong_status_t status = LOONG_OK;
+    int64_t count = loong_recipe_count(d->plan->recipe, "data.validation");
+    LOONG_CHECK(d->plan->ctx, count < LOONG_MAX_VALIDATION, LOONG_ERR_CONFIG,
+                "data.validation: %lld sets, fewer than %d allowed",
+                (long long)count, LOONG_MAX_VALIDATION);
+    for (int64_t i = 0; i < count; i++) {
+        char key[64];
+        loong_blend_source_t whole = {
+            NULL, 1.0, 0.0, 0.0, 1, &known->validation[i],
+            loongi_run_data_source_class(d, "data.validation", i)};
+        snprintf(key, sizeof(key), "data.validation[%lld].path", (long long)i);
+        whole.path = loong_recipe_text(d->plan->recipe, key);
+        if (whole.class_name == NULL) {
+            continue;
+        }
+        LOONG_TRY(check_path(d, key, whole.path));
+        snprintf(key, sizeof(key), "data.validation[%lld].name", (long long)i);
+        const char *name = loong_recipe_text(d->plan->recipe, key);
+        int before = d->num_validation;
+        status = loongi_first_of(
+            status, add_validation(d, name != NULL ? name : "validation",
+                                   &whole, 1));
+        if (d->num_validation > before) {
+            note_indices(d->validation[before].blend, 1,
+                         &known->validation[i]);
+        }
+    }
+    bool split = loong_recipe_real(d->plan->recipe, "data.validation_split") > 0.0;
+    return split && status == LOONG_OK && d->blend != NULL
+               ? add_held_out(d, sources)
+               : status;
+}
+
+/* An evaluation wants sources of the training only for what it leaves. */
+static bool wants_sources(const loong_run_data_t *d)
+{
+    return !d->plan->evaluate_only ||
+           loong_recipe_count(d->plan->recipe, "data.train") > 0 ||
+           loong_recipe_real(d->plan->recipe, "data.validation_split") > 0.0;
+}
+
+static loong_status_t open_blends(loong_run_data_t *d, indices_t *known)
+{
+    loong_blend_source_t sources[MAX_SOURCES];
+    loong_status_t status = LOONG_OK;
+    if (wants_sources(d)) {
+        status = open_train(d, known, sources);
+    }
+    return loongi_first_of(status, open_validation(d, known, sources));
+}
+
+/* Rank 0 opens first: it checks the indices that nobody has checked since they
+ * were changed, and the others need not where their files are the same. With
+ * conversations all do at once: one renders them, which may take longer than a
+ * collective may, and the others wait for its lock. */
+static loong_status_t open_on_all(loong_run_data_t *d)
+{
+    indices_t known;
+    bool first = loong_comm_rank(d->plan->comm) == 0 || loongi_run_data_has_chat(d);
+    memset(&known, 0, sizeof(known));
+    loong_status_t status = first ? open_blends(d, &known) : LOONG_OK;
+    LOONG_TRY(loong_comm_broadcast(d->plan->comm, &known, sizeof(known), 0,
+                                   "what is known of the data"));
+    return first ? status : open_blends(d, &known);
+}
+
+loong_status_t loongi_run_data_open_blends(loong_run_data_t *d)
+{
+    if (!d->opened) {
+        d->opened = true;
+        d->status = open_on_all(d);
+    }
+    return d->status;
+}
+
+static loong_status_t load_train(loong_run_data_t *d)
+{
+    loong_loader_params_t p = loader_params(d);
+    LOONG_TRY(loongi_run_data_set_costs(d, &p));
+    p.blend = d->blend;
+    p.rampup_batch_size = loongi_recipe_rampup(d->plan->recipe);
+    p.num_samples = d->plan->set->num_samples;
+    LOONG_TRY(loong_loader_create(d->plan->ctx, &p, &d->loader));
+    return loongi_images_open(d->plan, d->loader, &p, &d->images);
+}
+
+loong_status_t loongi_run_data_open(loong_run_data_t *d)
+{
+    loong_status_t status = loongi_run_data_open_blends(d);
+    bool reads = loongi_plan_reader(d->plan) != NULL;
+    if (d->blend != NULL && reads) {
+        status = loongi_first_of(status, load_train(d));
+    }
+    for (int i = 0; i < d->num_validation && reads; i++) {
+        status =
+            loongi_first_of(status, load_validation(d, &d->validation[i]));
+    }
+    return status;
+}
+
+void loongi_run_data_close(loong_run_data_t *d)
+{
+    for (int i = 0; i < d->num_validation; i++) {
+        loongi_images_close(&d->validation[i].images);
+        loong_loader_destroy(&d->validation[i].loader);
+        loong_blend_destroy(&d->validation[i].blend);
+    }
+    loongi_images_close(&d->images);
+    loong_loader_destroy(&d->loader);
+    loong_blend_destroy(&d->blend);
+    d->num_validation = 0;
+    d->opened = false;
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a plan asks of the data: segments of a row, steps of a training in
+ * epochs, rows of fine-tuning, costs of samples. Called by trainer_create.c and
+ * open_data.c. Read
+ * run_data.h before. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "complete.h"
+#include "resume_check.h"
+#include "run_data.h"
+#include "view.h"
+
+enum {
+    ROW_MULTIPLE = 64,  /* of places in a row */
+    ROW_LEAST = 1024,   /* which short samples share */
+    ROW_MOST = 1 << 20, /* where the model knows no bound */
+    STEP_SAMPLES = 16
+};
+
+static const char length_key[] = "data.seq_length";
+static const char *const lists[] = {"data.train", "data.validation"};
+
+/* The documents in a sample of data set number i of a list. What is wrong with
+ * the set the preflight tells. */
+static int64_t documents_of(const loong_run_data_t *d, const char *list,
+                            int64_t i)
+{
+    char key[64];
+    loong_dataset_t *set = NULL;
+    int64_t most = loongi_run_data_row(d);
+    snprintf(key, sizeof(key), "%s[%lld].path", list, (long long)i);
+    const char *prefix = loong_recipe_text(d->plan->recipe, key);
+    const char *name = loongi_run_data_source_class(d, list, i);
+    if (strcmp(name, "image_text") == 0 || strcmp(name, "chat") == 0) {
+        return 2; /* a text, and padding */
+    }
+    if (prefix == NULL ||
+        loong_dataset_create(d->plan->ctx, prefix, &set) != LOONG_OK) {
+        loong_context_clear_error(d->plan->ctx);
+        return most;
+    }
+    most = loong_dataset_most_documents(set, most);
+    loong_dataset_destroy(&set);
+    return most;
+}
+
+static int64_t most_documents(const loong_run_data_t *d)
+{
+    int64_t most = 1;
+    for (int l = 0; l < LOONG_COUNT_OF(lists); l++) {
+        int64_t count = loong_recipe_count(d->plan->recipe, lists[l]);
+        for (int64_t i = 0; i < count && most < loongi_run_data_row(d); i++) {
+            most = LOONG_MAX(most, documents_of(d, lists[l], i));
+        }
+    }
+    return most;
+}
+
+/* Has the run a source whose samples are laid into rows? */
+static bool lays_rows(loong_run_data_t *d)
+{
+    bool lays = false;
+    for (int l = 0; l < LOONG_COUNT_OF(lists); l++) {
+        int64_t count = loong_recipe_count(d->plan->recipe, lists[l]);
+        for (int64_t i = 0; i < count; i++) {
+            const loong_source_class_t *c = NULL;
+            if (loong_find_source(d->plan->ctx,
+                                  loongi_run_data_source_class(d, lists[l], i),
+                                  &c) != LOONG_OK) { /* who opens it tells */
+                loong_context_clear_error(d->plan->ctx);
+            }
+            lays = lays || (c != NULL && c->packs);
+        }
+    }
+    return lays;
+}
+
+/* Of a row: its samples, and padding. */
+static int64_t most_samples(const loong_blend_t *blend)
+{
+    loong_blend_info_t info = {0};
+    int64_t most = 1;
+    if (blend != NULL) {
+        loong_blend_get_info(blend, &info);
+    }
+    for (int64_t i = 0; i < info.num_sources; i++) {
+        loong_blend_source_info_t source;
+        loong_blend_get_source(blend, i, &source);
+        if (source.info.pack != NULL) {
+            most = LOONG_MAX(most, source.info.pack->most + 1);
+        }
+    }
+    return most;
+}
+
+static bool lacks_data(const loong_run_data_t *d)
+{
+    return d->plan->plan_only && !d->plan->judge;
+}
+
+/* Without data: as many as there could be. */
+static int64_t most_possible(loong_run_data_t *d, bool packed)
+{
+    bool lays = lays_rows(d);
+    bool several = loongi_recipe_packing(d->plan->recipe) != LOONG_PACK_NONE;
+    return packed || (lays && several) ? loongi_run_data_row(d) : lays ? 2 : 1;
+}
+
+loong_status_t loongi_run_data_count_segments(loong_run_data_t *d,
+                                             int64_t *segments_p)
+{
+    bool packed = loong_recipe_bool(d->plan->recipe, "data.reset_attention_mask");
+    int64_t most = lacks_data(d) ? most_possible(d, packed) : 1;
+    if (!lacks_data(d) && lays_rows(d)) {
+        LOONG_TRY(loongi_run_data_open_blends(d));
+        most = most_samples(d->blend);
+        for (int i = 0; i < d->num_validation; i++) {
+            most = LOONG_MAX(most, most_samples(d->validation[i].blend));
+        }
+    }
+    if (packed && loong_comm_rank(d->plan->comm) == 0) {
+        most = LOONG_MAX(most, most_documents(d));
+    }
+    most = LOONG_MIN(most, loongi_run_data_row(d));
+    LOONG_TRY(loong_comm_broadcast(d->plan->comm, &most, sizeof(most), 0,
+                                   "segments of a sample"));
+    *segments_p = most;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_run_data_set_length(loong_run_data_t *d,
+                                          loong_train_settings_t *settings)
+{
+    static const char key[] = "train.epochs";
+    loong_blend_info_t info;
+    double epochs = loong_recipe_real(d->plan->recipe, key);
+    if (!loong_recipe_is_set(d->plan->recipe, key)) {
+        return LOONG_OK;
+    }
+    if (lacks_data(d) || d->plan->evaluate_only) {
+        if (loong_comm_rank(d->plan->comm) == 0) {
+            loongi_log(d->plan->ctx, LOONG_LOG_INFO,
+                       "%s: data.train is not read: one step stands for all",
+                       key);
+        }
+        loongi_settings_set_samples(d->plan->recipe, d->plan->set->global_batch_size,
+                                    settings);
+        settings->num_samples = 0;
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_run_data_open_blends(d));
+    loong_blend_get_info(d->blend, &info);
+    double samples = floor(epochs * (double)info.epoch_samples + 0.5);
+    LOONG_CHECK(d->plan->ctx, samples >= 1.0, LOONG_ERR_CONFIG,
+                "%s: %s: %g of %lld samples is none",
+                loong_recipe_where(d->plan->recipe, key), key, epochs,
+                (long long)info.epoch_samples);
+    loongi_settings_set_samples(d->plan->recipe, (int64_t)samples, settings);
+    return LOONG_OK;
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+/* Of the samples that rows are made of. */
+typedef struct sample_figures {
+    int64_t samples, ids, longest;
+} sample_figures_t;
+
+static void count_samples(const loong_blend_t *blend, sample_figures_t *of)
+{
+    loong_blend_info_t info = {.num_sources = 0};
+    if (blend != NULL) {
+        loong_blend_get_info(blend, &info);
+    }
+    for (int64_t i = 0; i < info.num_sources; i++) {
+        loong_blend_source_info_t source;
+        loong_blend_get_source(blend, i, &source);
+        const loong_pack_info_t *pack = source.info.pack;
+        if (pack != NULL) {
+            of->samples += pack->samples;
+            of->ids += pack->ids;
+            of->longest = LOONG_MAX(of->longest, pack->longest);
+        }
+    }
+}
+
+static loong_status_t set_length(loong_run_data_t *d, int64_t length,
+                                 const char *origin)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%lld", (long long)length);
+    return loong_recipe_set(d->plan->recipe, length_key, text, origin);
+}
+
+/* Rows of a step that have about STEP_SAMPLES samples. */
+static int64_t step_rows(const loong_run_data_t *d, const sample_figures_t *of)
+{
+    int64_t each = loong_recipe_int(d->plan->recipe, length_key);
+    bool packs = loongi_recipe_packing(d->plan->recipe) != LOONG_PACK_NONE;
+    double full = packs && of->samples > 0
+                      ? (double)of->ids / (double)of->samples / (double)each
+                      : 1.0;
+    return (int64_t)ceil(STEP_SAMPLES * full);
+}
+
+/* The data is opened with rows for the longest text that the model reads; what
+ * is longer is refused or cut there as anywhere. */
+static loong_status_t measure_samples(loong_run_data_t *d, int64_t most,
+                                      bool length)
+{
+    sample_figures_t train = {0};
+    if (length) {
+        LOONG_TRY(set_length(d, most, "the model"));
+    }
+    LOONG_TRY(loongi_run_data_open_blends(d));
+    count_samples(d->blend, &train);
+    sample_figures_t all = train;
+    for (int i = 0; i < d->num_validation; i++) {
+        count_samples(d->validation[i].blend, &all);
+    }
+    loongi_run_data_close(d);
+    int64_t rounded =
+        (all.longest + ROW_MULTIPLE - 1) / ROW_MULTIPLE * ROW_MULTIPLE;
+    if (length) {
+        LOONG_TRY(set_length(d, LOONG_MIN(LOONG_MAX(rounded, ROW_LEAST), most),
+                             "the longest sample"));
+    }
+    return loongi_complete_batch(d->plan, step_rows(d, &train));
+}
+
+int64_t loongi_run_data_longest(const loong_run_data_t *d)
+{
+    static const char key[] =
+        "model." LOONG_DEFAULT_ROLE ".max_position_embeddings";
+    bool reads = strcmp(loongi_model_role(d->plan->recipe), LOONG_DEFAULT_ROLE) == 0;
+    return reads ? loong_recipe_int(d->plan->recipe, key) : 0;
+}
+
+loong_status_t loongi_run_data_complete_rows(loong_run_data_t *d)
+{
+    int64_t most = loongi_run_data_longest(d);
+    bool length = !loong_recipe_is_set(d->plan->recipe, length_key);
+    if (!loongi_recipe_finetunes(d->plan->recipe) ||
+        (!length &&
+         loong_recipe_is_set(d->plan->recipe, "train.global_batch_size"))) {
+        return LOONG_OK;
+    }
+    most = most > 0 ? most : ROW_MOST;
+    if (!d->plan->plan_only || d->plan->judge) {
+        return measure_samples(d, most, length);
+    }
+    LOONG_TRY(length ? set_length(d, LOONG_MIN(most, ROW_LEAST),
+                                  "training_phase: sft")
+                     : LOONG_OK);
+    return loongi_complete_batch(d->plan, STEP_SAMPLES);
+}
+
+/* ---- costs --------------------------------------------------------------- */
+
+/* What samples cost beside the places that they take: attention among them, in
+ * thousands of operations. */
+loong_status_t loongi_run_data_set_costs(loong_run_data_t *d,
+                                        loong_loader_params_t *p)
+{
+    const loong_component_t *c = d->plan->component;
+    const loong_family_t *family = c->params.family;
+    int64_t lengths = d->plan->set->seq_length + 2;
+    int64_t *cost = NULL;
+    if (!loong_recipe_bool(d->plan->recipe, "data.balance") ||
+        most_samples(d->blend) == 1 || family->attention_flops == NULL ||
+        p->data_parallel_size == 1) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(
+        loongi_arena_alloc(c->arena, (size_t)lengths * sizeof(*cost), &cost));
+    cost[0] = 0;
+    for (int64_t n = 1; n < lengths; n++) {
+        cost[n] = (int64_t)(1e-3 * (double)n *
+                            family->attention_flops(c->params.config, n));
+    }
+    p->cost = cost;
+    p->row_cost =
+        (int64_t)(1e-3 * (double)d->plan->set->seq_length * c->facts.flops_per_row);
+    return LOONG_OK;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run reads: the blends of training and validation, their loaders, and
+ * what a plan asks of them. */
+#ifndef LOONG_RUN_DATA_H
+#define LOONG_RUN_DATA_H
+
+#include "data_check.h"
+#include "loong/image.h"
+#include "loong/loader.h"
+#include "plan.h"
+#include "upstream_step.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LOONG_MAX_VALIDATION = 16 };
+
+typedef struct loong_validation {
+    const char *name; /* in the recipe */
+    loong_blend_t *blend;
+    loong_loader_t *loader;
+    loong_images_t images;
+} loong_validation_t;
+
+typedef struct loong_run_data {
+    loong_plan_t *plan; /* borrowed; its recipe and readers are completed */
+    loong_image_processor_t *image_processor; /* of one of pictures; NULL */
+    bool opened;           /* the blends were, with this status */
+    loong_status_t status;
+    loong_blend_t *blend;
+    loong_loader_t *loader;
+    loong_images_t images;
+    int num_validation;
+    loong_validation_t validation[LOONG_MAX_VALIDATION];
+    loong_ids_t ids; /* of a judged plan's data */
+} loong_run_data_t;
+
+static inline loong_status_t loongi_first_of(loong_status_t a, loong_status_t b)
+{
+    return a != LOONG_OK ? a : b;
+}
+
+/* ---- open_data.c ---- */
+/* data.seq_length; data is looked at beside a recipe that is wrong, too. */
+static inline int64_t loongi_run_data_row(const loong_run_data_t *d)
+{
+    return LOONG_MAX(loong_recipe_int(d->plan->recipe, "data.seq_length"), 1);
+}
+/* Of source i of data.train or data.validation. */
+const char *loongi_run_data_source_class(const loong_run_data_t *d,
+                                         const char *list, int64_t i);
+/* How samples become the inputs of the model's components. */
+LOONG_NODISCARD loong_status_t loongi_run_data_processors(loong_run_data_t *d);
+/* The blends of training and validation, once: whoever comes first opens them,
+ * all get the status. Collective. */
+LOONG_NODISCARD loong_status_t loongi_run_data_open_blends(loong_run_data_t *d);
+/* And their loaders, for a model that was planned. Collective. */
+LOONG_NODISCARD loong_status_t loongi_run_data_open(loong_run_data_t *d);
+void loongi_run_data_close(loong_run_data_t *d);
+
+/* ---- plan_data.c ---- */
+/* Tokens of a sample that the model knows; 0: no bound. */
+int64_t loongi_run_data_longest(const loong_run_data_t *d);
+/* data.seq_length and train.global_batch_size of fine-tuning, where they are
+ * not set: rows for the longest sample, steps of some samples. Collective. */
+LOONG_NODISCARD loong_status_t
+loongi_run_data_complete_rows(loong_run_data_t *d);
+/* The most segments that a row can have: one; samples that are laid into it, and
+ * padding; or with data.reset_attention_mask as many as documents of the run's
+ * data sets have a part in it. Of a plan without data, or data sets that cannot
+ * be opened, one a token. Collective. */
+LOONG_NODISCARD loong_status_t
+loongi_run_data_count_segments(loong_run_data_t *d, int64_t *segments_p);
+/* Steps of a training whose length is given in epochs. Collective. */
+LOONG_NODISCARD loong_status_t loongi_run_data_set_length(
+    loong_run_data_t *d, loong_train_settings_t *settings);
+/* Costs by which the loader deals micro-batches to ranks, where texts share
+ * rows and the recipe does not say no. */
+LOONG_NODISCARD loong_status_t
+loongi_run_data_set_costs(loong_run_data_t *d, loong_loader_params_t *p);
+
+/* ---- chat_keys.c ---- */
+/* Conversations may be among the data. */
+bool loongi_run_data_has_chat(const loong_run_data_t *d);
+/* Opens a blend, with data.chat where it has conversations. */
+LOONG_NODISCARD loong_status_t
+loongi_run_data_create_blend(loong_run_data_t *d, loong_blend_params_t *params,
+                             loong_blend_t **blend_p);
+
+/* ---- describe_data.c ---- */
+/* The sources of the training, and what the run takes of them; nothing where no
+ * data was opened. */
+void loongi_run_data_describe(const loong_run_data_t *d, loong_text_t *text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

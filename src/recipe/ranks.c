@@ -63,7 +63,7 @@ static loong_status_t read_ranks(const loong_recipe_t *recipe, const char *role,
     snprintf(path, sizeof(path), "model.%s.ranks", role);
     memset(r, 0, sizeof(*r));
     r->world = world;
-    r->text = loong_recipe_text(recipe, path);
+    r->text = role[0] != '\0' ? loong_recipe_text(recipe, path) : NULL;
     LOONG_TRY(loongi_arena_alloc(recipe->arena, (size_t)world * sizeof(*r->has),
                                  &r->has));
     for (int i = 0; i < world; i++) {
@@ -75,7 +75,7 @@ static loong_status_t read_ranks(const loong_recipe_t *recipe, const char *role,
     return LOONG_OK;
 }
 
-/* Of the component with the loss. */
+/* Of the component with the loss; "": the model is not known yet. */
 static const char *last_role(const loong_recipe_t *recipe)
 {
     const char *role = "";

@@ -60,8 +60,8 @@ bool loongi_run_data_has_chat(const loong_run_data_t *d)
 }
 
 loong_status_t loongi_run_data_create_blend(loong_run_data_t *d,
-                                           loong_blend_params_t *params,
-                                           loong_blend_t **blend_p)
+                                            loong_blend_params_t *params,
+                                            loong_blend_t **blend_p)
 {
     chat_keys_t chat;
     bool wanted = false;

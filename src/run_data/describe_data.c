@@ -100,7 +100,8 @@ static void describe_length(const loong_run_data_t *d, loong_text_t *text)
     }
     loongi_text_printf(text, "  %g epochs are %lld samples or rows, %lld steps",
                        loong_recipe_real(d->plan->recipe, "train.epochs"),
-                       (long long)samples, (long long)d->plan->set->train_iters);
+                       (long long)samples,
+                       (long long)d->plan->set->train_iters);
     if (rest > 0 && loongi_recipe_rampup(d->plan->recipe).start == 0) {
         loongi_text_printf(text, "; the last one has %lld of %lld",
                            (long long)rest,
@@ -163,9 +164,8 @@ void loongi_run_data_describe(const loong_run_data_t *d, loong_text_t *text)
         loong_blend_source_info_t source;
         loong_blend_get_source(d->blend, i, &source);
         all += ids_of(&source.info);
-        taken +=
-            taken_ids(&source.info, blend.seq_length,
-                      (double)loong_blend_count(d->blend, i, samples));
+        taken += taken_ids(&source.info, blend.seq_length,
+                           (double)loong_blend_count(d->blend, i, samples));
     }
     bool tokens = all > 0.0;
     loongi_text_printf(

@@ -15,7 +15,8 @@ enum { MAX_SOURCES = 256 };
 static loong_status_t check_path(loong_run_data_t *d, const char *key,
                                  const char *path)
 {
-    LOONG_CHECK(d->plan->ctx, path != NULL, LOONG_ERR_CONFIG, "%s is not set", key);
+    LOONG_CHECK(d->plan->ctx, path != NULL, LOONG_ERR_CONFIG, "%s is not set",
+                key);
     return LOONG_OK;
 }
 
@@ -55,17 +56,18 @@ static void note_indices(const loong_blend_t *blend, int64_t count,
 /* As the recipe says, else what the model and the phase read; NULL: of what is
  * wrong with the model that is not known. */
 const char *loongi_run_data_source_class(const loong_run_data_t *d,
-                                        const char *list, int64_t i)
+                                         const char *list, int64_t i)
 {
     char key[64];
     const char *role = loong_recipe_component(d->plan->recipe, 0);
     snprintf(key, sizeof(key), "%s[%lld].source", list, (long long)i);
     const char *name = loong_recipe_text(d->plan->recipe, key);
-    return name != NULL                         ? name
-           : role == NULL                       ? NULL
+    return name != NULL                                         ? name
+           : role == NULL                                       ? NULL
            : loong_recipe_component(d->plan->recipe, 1) != NULL ? "image_text"
-           : strcmp(role, "image_encoder") == 0 ? "images"
-           : strcmp(loong_recipe_text(d->plan->recipe, "training_phase"), "sft") == 0
+           : strcmp(role, "image_encoder") == 0                 ? "images"
+           : strcmp(loong_recipe_text(d->plan->recipe, "training_phase"),
+                    "sft") == 0
                ? "chat"
                : "tokens";
 }
@@ -101,7 +103,8 @@ static loong_status_t check_rows(const loong_run_data_t *d,
         packs = packs || source.info.pack != NULL;
     }
     for (int i = 0; i < LOONG_COUNT_OF(keys) && !packs; i++) {
-        LOONG_CHECK(d->plan->ctx, !loong_recipe_is_set(d->plan->recipe, keys[i]),
+        LOONG_CHECK(d->plan->ctx,
+                    !loong_recipe_is_set(d->plan->recipe, keys[i]),
                     LOONG_ERR_CONFIG,
                     "%s: %s: no source of data.train has texts to be laid into "
                     "rows; one of class documents has, tokens are cut into "
@@ -116,10 +119,11 @@ static loong_status_t open_train(loong_run_data_t *d, indices_t *known,
 {
     int64_t count = loong_recipe_count(d->plan->recipe, "data.train");
     double split = loong_recipe_real(d->plan->recipe, "data.validation_split");
-    LOONG_CHECK(d->plan->ctx, count > 0 && count <= MAX_SOURCES, LOONG_ERR_CONFIG,
+    LOONG_CHECK(d->plan->ctx, count > 0 && count <= MAX_SOURCES,
+                LOONG_ERR_CONFIG,
                 "data.train: %lld sources, 1 to %d wanted: a list of maps, "
-                "each with the path of a data set", (long long)count,
-                MAX_SOURCES);
+                "each with the path of a data set",
+                (long long)count, MAX_SOURCES);
     memset(sources, 0, sizeof(*sources) * (size_t)count);
     for (int64_t i = 0; i < count; i++) {
         char key[64];
@@ -128,20 +132,19 @@ static loong_status_t open_train(loong_run_data_t *d, indices_t *known,
         LOONG_TRY(check_path(d, key, sources[i].path));
         snprintf(key, sizeof(key), "data.train[%lld].weight", (long long)i);
         sources[i].weight = loong_recipe_real(d->plan->recipe, key);
-        snprintf(key, sizeof(key), "data.train[%lld].max_epochs",
-                 (long long)i);
+        snprintf(key, sizeof(key), "data.train[%lld].max_epochs", (long long)i);
         sources[i].max_epochs = loong_recipe_int(d->plan->recipe, key);
         sources[i].split_end = split > 0.0 ? 1.0 - split : 0.0;
         sources[i].known = &known->train[i];
-        sources[i].class_name = loongi_run_data_source_class(d, "data.train", i);
+        sources[i].class_name =
+            loongi_run_data_source_class(d, "data.train", i);
         if (sources[i].class_name == NULL) {
             return LOONG_OK;
         }
     }
     loong_blend_params_t params = blend_params(d, "train", sources, count);
     params.shuffle = true;
-    loong_status_t status =
-        loongi_run_data_create_blend(d, &params, &d->blend);
+    loong_status_t status = loongi_run_data_create_blend(d, &params, &d->blend);
     if (status == LOONG_OK) {
         note_indices(d->blend, count, known->train);
         status = check_rows(d, d->blend);
@@ -188,8 +191,8 @@ static loong_status_t token_processor(loong_run_data_t *d,
                                       loong_reader_t *reader)
 {
     loong_token_params_t *config = NULL;
-    LOONG_TRY(
-        loongi_arena_alloc(d->plan->component->arena, sizeof(*config), &config));
+    LOONG_TRY(loongi_arena_alloc(d->plan->component->arena, sizeof(*config),
+                                 &config));
     *config = token_params(d);
     reader->processor = &loong_token_processor;
     reader->config = config;
@@ -202,18 +205,19 @@ static loong_status_t token_processor(loong_run_data_t *d,
 static loong_status_t open_image_processor(loong_run_data_t *d,
                                            const loong_component_t *c)
 {
-    const char *path = loong_recipe_text(d->plan->recipe, "data.image_processor");
+    const char *path =
+        loong_recipe_text(d->plan->recipe, "data.image_processor");
     if (path == NULL) {
         return loong_image_processor_create_default(
-            d->plan->ctx, c->params.family->image_processor, c->facts.image_size,
-            &d->image_processor);
+            d->plan->ctx, c->params.family->image_processor,
+            c->facts.image_size, &d->image_processor);
     }
     loong_status_t status =
         loong_image_processor_create(d->plan->ctx, path, &d->image_processor);
     if (status != LOONG_OK) {
-        loongi_error_note(d->plan->ctx, "wanted by data.image_processor (%s)",
-                          loong_recipe_where(d->plan->recipe,
-                                             "data.image_processor"));
+        loongi_error_note(
+            d->plan->ctx, "wanted by data.image_processor (%s)",
+            loong_recipe_where(d->plan->recipe, "data.image_processor"));
     }
     return status;
 }
@@ -233,9 +237,10 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     config->class_token = facts->class_token;
     config->pool_class_token = facts->pool_class_token;
     config->num_classes = facts->num_classes;
-    config->mask_ratio = facts->masked_image_modeling
-                             ? loong_recipe_real(d->plan->recipe, "data.mask_ratio")
-                             : 0.0;
+    config->mask_ratio =
+        facts->masked_image_modeling
+            ? loong_recipe_real(d->plan->recipe, "data.mask_ratio")
+            : 0.0;
     config->mask_seed = d->plan->set->seed;
     config->rows = request->rows;
     config->pictures = request->rows / request->seq_length;
@@ -292,7 +297,8 @@ static loong_status_t add_validation(loong_run_data_t *d, const char *name,
     return LOONG_OK;
 }
 
-static loong_status_t load_validation(loong_run_data_t *d, loong_validation_t *v)
+static loong_status_t load_validation(loong_run_data_t *d,
+                                      loong_validation_t *v)
 {
     loong_blend_info_t info;
     loong_blend_get_info(v->blend, &info);
@@ -319,8 +325,7 @@ static loong_status_t add_held_out(loong_run_data_t *d,
     return note_split(d, add_validation(d, "held out", sources, count));
 }
 
-static loong_status_t open_validation(loong_run_data_t *d,
-                                      indices_t *known,
+static loong_status_t open_validation(loong_run_data_t *d, indices_t *known,
                                       loong_blend_source_t *sources)
 {
     loong_status_t status = LOONG_OK;
@@ -331,7 +336,12 @@ static loong_status_t open_validation(loong_run_data_t *d,
     for (int64_t i = 0; i < count; i++) {
         char key[64];
         loong_blend_source_t whole = {
-            NULL, 1.0, 0.0, 0.0, 1, &known->validation[i],
+            NULL,
+            1.0,
+            0.0,
+            0.0,
+            1,
+            &known->validation[i],
             loongi_run_data_source_class(d, "data.validation", i)};
         snprintf(key, sizeof(key), "data.validation[%lld].path", (long long)i);
         whole.path = loong_recipe_text(d->plan->recipe, key);
@@ -343,14 +353,14 @@ static loong_status_t open_validation(loong_run_data_t *d,
         const char *name = loong_recipe_text(d->plan->recipe, key);
         int before = d->num_validation;
         status = loongi_first_of(
-            status, add_validation(d, name != NULL ? name : "validation",
-                                   &whole, 1));
+            status,
+            add_validation(d, name != NULL ? name : "validation", &whole, 1));
         if (d->num_validation > before) {
-            note_indices(d->validation[before].blend, 1,
-                         &known->validation[i]);
+            note_indices(d->validation[before].blend, 1, &known->validation[i]);
         }
     }
-    bool split = loong_recipe_real(d->plan->recipe, "data.validation_split") > 0.0;
+    bool split =
+        loong_recipe_real(d->plan->recipe, "data.validation_split") > 0.0;
     return split && status == LOONG_OK && d->blend != NULL
                ? add_held_out(d, sources)
                : status;
@@ -381,7 +391,8 @@ static loong_status_t open_blends(loong_run_data_t *d, indices_t *known)
 static loong_status_t open_on_all(loong_run_data_t *d)
 {
     indices_t known;
-    bool first = loong_comm_rank(d->plan->comm) == 0 || loongi_run_data_has_chat(d);
+    bool first =
+        loong_comm_rank(d->plan->comm) == 0 || loongi_run_data_has_chat(d);
     memset(&known, 0, sizeof(known));
     loong_status_t status = first ? open_blends(d, &known) : LOONG_OK;
     LOONG_TRY(loong_comm_broadcast(d->plan->comm, &known, sizeof(known), 0,
@@ -417,8 +428,7 @@ loong_status_t loongi_run_data_open(loong_run_data_t *d)
         status = loongi_first_of(status, load_train(d));
     }
     for (int i = 0; i < d->num_validation && reads; i++) {
-        status =
-            loongi_first_of(status, load_validation(d, &d->validation[i]));
+        status = loongi_first_of(status, load_validation(d, &d->validation[i]));
     }
     return status;
 }

@@ -110,9 +110,10 @@ static int64_t most_possible(loong_run_data_t *d, bool packed)
 }
 
 loong_status_t loongi_run_data_count_segments(loong_run_data_t *d,
-                                             int64_t *segments_p)
+                                              int64_t *segments_p)
 {
-    bool packed = loong_recipe_bool(d->plan->recipe, "data.reset_attention_mask");
+    bool packed =
+        loong_recipe_bool(d->plan->recipe, "data.reset_attention_mask");
     int64_t most = lacks_data(d) ? most_possible(d, packed) : 1;
     if (!lacks_data(d) && lays_rows(d)) {
         LOONG_TRY(loongi_run_data_open_blends(d));
@@ -146,8 +147,8 @@ loong_status_t loongi_run_data_set_length(loong_run_data_t *d,
                        "%s: data.train is not read: one step stands for all",
                        key);
         }
-        loongi_settings_set_samples(d->plan->recipe, d->plan->set->global_batch_size,
-                                    settings);
+        loongi_settings_set_samples(d->plan->recipe,
+                                    d->plan->set->global_batch_size, settings);
         settings->num_samples = 0;
         return LOONG_OK;
     }
@@ -235,7 +236,8 @@ int64_t loongi_run_data_longest(const loong_run_data_t *d)
 {
     static const char key[] =
         "model." LOONG_DEFAULT_ROLE ".max_position_embeddings";
-    bool reads = strcmp(loongi_model_role(d->plan->recipe), LOONG_DEFAULT_ROLE) == 0;
+    bool reads =
+        strcmp(loongi_model_role(d->plan->recipe), LOONG_DEFAULT_ROLE) == 0;
     return reads ? loong_recipe_int(d->plan->recipe, key) : 0;
 }
 
@@ -263,7 +265,7 @@ loong_status_t loongi_run_data_complete_rows(loong_run_data_t *d)
 /* What samples cost beside the places that they take: attention among them, in
  * thousands of operations. */
 loong_status_t loongi_run_data_set_costs(loong_run_data_t *d,
-                                        loong_loader_params_t *p)
+                                         loong_loader_params_t *p)
 {
     const loong_component_t *c = d->plan->component;
     const loong_family_t *family = c->params.family;
@@ -282,7 +284,7 @@ loong_status_t loongi_run_data_set_costs(loong_run_data_t *d,
                             family->attention_flops(c->params.config, n));
     }
     p->cost = cost;
-    p->row_cost =
-        (int64_t)(1e-3 * (double)d->plan->set->seq_length * c->facts.flops_per_row);
+    p->row_cost = (int64_t)(1e-3 * (double)d->plan->set->seq_length *
+                            c->facts.flops_per_row);
     return LOONG_OK;
 }

@@ -27,7 +27,7 @@ typedef struct loong_validation {
 typedef struct loong_run_data {
     loong_plan_t *plan; /* borrowed; its recipe and readers are completed */
     loong_image_processor_t *image_processor; /* of one of pictures; NULL */
-    bool opened;           /* the blends were, with this status */
+    bool opened; /* the blends were, with this status */
     loong_status_t status;
     loong_blend_t *blend;
     loong_loader_t *loader;
@@ -67,10 +67,10 @@ int64_t loongi_run_data_longest(const loong_run_data_t *d);
  * not set: rows for the longest sample, steps of some samples. Collective. */
 LOONG_NODISCARD loong_status_t
 loongi_run_data_complete_rows(loong_run_data_t *d);
-/* The most segments that a row can have: one; samples that are laid into it, and
- * padding; or with data.reset_attention_mask as many as documents of the run's
- * data sets have a part in it. Of a plan without data, or data sets that cannot
- * be opened, one a token. Collective. */
+/* The most segments that a row can have: one; samples that are laid into it,
+ * and padding; or with data.reset_attention_mask as many as documents of the
+ * run's data sets have a part in it. Of a plan without data, or data sets that
+ * cannot be opened, one a token. Collective. */
 LOONG_NODISCARD loong_status_t
 loongi_run_data_count_segments(loong_run_data_t *d, int64_t *segments_p);
 /* Steps of a training whose length is given in epochs. Collective. */
@@ -85,9 +85,8 @@ loongi_run_data_set_costs(loong_run_data_t *d, loong_loader_params_t *p);
 /* Conversations may be among the data. */
 bool loongi_run_data_has_chat(const loong_run_data_t *d);
 /* Opens a blend, with data.chat where it has conversations. */
-LOONG_NODISCARD loong_status_t
-loongi_run_data_create_blend(loong_run_data_t *d, loong_blend_params_t *params,
-                             loong_blend_t **blend_p);
+LOONG_NODISCARD loong_status_t loongi_run_data_create_blend(
+    loong_run_data_t *d, loong_blend_params_t *params, loong_blend_t **blend_p);
 
 /* ---- describe_data.c ---- */
 /* The sources of the training, and what the run takes of them; nothing where no

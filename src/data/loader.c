@@ -98,8 +98,9 @@ static loong_status_t check_params(loong_context_t *ctx,
                 name, p->micro_batch_size);
     LOONG_TRY(p->processor->check(ctx, p->config, name));
     LOONG_TRY(check_batch(ctx, name, p));
-    int64_t most = p->num_samples > 0 ? p->num_samples : blend->epoch_samples;
-    LOONG_CHECK(ctx, p->data_parallel_size <= most, LOONG_ERR_CONFIG,
+    int64_t most = blend->epoch_samples;
+    bool ends = p->num_samples > 0; /* the rest of a batch is empty */
+    LOONG_CHECK(ctx, ends || p->data_parallel_size <= most, LOONG_ERR_CONFIG,
                 "data '%s': %d data-parallel ranks share %" PRId64
                 " samples: use fewer ranks, more data or a shorter seq_length",
                 name, p->data_parallel_size, most);

@@ -196,15 +196,15 @@ static loong_status_t set_length(loong_run_data_t *d, int64_t length,
     return loong_recipe_set(d->plan->recipe, length_key, text, origin);
 }
 
-/* Rows of a step that have about STEP_SAMPLES samples. */
+/* Rows of a step that have about STEP_SAMPLES samples, or all there are. */
 static int64_t step_rows(const loong_run_data_t *d, const sample_figures_t *of)
 {
     int64_t each = loong_recipe_int(d->plan->recipe, length_key);
     bool packs = loongi_recipe_packing(d->plan->recipe) != LOONG_PACK_NONE;
-    double full = packs && of->samples > 0
-                      ? (double)of->ids / (double)of->samples / (double)each
-                      : 1.0;
-    return (int64_t)ceil(STEP_SAMPLES * full);
+    double samples = (double)LOONG_MAX(of->samples, 1);
+    double full = packs ? (double)of->ids / samples / (double)each : 1.0;
+    full = fmin(full, 1.0); /* what is longer is cut, or refused */
+    return (int64_t)ceil(full * fmin(STEP_SAMPLES, samples));
 }
 
 /* The data is opened with rows for the longest text that the model reads; what

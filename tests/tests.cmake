@@ -184,5 +184,5 @@ foreach(planted pass_memory place_intervals schedule_colour pass_split pass_gath
 endforeach()
 loong_tests_first(layouts experts context reshard trainer router_replay overlap
   cuda_dispatch cuda_op_attention cuda_experts cuda_op_moe golden families comm
-  convert draft_recipes gpu_run)
+  convert draft_recipes)
 loong_tests_order()

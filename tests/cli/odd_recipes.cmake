@@ -3,7 +3,7 @@ if(MPI_C_FOUND)
   add_test(NAME odd_recipes COMMAND
     ${PROJECT_SOURCE_DIR}/tests/cli/odd_recipes.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
-  set_tests_properties(odd_recipes PROPERTIES LABELS cli TIMEOUT 300
+  set_tests_properties(odd_recipes PROPERTIES LABELS "cli;full" TIMEOUT 300
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 endif()
 add_test(NAME cli_edges COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/edges.sh

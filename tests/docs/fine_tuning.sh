@@ -51,7 +51,7 @@ for line in "data: 1 source, 104 tokens; the run takes 312, 0 validation sets" \
     grep -qxF "$line" block06.sh.out || fail "not shown: $line"
     grep -qxF "$line" "$doc" || fail "not told: $line"
 done
-for word in '3 samples, ' 'sample | ' 'step 1/1'; do
+for word in '3 samples, ' 'sample | ' 'step 3/3'; do
     grep -qF "$word" block04.sh.out || fail "no '$word': $(cat block04.sh.out)"
 done
 [ "$(grep -cF 'sample | ' block04.sh.out)" = 2 ] || fail "$(cat block04.sh.out)"

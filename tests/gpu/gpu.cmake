@@ -6,7 +6,7 @@ find_program(LOONG_PYTHON python3)
 if(LOONG_PYTHON)
   add_test(NAME gpu_run COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/test_run.sh
     ${PROJECT_SOURCE_DIR})
-  set_tests_properties(gpu_run PROPERTIES LABELS cli TIMEOUT 300)
+  set_tests_properties(gpu_run PROPERTIES LABELS "cli;full" TIMEOUT 300)
 else()
   message(STATUS "tests/gpu/run.sh: not tested, no python3")
 endif()

@@ -81,6 +81,17 @@ train watched 1 'data.validation=[chat/sharegpt.jsonl]' eval.interval=3 ||
     fail "a validation set: $(tail -n 5 watched.err)"
 grep -q 'eval chat/sharegpt.jsonl' watched.out watched.err ||
     fail "no evaluation: $(cat watched.out)"
+# A validation set of one sample, on two ranks.
+head -n 1 chat/sharegpt.jsonl >chat/single.jsonl
+for n in 1 2; do
+    train "single$n" $n 'data.validation=[chat/single.jsonl]' \
+        train.train_iters=1 ||
+        fail "a set of one sample, $n ranks: $(tail -n 5 "single$n.err")"
+    grep -ho 'eval chat/single.jsonl | loss [0-9.]*' "single$n".{out,err} \
+        >"single$n.losses"
+done
+cmp single1.losses single2.losses && [ -s single1.losses ] ||
+    fail "sets of one sample: $(cat single[12].losses)"
 train broken 1 'data.train=[chat/broken.jsonl]' && fail "it runs all the same"
 grep -q 'chat/broken.jsonl:9: there is no message' broken.err ||
     fail "the record is not told: $(tail -n 5 broken.err)"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether bytes are UTF-8. */
+ * UTF-8: whether bytes are, and the characters of those that are. */
 #ifndef LOONG_UTF8_H
 #define LOONG_UTF8_H
 
@@ -23,6 +23,37 @@ size_t loongi_utf8_skip_ascii(const char *text, size_t at, size_t length);
 
 /* True when all of it is UTF-8. */
 bool loongi_utf8_valid(const char *text, size_t length);
+
+/* The character at p of valid UTF-8; its bytes are added to *length. */
+static inline uint32_t loongi_utf8_get(const char *p, size_t *length)
+{
+    const unsigned char *u = (const unsigned char *)p;
+    if (u[0] < 0x80) {
+        *length += 1;
+        return u[0];
+    }
+    if (u[0] < 0xE0) {
+        *length += 2;
+        return (uint32_t)(u[0] & 0x1F) << 6 | (uint32_t)(u[1] & 0x3F);
+    }
+    if (u[0] < 0xF0) {
+        *length += 3;
+        return (uint32_t)(u[0] & 0x0F) << 12 | (uint32_t)(u[1] & 0x3F) << 6 |
+               (uint32_t)(u[2] & 0x3F);
+    }
+    *length += 4;
+    return (uint32_t)(u[0] & 0x07) << 18 | (uint32_t)(u[1] & 0x3F) << 12 |
+           (uint32_t)(u[2] & 0x3F) << 6 | (uint32_t)(u[3] & 0x3F);
+}
+
+/* Where the character that ends before `at` begins. */
+static inline size_t loongi_utf8_back(const char *text, size_t at)
+{
+    do {
+        at--;
+    } while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80);
+    return at;
+}
 
 #ifdef __cplusplus
 }

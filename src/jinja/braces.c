@@ -6,6 +6,7 @@
 
 #include "format.h"
 #include "unicode_text.h"
+#include "utf8.h"
 
 typedef struct braces {
     run_t *r;
@@ -99,7 +100,7 @@ static loong_status_t read_spec(braces_t *b, value_t text, jinja_spec_t *spec)
     bool own_fill = false;
     jinja_spec_init(spec);
     if (at < end) {
-        jinja_point(at, &fill);
+        loongi_utf8_get(at, &fill);
     }
     if (at + fill < end && fill > 0 && strchr("<>=^", at[fill]) != NULL) {
         memcpy(spec->fill, at, fill);

@@ -9,6 +9,7 @@
 
 #include "format.h"
 #include "unicode_text.h"
+#include "utf8.h"
 
 enum { MAX_PRECISION = 300, DIGITS = 700 };
 
@@ -212,7 +213,7 @@ loong_status_t jinja_to_ascii(run_t *r, value_t value, value_t *text_p)
     for (size_t at = 0; at < shown.length;) {
         char text[16];
         size_t begin = at;
-        uint32_t point = jinja_point(shown.as.text + at, &at);
+        uint32_t point = loongi_utf8_get(shown.as.text + at, &at);
         int length = point < 0x80      ? snprintf(text, 16, "%c", (int)point)
                      : point < 0x100   ? snprintf(text, 16, "\\x%02x", point)
                      : point < 0x10000 ? snprintf(text, 16, "\\u%04x", point)

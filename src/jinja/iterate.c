@@ -6,6 +6,7 @@
 
 #include "run.h"
 #include "unicode_text.h"
+#include "utf8.h"
 
 bool jinja_is_iterable(value_t value)
 {
@@ -45,7 +46,7 @@ static bool next_point(jinja_iter_t *it, value_t *item_p)
     if ((size_t)it->at >= it->over.length) {
         return false;
     }
-    jinja_point(text, &length);
+    loongi_utf8_get(text, &length);
     *item_p = loongi_jinja_string(text, length);
     it->at += (int64_t)length;
     return true;

@@ -9,6 +9,7 @@
 
 #include "run.h"
 #include "unicode_text.h"
+#include "utf8.h"
 
 static loong_status_t emit(run_t *r, const char *text)
 {
@@ -41,7 +42,7 @@ static loong_status_t print_string(run_t *r, value_t value, bool ascii)
     LOONG_TRY(emit(r, "\""));
     for (size_t at = 0; at < value.length;) {
         size_t begin = at;
-        uint32_t point = jinja_point(text + at, &at);
+        uint32_t point = loongi_utf8_get(text + at, &at);
         if (point < 0x20 || point == '"' || point == '\\' ||
             (ascii && point >= 0x7F)) {
             LOONG_TRY(jinja_emit(r, text + plain, begin - plain));

@@ -31,7 +31,7 @@ static size_t skip_space(const lexer_t *x, size_t at)
 {
     while (at < x->length) {
         size_t length = 0;
-        if (!jinja_is_space(jinja_point(x->text + at, &length))) {
+        if (!jinja_is_space(loongi_utf8_get(x->text + at, &length))) {
             break;
         }
         at += length;
@@ -48,7 +48,7 @@ static size_t space_before(const lexer_t *x, size_t begin, size_t at)
         do {
             back--;
         } while (back > begin && ((unsigned char)x->text[back] & 0xC0) == 0x80);
-        if (!jinja_is_space(jinja_point(x->text + back, &length))) {
+        if (!jinja_is_space(loongi_utf8_get(x->text + back, &length))) {
             break;
         }
         at = back;
@@ -226,7 +226,7 @@ static loong_status_t cut_operator(lexer_t *x)
     }
     size_t length = 0;
     char message[64];
-    jinja_point(x->text + x->at, &length);
+    loongi_utf8_get(x->text + x->at, &length);
     snprintf(message, sizeof(message), "unexpected character '%.*s'",
              (int)length, x->text + x->at);
     return fail(x, x->at, message);
@@ -237,12 +237,13 @@ static loong_status_t cut_name(lexer_t *x)
     size_t at = x->at;
     size_t length = 0;
     while (at < x->length &&
-           jinja_is_name_point(jinja_point(x->text + at, &length), true)) {
+           jinja_is_name_point(loongi_utf8_get(x->text + at, &length), true)) {
         at += length;
         length = 0;
     }
     length = 0;
-    if (!jinja_is_name_point(jinja_point(x->text + x->at, &length), false)) {
+    if (!jinja_is_name_point(loongi_utf8_get(x->text + x->at, &length),
+                             false)) {
         return fail(x, x->at,
                     "a name that begins with a character that names "
                     "cannot begin with");
@@ -284,7 +285,7 @@ static loong_status_t cut_inside(lexer_t *x)
     if (c == '\'' || c == '"') {
         return cut_string(x);
     }
-    uint32_t point = jinja_point(x->text + x->at, &length);
+    uint32_t point = loongi_utf8_get(x->text + x->at, &length);
     return jinja_is_name_point(point, true) ? cut_name(x) : cut_operator(x);
 }
 

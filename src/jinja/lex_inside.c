@@ -8,6 +8,7 @@
 
 #include "parse.h"
 #include "unicode_text.h"
+#include "utf8.h"
 
 static loong_status_t refuse(jinja_parser_t *p, const jinja_piece_t *piece,
                              const char *what)
@@ -68,7 +69,7 @@ static const char *escape(const char **at, const char *end, char **out)
         *(*out)++ = '\\';               /* no escape: the backslash stays */
         if ((unsigned char)c >= 0x80) { /* what Python makes of these */
             size_t length = 0;
-            point = jinja_point(*at, &length);
+            point = loongi_utf8_get(*at, &length);
             *out += sprintf(*out,
                             point < 0x100     ? "x%02x"
                             : point < 0x10000 ? "u%04x"

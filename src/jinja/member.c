@@ -6,6 +6,7 @@
 
 #include "run.h"
 #include "unicode_text.h"
+#include "utf8.h"
 
 value_t jinja_undefined(const char *hint)
 {
@@ -114,7 +115,7 @@ static loong_status_t at_index(run_t *r, value_t of, int64_t n,
         size_t at = jinja_find_point(of.as.text, of.length, n);
         size_t length = 0;
         if (at < of.length) {
-            jinja_point(of.as.text + at, &length);
+            loongi_utf8_get(of.as.text + at, &length);
             *value_p = loongi_jinja_string(of.as.text + at, length);
         }
         return LOONG_OK;
@@ -251,7 +252,7 @@ static loong_status_t slice_text(run_t *r, value_t text, const bounds_t *b,
     begins[0] = 0;
     for (int64_t i = 0; i < count; i++) {
         begins[i + 1] = begins[i];
-        jinja_point(text.as.text + begins[i], &begins[i + 1]);
+        loongi_utf8_get(text.as.text + begins[i], &begins[i + 1]);
     }
     for (int64_t i = 0; i < b->count; i++) {
         int64_t n = b->begin + i * b->step;

@@ -9,6 +9,7 @@
 
 #include "run.h"
 #include "unicode_text.h"
+#include "utf8.h"
 
 static loong_status_t emit(run_t *r, const char *text)
 {
@@ -76,7 +77,7 @@ static loong_status_t print_escaped(run_t *r, const char *at, size_t length,
     static const char letters[] = "nrt\\";
     size_t bytes = 0;
     char text[16];
-    uint32_t point = jinja_point(at, &bytes);
+    uint32_t point = loongi_utf8_get(at, &bytes);
     const char *name =
         point < 0x80 && point > 0 ? strchr(names, (int)point) : NULL;
     if (name != NULL || point == (unsigned char)quote) {
@@ -106,7 +107,7 @@ static loong_status_t print_string_repr(run_t *r, value_t value)
     LOONG_TRY(jinja_emit(r, &quote, 1));
     for (size_t at = 0; at < value.length;) {
         size_t length = 0;
-        uint32_t point = jinja_point(text + at, &length);
+        uint32_t point = loongi_utf8_get(text + at, &length);
         if (point < 0x20 || point >= 0x7F || point == '\\' ||
             point == (unsigned char)quote) {
             LOONG_TRY(jinja_emit(r, text + plain, at - plain));

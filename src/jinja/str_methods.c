@@ -6,6 +6,7 @@
 
 #include "format.h"
 #include "text.h"
+#include "utf8.h"
 
 static loong_status_t strip(run_t *r, const jinja_call_t *call, value_t *result)
 {
@@ -43,7 +44,7 @@ static loong_status_t split_space(run_t *r, value_t text, int64_t most,
         }
         while (end < rest.length) {
             size_t next = end;
-            if (jinja_is_space(jinja_point(rest.as.text + end, &next))) {
+            if (jinja_is_space(loongi_utf8_get(rest.as.text + end, &next))) {
                 break;
             }
             end = next;
@@ -73,7 +74,7 @@ static loong_status_t split_space_right(run_t *r, value_t text, int64_t most,
             do {
                 back--;
             } while (((unsigned char)rest.as.text[back] & 0xC0) == 0x80);
-            if (jinja_is_space(jinja_point(rest.as.text + back, &length))) {
+            if (jinja_is_space(loongi_utf8_get(rest.as.text + back, &length))) {
                 break;
             }
             begin = back;
@@ -369,7 +370,7 @@ static loong_status_t expand_tabs(run_t *r, const jinja_call_t *call,
     LOONG_TRY(jinja_arg_int(r, call, 0, 8, &size));
     for (size_t at = 0; at < call->self.length;) {
         size_t begin = at;
-        uint32_t point = jinja_point(call->self.as.text + at, &at);
+        uint32_t point = loongi_utf8_get(call->self.as.text + at, &at);
         if (point != '\t') {
             column = point == '\n' || point == '\r' ? 0 : column + 1;
             LOONG_TRY(jinja_emit(r, call->self.as.text + begin, at - begin));

@@ -7,11 +7,12 @@
 #include <utf8proc.h>
 
 #include "text.h"
+#include "utf8.h"
 
 static bool all_are(value_t text, int bits)
 {
     for (size_t at = 0; at < text.length;) {
-        if (!(jinja_classify(jinja_point(text.as.text + at, &at)) & bits)) {
+        if (!(jinja_classify(loongi_utf8_get(text.as.text + at, &at)) & bits)) {
             return false;
         }
     }
@@ -21,7 +22,7 @@ static bool all_are(value_t text, int bits)
 static bool all_space(value_t text)
 {
     for (size_t at = 0; at < text.length;) {
-        if (!jinja_is_space(jinja_point(text.as.text + at, &at))) {
+        if (!jinja_is_space(loongi_utf8_get(text.as.text + at, &at))) {
             return false;
         }
     }
@@ -33,8 +34,8 @@ static bool has_case(value_t text, int want)
 {
     bool found = false;
     for (size_t at = 0; at < text.length;) {
-        int bits =
-            jinja_classify(jinja_point(text.as.text + at, &at)) & JINJA_C_CASED;
+        int bits = jinja_classify(loongi_utf8_get(text.as.text + at, &at)) &
+                   JINJA_C_CASED;
         if (bits & ~want) {
             return false;
         }
@@ -49,8 +50,8 @@ static bool is_title(value_t text)
     bool inside = false;
     bool found = false;
     for (size_t at = 0; at < text.length;) {
-        int bits =
-            jinja_classify(jinja_point(text.as.text + at, &at)) & JINJA_C_CASED;
+        int bits = jinja_classify(loongi_utf8_get(text.as.text + at, &at)) &
+                   JINJA_C_CASED;
         if (bits & (JINJA_C_UPPER | JINJA_C_TITLE) ? inside
                                                    : bits != 0 && !inside) {
             return false;
@@ -65,7 +66,8 @@ static bool is_identifier(value_t text)
 {
     for (size_t at = 0; at < text.length;) {
         bool first = at == 0;
-        if (!jinja_is_name_point(jinja_point(text.as.text + at, &at), !first)) {
+        if (!jinja_is_name_point(loongi_utf8_get(text.as.text + at, &at),
+                                 !first)) {
             return false;
         }
     }
@@ -149,7 +151,7 @@ static loong_status_t by_letter(run_t *r, const jinja_call_t *call,
     for (size_t at = 0; at < text.length;) {
         size_t begin = at;
         char out[JINJA_CASE_BYTES];
-        uint32_t point = jinja_point(text.as.text + at, &at);
+        uint32_t point = loongi_utf8_get(text.as.text + at, &at);
         int bits = jinja_classify(point) & JINJA_C_CASED;
         if (title ? inside : (bits & JINJA_C_UPPER) != 0) {
             LOONG_TRY(jinja_emit_lower(r, text, begin, at));

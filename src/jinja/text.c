@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "text.h"
+#include "utf8.h"
 
 loong_status_t jinja_arg_int(run_t *r, const jinja_call_t *call, int k,
                              int64_t absent, int64_t *n_p)
@@ -62,7 +63,7 @@ static bool is_one_of(uint32_t point, const value_t *characters)
         return jinja_is_space(point);
     }
     for (size_t at = 0; at < characters->length;) {
-        if (jinja_point(characters->as.text + at, &at) == point) {
+        if (loongi_utf8_get(characters->as.text + at, &at) == point) {
             return true;
         }
     }
@@ -76,7 +77,7 @@ value_t jinja_strip(value_t text, const value_t *characters, int sides)
     const char *bytes = text.as.text;
     while ((sides & JINJA_LEFT) && begin < end) {
         size_t next = begin;
-        if (!is_one_of(jinja_point(bytes + begin, &next), characters)) {
+        if (!is_one_of(loongi_utf8_get(bytes + begin, &next), characters)) {
             break;
         }
         begin = next;
@@ -87,7 +88,7 @@ value_t jinja_strip(value_t text, const value_t *characters, int sides)
         do {
             back--;
         } while (((unsigned char)bytes[back] & 0xC0) == 0x80);
-        if (!is_one_of(jinja_point(bytes + back, &length), characters)) {
+        if (!is_one_of(loongi_utf8_get(bytes + back, &length), characters)) {
             break;
         }
         end = back;
@@ -108,7 +109,7 @@ static loong_status_t insert_everywhere(run_t *r, value_t text, value_t by,
         if (at >= text.length) {
             return LOONG_OK;
         }
-        jinja_point(text.as.text + at, &at);
+        loongi_utf8_get(text.as.text + at, &at);
         LOONG_TRY(jinja_emit(r, text.as.text + begin, at - begin));
     }
     return jinja_emit(r, text.as.text + at, text.length - at);
@@ -156,7 +157,7 @@ loong_status_t jinja_split_lines(run_t *r, value_t text, bool keep,
     LOONG_TRY(loongi_jinja_list(r->heap, &list));
     for (size_t at = 0; at < text.length;) {
         size_t end = at;
-        uint32_t point = jinja_point(bytes + at, &at);
+        uint32_t point = loongi_utf8_get(bytes + at, &at);
         if (!ends_line(point)) {
             continue;
         }
@@ -209,7 +210,7 @@ loong_status_t jinja_emit_lower(run_t *r, value_t text, size_t at, size_t end)
     char out[JINJA_CASE_BYTES];
     while (at < end) {
         size_t begin = at;
-        uint32_t point = jinja_point(text.as.text + at, &at);
+        uint32_t point = loongi_utf8_get(text.as.text + at, &at);
         int length = jinja_change_case(point, JINJA_LOWERCASE, out);
         if (point == 0x3A3 &&
             jinja_is_final_sigma(text.as.text, text.length, begin)) {
@@ -230,7 +231,7 @@ loong_status_t jinja_change_text(run_t *r, value_t text, jinja_case_t to,
         return jinja_take(r, mark, text_p);
     }
     for (size_t at = 0; at < text.length;) {
-        uint32_t point = jinja_point(text.as.text + at, &at);
+        uint32_t point = loongi_utf8_get(text.as.text + at, &at);
         int length = jinja_change_case(point, to, out);
         LOONG_TRY(jinja_emit(r, out, (size_t)length));
     }
@@ -243,7 +244,7 @@ loong_status_t jinja_capitalize(run_t *r, value_t text, value_t *text_p)
     size_t at = 0;
     size_t mark = jinja_mark(r);
     if (text.length > 0) {
-        uint32_t point = jinja_point(text.as.text, &at);
+        uint32_t point = loongi_utf8_get(text.as.text, &at);
         int length = jinja_change_case(point, JINJA_TITLECASE, out);
         LOONG_TRY(jinja_emit(r, out, (size_t)length));
     }

@@ -6,6 +6,7 @@
 
 #include "format.h"
 #include "text.h"
+#include "utf8.h"
 
 loong_status_t jinja_not_offered(run_t *r, const jinja_call_t *call,
                                  value_t *result)
@@ -45,11 +46,11 @@ static loong_status_t title(run_t *r, const jinja_call_t *call, value_t *result)
     LOONG_TRY(jinja_soft_text(r, call, &text));
     for (size_t at = 0; at < text.length;) {
         size_t end = at;
-        uint32_t first = jinja_point(text.as.text + at, &at);
+        uint32_t first = loongi_utf8_get(text.as.text + at, &at);
         for (size_t next = at; next <= text.length;) {
             end = next;
             if (next == text.length ||
-                begins_word(jinja_point(text.as.text + next, &next)) !=
+                begins_word(loongi_utf8_get(text.as.text + next, &next)) !=
                     begins_word(first)) {
                 break;
             }
@@ -136,7 +137,7 @@ static loong_status_t word_count(run_t *r, const jinja_call_t *call,
     bool inside = false;
     LOONG_TRY(jinja_soft_text(r, call, &text));
     for (size_t at = 0; at < text.length;) {
-        uint32_t point = jinja_point(text.as.text + at, &at);
+        uint32_t point = loongi_utf8_get(text.as.text + at, &at);
         bool word = (jinja_classify(point) & JINJA_C_WORD) != 0;
         count += word && !inside;
         inside = word;

@@ -72,7 +72,7 @@ size_t jinja_find_point(const char *text, size_t length, int64_t n)
 {
     size_t at = 0;
     while (n > 0 && at < length) {
-        jinja_point(text + at, &at);
+        loongi_utf8_get(text + at, &at);
         n--;
     }
     return at;
@@ -238,7 +238,7 @@ bool jinja_is_final_sigma(const char *text, size_t length, size_t at)
         do {
             back--;
         } while (((unsigned char)text[back] & 0xC0) == 0x80);
-        uint32_t point = jinja_point(text + back, &ignored);
+        uint32_t point = loongi_utf8_get(text + back, &ignored);
         if (!is_ignored(point)) {
             before = (jinja_classify(point) & JINJA_C_CASED) != 0;
             break;
@@ -247,9 +247,9 @@ bool jinja_is_final_sigma(const char *text, size_t length, size_t at)
     if (!before) {
         return false;
     }
-    jinja_point(text + at, &at);
+    loongi_utf8_get(text + at, &at);
     while (at < length) {
-        uint32_t point = jinja_point(text + at, &at);
+        uint32_t point = loongi_utf8_get(text + at, &at);
         if (!is_ignored(point)) {
             return (jinja_classify(point) & JINJA_C_CASED) == 0;
         }

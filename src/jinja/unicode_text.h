@@ -14,28 +14,6 @@
 extern "C" {
 #endif
 
-/* The character at p; its bytes are added to *length. */
-static inline uint32_t jinja_point(const char *p, size_t *length)
-{
-    const unsigned char *u = (const unsigned char *)p;
-    if (u[0] < 0x80) {
-        *length += 1;
-        return u[0];
-    }
-    if (u[0] < 0xE0) {
-        *length += 2;
-        return (uint32_t)(u[0] & 0x1F) << 6 | (uint32_t)(u[1] & 0x3F);
-    }
-    if (u[0] < 0xF0) {
-        *length += 3;
-        return (uint32_t)(u[0] & 0x0F) << 12 | (uint32_t)(u[1] & 0x3F) << 6 |
-               (uint32_t)(u[2] & 0x3F);
-    }
-    *length += 4;
-    return (uint32_t)(u[0] & 0x07) << 18 | (uint32_t)(u[1] & 0x3F) << 12 |
-           (uint32_t)(u[2] & 0x3F) << 6 | (uint32_t)(u[3] & 0x3F);
-}
-
 /* Bytes of the character, 0 when point is none; out holds 4. */
 int jinja_put_point(uint32_t point, char *out);
 

@@ -44,37 +44,6 @@ enum {
 LOONG_NODISCARD loong_status_t loongi_unicode_create(loong_context_t *ctx,
                                                      uint8_t **chars_p);
 
-/* The character at p of valid UTF-8; its bytes are added to *length. */
-static inline uint32_t loongi_utf8_get(const char *p, size_t *length)
-{
-    const unsigned char *u = (const unsigned char *)p;
-    if (u[0] < 0x80) {
-        *length += 1;
-        return u[0];
-    }
-    if (u[0] < 0xE0) {
-        *length += 2;
-        return (uint32_t)(u[0] & 0x1F) << 6 | (uint32_t)(u[1] & 0x3F);
-    }
-    if (u[0] < 0xF0) {
-        *length += 3;
-        return (uint32_t)(u[0] & 0x0F) << 12 | (uint32_t)(u[1] & 0x3F) << 6 |
-               (uint32_t)(u[2] & 0x3F);
-    }
-    *length += 4;
-    return (uint32_t)(u[0] & 0x07) << 18 | (uint32_t)(u[1] & 0x3F) << 12 |
-           (uint32_t)(u[2] & 0x3F) << 6 | (uint32_t)(u[3] & 0x3F);
-}
-
-/* Where the character that ends before `at` begins. */
-static inline size_t loongi_utf8_back(const char *text, size_t at)
-{
-    do {
-        at--;
-    } while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80);
-    return at;
-}
-
 /* Bytes of the character, 0 when point is none; out holds 4. */
 int loongi_utf8_put(uint32_t point, char *out);
 

@@ -7,12 +7,14 @@
                            curve.txt: loss and gradient norm of each step, and
                            final.safetensors: the adapter after them
   lora.py --check          computes again and compares
+  lora.py --fp32           how far the same steps go astray in PyTorch's float32
   lora.py --export BUILD   takes the same steps with BUILD/loongrun, loads the
                            adapter that it writes with peft and the merged model
                            with transformers: logits are those of peft's own
 
 Every step takes all samples, in float64, without dropout.
 """
+import contextlib
 import os
 import shutil
 import struct
@@ -91,8 +93,9 @@ def loss_of(model, ids):
         -1, ids[:, 1:, None]).mean()
 
 
-def train(name, start):
-    model = build(name)
+def train(name, start, dtype=torch.float64):
+    model = build(name).to(dtype)
+    exact = dtype == torch.float64
     if start is not None:
         model.save_pretrained(start)
     ids = samples(model.config.vocab_size)
@@ -106,10 +109,10 @@ def train(name, start):
     lines = []
     for _ in range(STEPS):
         model.zero_grad()
-        with wide.widened():
+        with wide.widened() if exact else contextlib.nullcontext():
             loss = loss_of(model, ids)
             loss.backward()
-        norm = torch.sqrt(sum((p.grad ** 2).sum() for p in params))
+        norm = torch.sqrt(sum((p.grad.double() ** 2).sum() for p in params))
         lines.append((loss.item(), norm.item()))
         optimizer.step()
     return model, lines
@@ -151,6 +154,14 @@ def check(name):
         worst = max(worst, (value - there[key]).abs().max().item())
     print(f"{name}: {worst:.1e}")
     return worst < 1e-10
+
+
+def single(name):
+    _, lines = train(name, None, torch.float32)
+    wanted = np.loadtxt(os.path.join(HERE, "lora", name, "curve.txt"))
+    worst = np.abs(np.array(lines) - wanted) / np.abs(wanted)
+    print(f"{name}: relative error of loss {worst[:, 0].max():.1e}, of the "
+          f"norm {worst[:, 1].max():.1e}; first four {worst[:4].max():.1e}")
 
 
 # what loongrun is told of each case, beside the fixture and the adapter
@@ -237,6 +248,10 @@ def main():
     if arguments[:1] == ["--export"]:
         build_dir = os.path.abspath(arguments[1])
         sys.exit(not all([exported(build_dir, name) for name in CASES]))
+    if arguments == ["--fp32"]:
+        for name in CASES:
+            single(name)
+        return
     if arguments == ["--check"]:
         sys.exit(not all([check(name) for name in CASES]))
     for name in arguments or CASES:

@@ -12,9 +12,6 @@
 extern "C" {
 #endif
 
-#define LOONG_PEFT_PREFIX "base_model.model."
-#define LOONG_PEFT_CONFIG "adapter_config.json"
-#define LOONG_PEFT_WEIGHTS "adapter_model.safetensors"
 enum { LOONG_HF_MODULE = 320 }; /* of a name, with its end */
 
 typedef enum loong_lora_matrix {

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The directory in which peft keeps adapters of low rank: adapter_config.json
+ * and adapter_model.safetensors. In memory it is a list of modules, by the
+ * names that the files of their base have ("model.layers.0.self_attn.q_proj"),
+ * whether it was read, made from a checkpoint or from other adapters. */
+#ifndef LOONG_PEFT_H
+#define LOONG_PEFT_H
+
+#include "json.h"
+#include "safetensors.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LOONG_PEFT_PREFIX "base_model.model."
+#define LOONG_PEFT_CONFIG "adapter_config.json"
+#define LOONG_PEFT_WEIGHTS "adapter_model.safetensors"
+
+typedef struct loong_peft_tensor {
+    loong_dtype_t stored; /* in files */
+    loong_dtype_t dtype;  /* of data */
+    int ndim;
+    int64_t shape[2];
+    const void *data; /* borrowed; not aligned */
+} loong_peft_tensor_t;
+
+/* y = x w' + scale (x a') b' with a [rank, in] and b [out, rank]. */
+typedef struct loong_peft_module {
+    const char *name;
+    double scale;
+    loong_peft_tensor_t a, b;
+} loong_peft_module_t;
+
+/* A tensor of the base that was trained as it is: modules_to_save, bias. */
+typedef struct loong_peft_saved {
+    const char *name; /* of the base's files */
+    loong_peft_tensor_t tensor;
+} loong_peft_saved_t;
+
+typedef struct loong_peft {
+    loong_context_t *ctx;
+    loong_arena_t *arena;
+    const char *path;
+    const char *base; /* base_model_name_or_path; NULL: not said */
+    double dropout;
+    bool fan_in_fan_out; /* the base's files have matrices as [in, out] */
+    int64_t num_modules, num_saved;
+    loong_peft_module_t *modules;
+    loong_peft_saved_t *saved;
+    loong_json_t *config;      /* of one that was read, */
+    loong_safetensors_t *file; /* its weights; else NULL */
+} loong_peft_t;
+
+/* A directory with an adapter_config.json. */
+bool loongi_peft_is(const char *dir);
+
+/* Reads a directory. Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT,
+ * LOONG_ERR_MISMATCH (files that contradict each other), LOONG_ERR_UNSUPPORTED
+ * (another method than LoRA, by name). */
+LOONG_NODISCARD loong_status_t loongi_peft_read(loong_context_t *ctx,
+                                                const char *dir,
+                                                loong_peft_t **peft_p);
+/* An empty one, with room for so many. */
+LOONG_NODISCARD loong_status_t loongi_peft_create(loong_context_t *ctx,
+                                                  int64_t modules,
+                                                  int64_t saved,
+                                                  loong_peft_t **peft_p);
+void loongi_peft_destroy(loong_peft_t **peft);
+
+/* NULL: no adapter is beside it. */
+const loong_peft_module_t *loongi_peft_find(const loong_peft_t *peft,
+                                            const char *module);
+/* Elements of a matrix, from its own type; not aligned data is no matter. */
+LOONG_NODISCARD loong_status_t loongi_peft_values(
+    const loong_peft_t *peft, const loong_peft_tensor_t *tensor, double *to);
+
+/* Makes the directory and both files. */
+LOONG_NODISCARD loong_status_t loongi_peft_write(const loong_peft_t *peft,
+                                                 const char *dir);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads a directory of peft's. Called by loong-ckpt's commands and by what
+ * starts a training (adapter_load.c). Read peft.h before. */
+#include "peft.h"
+
+#include <math.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+#include "file.h"
+
+enum { NAME = 512 };
+
+bool loongi_peft_is(const char *dir)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/" LOONG_PEFT_CONFIG, dir);
+    return loongi_file_exists(path);
+}
+
+loong_status_t loongi_peft_create(loong_context_t *ctx, int64_t modules,
+                                  int64_t saved, loong_peft_t **peft_p)
+{
+    loong_peft_t *p = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*p), "adapters", &p));
+    p->ctx = ctx;
+    p->path = "";
+    loong_status_t status = loongi_arena_create(ctx, "adapters", &p->arena);
+    if (status == LOONG_OK) {
+        status = loongi_arena_alloc(
+            p->arena, (size_t)modules * sizeof(*p->modules), &p->modules);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_arena_alloc(p->arena, (size_t)saved * sizeof(*p->saved),
+                                    &p->saved);
+    }
+    if (status != LOONG_OK) {
+        loongi_peft_destroy(&p);
+        return status;
+    }
+    *peft_p = p;
+    return LOONG_OK;
+}
+
+void loongi_peft_destroy(loong_peft_t **peft)
+{
+    if (*peft == NULL) {
+        return;
+    }
+    loongi_safetensors_close(&(*peft)->file);
+    loongi_json_destroy(&(*peft)->config);
+    loongi_arena_destroy(&(*peft)->arena);
+    loongi_free((*peft)->ctx, *peft);
+    *peft = NULL;
+}
+
+const loong_peft_module_t *loongi_peft_find(const loong_peft_t *peft,
+                                            const char *module)
+{
+    for (int64_t i = 0; i < peft->num_modules; i++) {
+        if (strcmp(peft->modules[i].name, module) == 0) {
+            return &peft->modules[i];
+        }
+    }
+    return NULL;
+}
+
+loong_status_t loongi_peft_values(const loong_peft_t *peft,
+                                  const loong_peft_tensor_t *tensor, double *to)
+{
+    return loongi_convert(peft->ctx, tensor->dtype, tensor->data, LOONG_F64, to,
+                          loongi_shape_count(tensor->ndim, tensor->shape));
+}
+
+/* ---- adapter_config.json ------------------------------------------------- */
+
+static bool is_true(const loong_json_t *config, const char *key)
+{
+    const loong_json_t *value = loongi_json_get(config, key);
+    return value != NULL && loongi_json_bool(value);
+}
+
+static double number(const loong_json_t *config, const char *key,
+                     double otherwise)
+{
+    const loong_json_t *value = loongi_json_get(config, key);
+    return value != NULL ? loongi_json_real(value) : otherwise;
+}
+
+/* Keys are regular expressions of ends of paths, and the first that matches
+ * holds, as peft has it. */
+static loong_status_t pattern(const loong_peft_t *p, const char *list,
+                              const char *module, double *value_p)
+{
+    const loong_json_t *json = loongi_json_get(p->config, list);
+    const loong_json_member_t *m = NULL;
+    for (m = json != NULL ? loongi_json_first(json) : NULL; m != NULL;
+         m = loongi_json_next(json, m)) {
+        char text[NAME];
+        regex_t regex;
+        const char *key = loongi_json_member_key(m);
+        int length = snprintf(text, sizeof(text), "^(.*\\.)?(%s)$", key);
+        LOONG_CHECK(p->ctx,
+                    length < NAME && strstr(key, "(?") == NULL &&
+                        regcomp(&regex, text, REG_EXTENDED | REG_NOSUB) == 0,
+                    LOONG_ERR_UNSUPPORTED,
+                    "%s/" LOONG_PEFT_CONFIG ": %s: '%s' is no regular "
+                    "expression that can be understood here",
+                    p->path, list, key);
+        bool matches = regexec(&regex, module, 0, NULL, 0) == 0;
+        regfree(&regex);
+        if (matches) {
+            *value_p = loongi_json_real(loongi_json_member_value(m));
+            return LOONG_OK;
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t read_config(loong_peft_t *p)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/" LOONG_PEFT_CONFIG, p->path);
+    LOONG_TRY(loongi_json_load(p->ctx, path, &p->config));
+    const loong_json_t *base =
+        loongi_json_get(p->config, "base_model_name_or_path");
+    const char *method =
+        loongi_json_string(loongi_json_get(p->config, "peft_type"));
+    LOONG_CHECK(p->ctx, strcmp(method, "LORA") == 0, LOONG_ERR_UNSUPPORTED,
+                "%s: peft_type is '%s'; LORA is the method that can be read",
+                path, method);
+    LOONG_CHECK(p->ctx, !is_true(p->config, "use_dora"), LOONG_ERR_UNSUPPORTED,
+                "%s: use_dora: magnitudes of matrices cannot be read", path);
+    p->base = base != NULL && loongi_json_kind(base) == LOONG_JSON_STRING
+                  ? loongi_json_string(base)
+                  : NULL;
+    p->dropout = number(p->config, "lora_dropout", 0.0);
+    p->fan_in_fan_out = is_true(p->config, "fan_in_fan_out");
+    return LOONG_OK;
+}
+
+/* ---- adapter_model.safetensors ------------------------------------------- */
+
+static loong_peft_tensor_t tensor_of(const loong_safetensor_t *t)
+{
+    loong_peft_tensor_t tensor = {t->dtype, t->dtype, t->ndim, {0}, t->data};
+    for (int d = 0; d < t->ndim; d++) {
+        tensor.shape[d] = t->shape[d];
+    }
+    return tensor;
+}
+
+/* What peft multiplies the product by, and its rank. */
+static loong_status_t read_scale(const loong_peft_t *p, loong_peft_module_t *m)
+{
+    double rank = number(p->config, "r", 8.0);
+    double alpha = number(p->config, "lora_alpha", 8.0);
+    LOONG_TRY(pattern(p, "rank_pattern", m->name, &rank));
+    LOONG_TRY(pattern(p, "alpha_pattern", m->name, &alpha));
+    LOONG_CHECK(
+        p->ctx,
+        m->a.ndim == 2 && m->b.ndim == 2 && m->a.shape[0] == m->b.shape[1] &&
+            (double)m->a.shape[0] == rank,
+        LOONG_ERR_MISMATCH,
+        "%s: %s: matrices are [%lld, %lld] and [%lld, %lld], and the "
+        "rank of " LOONG_PEFT_CONFIG " is %g",
+        p->path, m->name, (long long)m->a.shape[0], (long long)m->a.shape[1],
+        (long long)m->b.shape[0], (long long)m->b.shape[1], rank);
+    m->scale = alpha / (is_true(p->config, "use_rslora") ? sqrt(rank) : rank);
+    return LOONG_OK;
+}
+
+/* "MODULE.lora_A.weight" and its other half. */
+static loong_status_t add_module(loong_peft_t *p, const char *name,
+                                 const loong_safetensor_t *a)
+{
+    static const char end[] = ".lora_A.weight";
+    char other[NAME];
+    char *module = NULL;
+    loong_peft_module_t *m = &p->modules[p->num_modules];
+    LOONG_TRY(loongi_arena_printf(p->arena, &module, "%.*s",
+                                  (int)(strlen(name) - strlen(end)), name));
+    snprintf(other, sizeof(other), LOONG_PEFT_PREFIX "%s.lora_B.weight",
+             module);
+    const loong_safetensor_t *b = loongi_safetensors_find(p->file, other);
+    LOONG_CHECK(p->ctx, b != NULL, LOONG_ERR_MISMATCH,
+                "%s/" LOONG_PEFT_WEIGHTS ": there is no %s beside %s", p->path,
+                other, a->name);
+    m->name = module;
+    m->a = tensor_of(a);
+    m->b = tensor_of(b);
+    LOONG_TRY(read_scale(p, m));
+    p->num_modules++;
+    return LOONG_OK;
+}
+
+/* The bias of a module with an adapter stands one level further down. */
+static loong_status_t add_saved(loong_peft_t *p, const char *name,
+                                const loong_safetensor_t *t)
+{
+    static const char level[] = ".base_layer.";
+    const char *at = strstr(name, level);
+    char *own = NULL;
+    LOONG_TRY(at != NULL ? loongi_arena_printf(p->arena, &own, "%.*s.%s",
+                                               (int)(at - name), name,
+                                               at + strlen(level))
+                         : loongi_arena_strdup(p->arena, name, &own));
+    loong_peft_saved_t saved = {own, tensor_of(t)};
+    p->saved[p->num_saved++] = saved;
+    return LOONG_OK;
+}
+
+static bool ends(const char *name, const char *end)
+{
+    size_t length = strlen(name);
+    return length > strlen(end) &&
+           strcmp(name + length - strlen(end), end) == 0;
+}
+
+static loong_status_t read_tensors(loong_peft_t *p)
+{
+    for (int64_t i = 0; i < loongi_safetensors_count(p->file); i++) {
+        const loong_safetensor_t *t = loongi_safetensors_get(p->file, i);
+        const size_t prefix = strlen(LOONG_PEFT_PREFIX);
+        const char *name = t->name + prefix;
+        bool known = strncmp(t->name, LOONG_PEFT_PREFIX, prefix) == 0 &&
+                     t->ndim <= 2 && loongi_dtype_is_float(t->dtype);
+        if (known && ends(name, ".lora_A.weight")) {
+            LOONG_TRY(add_module(p, name, t));
+        } else if (known && strstr(name, ".lora_") == NULL) {
+            LOONG_TRY(add_saved(p, name, t));
+        } else {
+            LOONG_CHECK(p->ctx, known && ends(name, ".lora_B.weight"),
+                        LOONG_ERR_UNSUPPORTED,
+                        "%s/" LOONG_PEFT_WEIGHTS ": %s is not understood",
+                        p->path, t->name);
+        }
+    }
+    LOONG_CHECK(p->ctx, p->num_modules > 0, LOONG_ERR_FORMAT,
+                "%s/" LOONG_PEFT_WEIGHTS " has no adapter", p->path);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_peft_read(loong_context_t *ctx, const char *dir,
+                                loong_peft_t **peft_p)
+{
+    char path[4096];
+    loong_safetensors_t *file = NULL;
+    loong_peft_t *p = NULL;
+    snprintf(path, sizeof(path), "%s/" LOONG_PEFT_WEIGHTS, dir);
+    LOONG_TRY(loongi_safetensors_open(ctx, path, &file));
+    int64_t most = loongi_safetensors_count(file);
+    loong_status_t status = loongi_peft_create(ctx, most, most, &p);
+    if (status != LOONG_OK) {
+        loongi_safetensors_close(&file);
+        return status;
+    }
+    char *own = NULL;
+    p->file = file;
+    status = loongi_arena_strdup(p->arena, dir, &own);
+    p->path = own;
+    if (status == LOONG_OK) {
+        status = read_config(p);
+    }
+    if (status == LOONG_OK) {
+        status = read_tensors(p);
+    }
+    if (status != LOONG_OK) {
+        loongi_peft_destroy(&p);
+        return status;
+    }
+    *peft_p = p;
+    return LOONG_OK;
+}

@@ -34,10 +34,19 @@ static const struct {
     {"eval.sample.temperature", "0", "0"},
 };
 
+static const char *finetuning_value(const loong_recipe_t *recipe, int64_t i)
+{
+    const char *method = loong_recipe_text(recipe, "finetune.method");
+    return strcmp(method, "lora") == 0 ? finetuning[i].lora
+                                       : finetuning[i].full;
+}
+
 bool loongi_recipe_finetunes(const loong_recipe_t *recipe)
 {
     return strcmp(loong_recipe_text(recipe, "training_phase"), "sft") == 0;
 }
+
+static const char sft_origin[] = "training_phase: sft";
 
 static bool is_set_one_of(const loong_recipe_t *recipe,
                           const char *const keys[2])
@@ -47,7 +56,7 @@ static bool is_set_one_of(const loong_recipe_t *recipe,
 }
 
 /* Beside what is exported: OUT gets OUT.checkpoints. */
-static loong_status_t complete_save(loong_recipe_t *recipe, const char *origin)
+static loong_status_t complete_save(loong_recipe_t *recipe)
 {
     static const char key[] = "checkpoint.save";
     const char *out = loong_recipe_text(recipe, "export.hf");
@@ -60,12 +69,11 @@ static loong_status_t complete_save(loong_recipe_t *recipe, const char *origin)
         return LOONG_OK;
     }
     snprintf(path, sizeof(path), "%.*s.checkpoints", (int)length, out);
-    return set_open(recipe, key, path, origin);
+    return set_open(recipe, key, path, sft_origin);
 }
 
 loong_status_t loongi_complete_finetuning(loong_recipe_t *recipe)
 {
-    static const char origin[] = "training_phase: sft";
     static const char *const warmup[2] = {"optimizer.lr_warmup_iters",
                                           "optimizer.lr_warmup_fraction"};
     if (loong_recipe_is_set(recipe, "finetune.method")) {
@@ -74,22 +82,19 @@ loong_status_t loongi_complete_finetuning(loong_recipe_t *recipe)
     if (!loongi_recipe_finetunes(recipe)) {
         return LOONG_OK;
     }
-    bool lora =
-        strcmp(loong_recipe_text(recipe, "finetune.method"), "lora") == 0;
     for (int64_t i = 0; i < LOONG_COUNT_OF(finetuning); i++) {
         bool said = strcmp(finetuning[i].key, warmup[1]) == 0 &&
                     is_set_one_of(recipe, warmup);
-        LOONG_TRY(said
-                      ? LOONG_OK
-                      : set_open(recipe, finetuning[i].key,
-                                 lora ? finetuning[i].lora : finetuning[i].full,
-                                 origin));
+        LOONG_TRY(said ? LOONG_OK
+                       : set_open(recipe, finetuning[i].key,
+                                  finetuning_value(recipe, i), sft_origin));
     }
     if (loong_recipe_init_key(recipe, NULL) == NULL) {
         LOONG_TRY(set_open(recipe, "init.from_hf",
-                           loong_recipe_text(recipe, "model.from_hf"), origin));
+                           loong_recipe_text(recipe, "model.from_hf"),
+                           sft_origin));
     }
-    return complete_save(recipe, origin);
+    return complete_save(recipe);
 }
 
 /* A micro-batch for each rank: more than a run of few ranks needs, never too
@@ -120,8 +125,42 @@ loong_status_t loongi_complete_batch(loong_plan_t *plan, int64_t rows)
     own = LOONG_MAX(own, 1);
     snprintf(text, sizeof(text), "%lld",
              (long long)((rows + own - 1) / own * own));
-    return set_open(plan->recipe, "train.global_batch_size", text,
-                    "training_phase: sft");
+    return set_open(plan->recipe, "train.global_batch_size", text, sft_origin);
+}
+
+/* Sets a key as in the run that this one goes on with, if it is one of those
+ * above and the recipe says neither it nor that it may change. */
+static loong_status_t keep_key(void *user, const char *key, const char *value)
+{
+    const loong_plan_t *plan = user;
+    const char *usual = NULL;
+    bool follows = strcmp(key, "data.seq_length") == 0 ||
+                   strcmp(key, "train.global_batch_size") == 0;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(finetuning) && !follows; i++) {
+        follows = strcmp(key, finetuning[i].key) == 0;
+        usual = follows ? finetuning_value(plan->recipe, i) : NULL;
+    }
+    bool said = follows && loong_recipe_is_set(plan->recipe, key) &&
+                strcmp(loong_recipe_where(plan->recipe, key), sft_origin) != 0;
+    bool free = follows && loong_recipe_may_change(plan->recipe, key);
+    if (!follows || said || free ||
+        (usual != NULL && strcmp(usual, value) == 0)) {
+        return LOONG_OK;
+    }
+    if (loong_comm_rank(plan->comm) == 0) {
+        loongi_log(plan->ctx, LOONG_LOG_INFO,
+                   "%s: %s as in the checkpoint, the recipe does not say it",
+                   key, value);
+    }
+    return loong_recipe_set(plan->recipe, key, value, "the checkpoint");
+}
+
+loong_status_t loongi_complete_resumed(loong_plan_t *plan,
+                                       const loong_recipe_t *before)
+{
+    return loongi_recipe_finetunes(before)
+               ? loong_recipe_each(before, "", keep_key, plan)
+               : LOONG_OK;
 }
 
 /* ---- other purposes ------------------------------------------------------ */
@@ -136,20 +175,15 @@ static loong_status_t print_batch(const loong_plan_t *plan, char text[24])
 
 loong_status_t loongi_complete_evaluation(loong_plan_t *plan)
 {
-    static const char *const lengths[] = {"train.train_iters",
-                                          "train.train_samples",
-                                          "train.train_tokens", "train.epochs"};
     static const char origin[] = "an evaluation";
     char batch[24];
     LOONG_TRY(print_batch(plan, batch));
     LOONG_TRY(set_open(plan->recipe, "train.global_batch_size", batch, origin));
     LOONG_TRY(set_open(plan->recipe, "optimizer.lr", "0", origin));
-    for (int64_t i = 0; i < LOONG_COUNT_OF(lengths); i++) {
-        if (loong_recipe_is_set(plan->recipe, lengths[i])) {
-            return LOONG_OK;
-        }
-    }
-    return loong_recipe_set(plan->recipe, lengths[0], "1", origin);
+    return loongi_recipe_length_key(plan->recipe) != NULL
+               ? LOONG_OK
+               : loong_recipe_set(plan->recipe, "train.train_iters", "1",
+                                  origin);
 }
 
 loong_status_t loongi_complete_model(loong_plan_t *plan, int64_t longest)

@@ -87,6 +87,19 @@ static int64_t steps_of(const loong_recipe_t *r, int64_t samples)
     return iters + LOONG_MAX(samples - consumed + full - 1, 0) / full;
 }
 
+const char *loongi_recipe_length_key(const loong_recipe_t *recipe)
+{
+    static const char *const keys[] = {"train.train_iters",
+                                       "train.train_samples",
+                                       "train.train_tokens", "train.epochs"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        if (loong_recipe_is_set(recipe, keys[i])) {
+            return keys[i];
+        }
+    }
+    return NULL;
+}
+
 /* Steps of a training whose length is given in steps, samples or tokens; 0: in
  * epochs, of data that is not open. */
 static int64_t read_length(const loong_recipe_t *r)

@@ -45,6 +45,8 @@ typedef struct loong_train_settings {
 /* Of a recipe that was filled. */
 void loongi_settings_read(const loong_recipe_t *recipe, bool evaluate_only,
                           loong_train_settings_t *settings);
+/* The key that says how long a training is; NULL: none does. */
+const char *loongi_recipe_length_key(const loong_recipe_t *recipe);
 loong_rampup_t loongi_recipe_rampup(const loong_recipe_t *recipe);
 loong_packing_t loongi_recipe_packing(const loong_recipe_t *recipe);
 loong_truncation_t loongi_recipe_truncation(const loong_recipe_t *recipe);

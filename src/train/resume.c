@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "complete.h"
 #include "native_dir.h"
+#include "run_dirs.h"
 #include "trainer_impl.h"
 
 enum { NAME_SIZE = 64, PATH_SIZE = 4096 };
@@ -200,6 +202,105 @@ loong_status_t loongi_trainer_resume(loong_trainer_t *t, const char *load,
                ? resume_from(&r, load)
                : resume_newest(&r,
                                loong_recipe_text(t->recipe, "checkpoint.save"));
+}
+
+/* ---- its recipe ---------------------------------------------------------- */
+
+/* Adds what a checkpoint says of its run; false: it says nothing. */
+static bool read_recipe(const loong_trainer_t *t, const char *path,
+                        loong_text_t *text)
+{
+    loong_checkpoint_t *ck = NULL;
+    if (loongi_checkpoint_open_part(t->ctx, path, 0, 0, &ck) != LOONG_OK) {
+        loong_context_clear_error(t->ctx);
+        return false;
+    }
+    const char *recipe =
+        loongi_pairs_get(loongi_checkpoint_metadata(ck), "recipe");
+    loongi_text_printf(text, "%s", recipe != NULL ? recipe : "");
+    loongi_checkpoint_close(&ck);
+    return recipe != NULL;
+}
+
+/* Of the newest step that has one, as damaged ones are passed over. */
+static loong_status_t read_newest(const loong_trainer_t *t,
+                                  loong_arena_t *arena, loong_text_t *text)
+{
+    const char *dir = loong_recipe_text(t->recipe, "checkpoint.save");
+    const char **names = NULL;
+    int64_t count = 0;
+    bool found = false;
+    LOONG_TRY(loongi_checkpoint_steps(t->ctx, arena, dir, &names, &count));
+    for (int64_t i = 0; i < count && !found; i++) {
+        char path[PATH_SIZE];
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        found = read_recipe(t, path, text);
+    }
+    return LOONG_OK;
+}
+
+static void find_recipe(const loong_trainer_t *t, loong_text_t *text)
+{
+    const char *load = NULL;
+    loong_arena_t *arena = NULL;
+    loong_status_t status =
+        loongi_find_weights(t->ctx, t->recipe, false, &load);
+    if (status == LOONG_OK && load != NULL && strcmp(load, "auto") != 0) {
+        (void)read_recipe(t, load, text);
+    } else if (status == LOONG_OK && load != NULL) {
+        status = loongi_arena_create(t->ctx, "names of steps", &arena);
+        status = status == LOONG_OK ? read_newest(t, arena, text) : status;
+        loongi_arena_destroy(&arena);
+    }
+    if (status != LOONG_OK) {
+        loong_context_clear_error(t->ctx);
+    }
+}
+
+static loong_status_t keep_keys(loong_trainer_t *t, const char *text)
+{
+    loong_recipe_t *before = NULL;
+    if (loongi_resume_parse(text, t->recipe, &before) != LOONG_OK) {
+        loong_context_clear_error(t->ctx);
+        return LOONG_OK;
+    }
+    loong_status_t status = loongi_complete_resumed(&t->plan, before);
+    loong_recipe_destroy(&before);
+    return status;
+}
+
+/* From rank 0 to all; *text_p is the caller's. */
+static loong_status_t share_text(const loong_trainer_t *t,
+                                 const loong_text_t *mine, char **text_p)
+{
+    int64_t length = mine->status == LOONG_OK ? (int64_t)mine->length : 0;
+    LOONG_TRY(loong_comm_broadcast(t->comm, &length, sizeof(length), 0,
+                                   "length of a recipe"));
+    LOONG_TRY(loongi_alloc(t->ctx, (size_t)length + 1, "recipe", text_p));
+    if (mine->length > 0) {
+        memcpy(*text_p, loongi_text_get(mine), (size_t)length);
+    }
+    (*text_p)[length] = '\0';
+    return loong_comm_broadcast(t->comm, *text_p, (size_t)length, 0, "recipe");
+}
+
+loong_status_t loongi_trainer_keep_keys(loong_trainer_t *t)
+{
+    loong_text_t found = loongi_text_begin(t->ctx);
+    char *text = NULL;
+    if (!loongi_recipe_finetunes(t->recipe) || t->plan.evaluate_only) {
+        return LOONG_OK;
+    }
+    if (loong_comm_rank(t->comm) == 0) {
+        find_recipe(t, &found);
+    }
+    loong_status_t status = share_text(t, &found, &text);
+    if (status == LOONG_OK && text[0] != '\0') {
+        status = keep_keys(t, text);
+    }
+    loongi_free(t->ctx, text);
+    loongi_text_free(&found);
+    return status;
 }
 
 /* Before a save: keep_last counts from the step that the run went on from. */

@@ -280,6 +280,9 @@ static loong_status_t complete(loong_trainer_t *t)
                                        loongi_run_data_longest(&t->data));
     }
     LOONG_TRY(on_all(t, status, &filled));
+    if (filled) {
+        LOONG_TRY(loongi_trainer_keep_keys(t));
+    }
     return filled ? loongi_run_data_complete_rows(&t->data) : status;
 }
 

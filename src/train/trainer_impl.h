@@ -102,6 +102,9 @@ LOONG_NODISCARD loong_status_t loongi_trainer_load(loong_trainer_t *t,
 LOONG_NODISCARD loong_status_t loongi_trainer_resume(loong_trainer_t *t,
                                                      const char *load,
                                                      bool judged);
+/* What follows from the purpose of a run is as in the run that this one goes on
+ * with. What is wrong with a checkpoint is told later. Collective. */
+LOONG_NODISCARD loong_status_t loongi_trainer_keep_keys(loong_trainer_t *t);
 void loongi_trainer_renew(const loong_trainer_t *t);
 
 /* ---- evaluate.c ---- */

@@ -142,10 +142,13 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
     LOONG_CHECK(t->ctx, !t->plan.evaluate_only, LOONG_ERR_ARG,
                 "a trainer that was made to evaluate cannot train");
     if (t->state.step >= t->set.train_iters) {
-        loongi_log(t->ctx, LOONG_LOG_WARN,
-                   "nothing to train: the checkpoint is at step %lld, "
-                   "train.train_iters asks for %lld",
-                   (long long)t->state.step, (long long)t->set.train_iters);
+        if (loong_comm_rank(t->comm) == 0) {
+            loongi_log(t->ctx, LOONG_LOG_WARN,
+                       "nothing to train: the checkpoint is at step %lld, %s "
+                       "asks for no more",
+                       (long long)t->state.step,
+                       loongi_recipe_length_key(t->recipe));
+        }
         return export_model(t);
     }
     loongi_report_reset(&t->report);

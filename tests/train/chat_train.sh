@@ -72,6 +72,18 @@ train rest 2 checkpoint.save=save checkpoint.load=auto ||
     fail "going on with two ranks: $(tail -n 5 rest.err)"
 [ "$(losses rest | head -n 1 | cut -d' ' -f1)" = 4 ] || fail "it begins anew"
 same one rest
+# A batch that two ranks made of the data stays what it was on one rank, which
+# alone would make another of it.
+open='~train.global_batch_size ~train.train_iters train.epochs=4
+    data.train=[chat/sharegpt.jsonl]'
+train derived 2 $open checkpoint.save=derived train.exit_interval=1
+train on 1 $open checkpoint.save=derived checkpoint.load=auto ||
+    fail "a batch of the data, on fewer ranks: $(tail -n 5 on.err)"
+grep -qx 'train.global_batch_size: 2 as in the checkpoint, the recipe does not say it' \
+    on.out on.err || fail "not told: $(cat on.out on.err)"
+train ended 1 $open checkpoint.save=derived checkpoint.load=auto train.epochs=1
+grep -q 'step 2, train.epochs asks for no more' ended.err ended.out ||
+    fail "what asks for no more: $(tail -n 5 ended.err)"
 sed -i 's/Yes/No!/' chat/chat.jsonl
 train changed 1 checkpoint.save=again checkpoint.load=auto &&
     fail "a file that was changed is not told"

@@ -210,8 +210,9 @@ static void runs_stop_when_asked(void **state)
     assert_int_equal(r.state.step, 1);
     assert_int_equal(count_checkpoints(&p, "wall"), 1);
     run_ok(&p, 2, "train.train_iters=8\ncheckpoint.load=auto\n", &r);
-    assert_non_null(strstr(r.log, "nothing to train: the checkpoint is at "
-                                  "step 8, train.train_iters asks for 8"));
+    assert_non_null(strstr(r.log,
+                           "nothing to train: the checkpoint is at step 8, "
+                           "train.train_iters asks for no more"));
     job_end(&p);
 }
 

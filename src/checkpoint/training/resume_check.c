@@ -215,6 +215,15 @@ loong_status_t loongi_resume_describe(loong_recipe_t *recipe, const char *dtype,
                : LOONG_OK;
 }
 
+loong_status_t loongi_resume_parse(const char *text, const loong_recipe_t *now,
+                                   loong_recipe_t **recipe_p)
+{
+    const loong_recipe_params_t params = {NULL, 0, NULL, now->params.num_keys,
+                                          now->params.keys};
+    return loong_recipe_parse(now->ctx, "the checkpoint's recipe", text,
+                              &params, recipe_p);
+}
+
 void loongi_resume_warn_extensions(const loong_pairs_t *meta,
                                    const loong_recipe_t *now)
 {
@@ -244,11 +253,8 @@ loong_status_t loongi_resume_check(const loong_pairs_t *meta,
                                    const char *dtype, bool evaluate_only)
 {
     comparison_t e = {.ctx = now->ctx, .now = now};
-    loong_recipe_params_t params = {NULL, 0, NULL, now->params.num_keys,
-                                    now->params.keys};
-    LOONG_TRY(loong_recipe_parse(e.ctx, "the checkpoint's recipe",
-                                 loongi_pairs_get(meta, "recipe"), &params,
-                                 &e.recipe));
+    LOONG_TRY(
+        loongi_resume_parse(loongi_pairs_get(meta, "recipe"), now, &e.recipe));
     loong_status_t status = read_models(&e, meta, model);
     if (status == LOONG_OK) {
         status = add_dtype(&e, meta, dtype);

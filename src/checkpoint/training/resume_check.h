@@ -30,6 +30,12 @@ LOONG_NODISCARD loong_status_t loongi_resume_describe(loong_recipe_t *recipe,
                                                       const char *dtype,
                                                       loong_pairs_t *meta);
 
+/* The recipe of a checkpoint from its metadata's text, with the caller's own
+ * keys as the recipe of now declares them. */
+LOONG_NODISCARD loong_status_t loongi_resume_parse(const char *text,
+                                                   const loong_recipe_t *now,
+                                                   loong_recipe_t **recipe_p);
+
 /* meta: of the checkpoint, with its recipe, which may have the caller's own
  * keys, as the recipe of now declares them. model: the keys of the model of
  * now, those included that its family states. dtype: what params_dtype is now.

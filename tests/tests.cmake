@@ -27,6 +27,8 @@ include(tests/fault/fault.cmake)
 include(tests/fault/supervise.cmake)
 loong_test(NAME loong_ckpt SOURCES tests/cli/test_loong_ckpt.c LABELS cli
   ARGS $<TARGET_FILE:loong-ckpt>)
+loong_test(NAME ckpt_adapters SOURCES tests/cli/test_ckpt_adapters.c LABELS cli
+  ARGS $<TARGET_FILE:loong-ckpt>)
 add_test(NAME convert_doc COMMAND
   ${PROJECT_SOURCE_DIR}/tests/cli/convert_doc.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})

@@ -19,6 +19,10 @@ static const char usage_text[] =
     "  import HF_DIR OUT          Hugging Face directory -> native checkpoint\n"
     "                             OUT/step_00000000\n"
     "  export CKPT OUT_HF_DIR     native checkpoint -> Hugging Face directory\n"
+    "  merge ADAPTER[=WEIGHT]... [MODEL] OUT\n"
+    "                             adapters of peft's -> the model with what\n"
+    "                             they add, or without one their sum; -1\n"
+    "                             takes out what was merged\n"
     "  convert PATH OUT           the same kind of files in another --dtype\n"
     "  inspect PATH               metadata, tensors, norms\n"
     "  verify PATH                checksums, completeness, shapes, NaN and\n"
@@ -31,12 +35,13 @@ static const char usage_text[] =
     "\n"
     "CKPT is a save directory (its latest step) or one step_... directory;\n"
     "PATH, A and B may be either kind. An import, export or conversion that\n"
-    "was interrupted goes on when it is called again.\n"
+    "was interrupted goes on when it is called again. import, inspect, verify\n"
+    "and diff take adapters of peft's too.\n"
     "\n"
     "Options, and the commands that have them:\n"
-    "  --dtype TYPE        export, convert: fp32, bf16, fp16 or fp64\n"
+    "  --dtype TYPE        export, merge, convert: fp32, bf16, fp16 or fp64\n"
     "                      (export without it: as saved)\n"
-    "  --max-shard-gb N    export, convert: largest file (5)\n"
+    "  --max-shard-gb N    export, merge, convert: largest file (5)\n"
     "  --tokenizer DIR     export: take the tokenizer's files from here\n"
     "                      (default: those kept in the checkpoint)\n"
     "  --component NAME    export: which part of the model\n"
@@ -46,13 +51,17 @@ static const char usage_text[] =
     "                      of parameters\n"
     "  --merge             export: the model with what adapters add to its\n"
     "                      matrices, in place of the adapters alone\n"
+    "  --base DIR          import, verify: the model that adapters of peft's\n"
+    "                      are beside (default: the directory that they name)\n"
+    "  --linear            merge: adds the adapters' matrices (peft's linear)\n"
+    "                      in place of what they make (cat)\n"
     "  --bos, --eos, --pad ID  export: token ids (default: those of the run\n"
     "                      that saved, or of --tokenizer)\n"
     "  --map FILE          YAML: names of tensors in place of the family's;\n"
     "                      import, export, verify, diff, map\n"
     "  --model FILE        YAML: keys of the model in place of config.json;\n"
     "                      import, verify, diff, map\n"
-    "  --quiet             import, export, convert: no progress\n"
+    "  --quiet             import, export, merge, convert: no progress\n"
     "\n"
     "docs/convert-your-model.md describes both files.\n"
     "Exit codes: 0 done or equal, 1 different or failed, 2 wrong command\n"
@@ -162,15 +171,19 @@ static const struct command {
     int (*run)(loong_context_t *, const ckpt_arguments_t *);
 } commands[] = {
     {"import", 2, 0, "import needs HF_DIR and OUT",
-     CKPT_MODEL | CKPT_MAP | CKPT_QUIET, ckpt_import},
+     CKPT_MODEL | CKPT_MAP | CKPT_BASE | CKPT_QUIET, ckpt_import},
     {"export", 2, 0, "export needs CKPT and OUT_HF_DIR",
      CKPT_DTYPE | CKPT_SHARD | CKPT_TOKENS | CKPT_COMPONENT | CKPT_MAP |
          CKPT_AS | CKPT_EMA | CKPT_MERGE | CKPT_QUIET,
      ckpt_export},
+    {"merge", CKPT_PLACES, CKPT_PLACES - 2,
+     "merge needs ADAPTER and OUT, at most 15 adapters",
+     CKPT_DTYPE | CKPT_SHARD | CKPT_LINEAR | CKPT_QUIET, ckpt_merge},
     {"convert", 2, 0, "convert needs PATH and OUT",
      CKPT_DTYPE | CKPT_SHARD | CKPT_QUIET, ckpt_convert},
     {"inspect", 1, 0, "inspect needs PATH", 0, run_inspect},
-    {"verify", 1, 0, "verify needs PATH", CKPT_MODEL | CKPT_MAP, run_verify},
+    {"verify", 1, 0, "verify needs PATH", CKPT_MODEL | CKPT_MAP | CKPT_BASE,
+     run_verify},
     {"diff", 2, 0, "diff needs A and B", CKPT_MODEL | CKPT_MAP, run_diff},
     {"map", 1, 0, "map needs PATH", CKPT_MODEL | CKPT_MAP, run_map},
     {"draft", 2, 1, "draft needs HF_DIR", 0, run_draft}};
@@ -215,6 +228,7 @@ static const struct option {
     {"--quiet", CKPT_QUIET, 0},
     {"--ema", CKPT_EMA, 0},
     {"--merge", CKPT_MERGE, 0},
+    {"--linear", CKPT_LINEAR, 0},
     {"--dtype", CKPT_DTYPE, 0},
     {"--max-shard-gb", CKPT_SHARD, 0},
     {"--bos", CKPT_TOKENS, 0},
@@ -223,6 +237,7 @@ static const struct option {
     {"--tokenizer", CKPT_TOKENS, offsetof(ckpt_arguments_t, tokenizer)},
     {"--component", CKPT_COMPONENT, offsetof(ckpt_arguments_t, component)},
     {"--as", CKPT_AS, offsetof(ckpt_arguments_t, as)},
+    {"--base", CKPT_BASE, offsetof(ckpt_arguments_t, names.base)},
     {"--map", CKPT_MAP, offsetof(ckpt_arguments_t, names.map)},
     {"--model", CKPT_MODEL, offsetof(ckpt_arguments_t, names.model)}};
 
@@ -270,13 +285,14 @@ static int parse_option(const struct command *command, char **argv,
         snprintf(what, sizeof(what), "%s has no option", command->name);
         return wrong_usage(what, argv[0]);
     }
-    bool alone = o->bit == CKPT_QUIET || o->bit == CKPT_EMA ||
-                 o->bit == CKPT_MERGE;
+    bool alone = (o->bit & (CKPT_QUIET | CKPT_EMA | CKPT_MERGE |
+                            CKPT_LINEAR)) != 0;
     *used_p = alone ? 1 : 2;
     if (alone) {
         a->quiet = a->quiet || o->bit == CKPT_QUIET;
         a->ema = a->ema || o->bit == CKPT_EMA;
         a->merge = a->merge || o->bit == CKPT_MERGE;
+        a->linear = a->linear || o->bit == CKPT_LINEAR;
     } else if (argv[1] == NULL) {
         return wrong_usage("no value behind", argv[0]);
     } else if (!set_option(a, o, argv[1])) {

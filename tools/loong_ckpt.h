@@ -17,12 +17,16 @@ typedef enum ckpt_option_bit {
     CKPT_QUIET = 64,
     CKPT_AS = 128,
     CKPT_EMA = 256,
-    CKPT_MERGE = 512
+    CKPT_MERGE = 512,
+    CKPT_BASE = 1024,
+    CKPT_LINEAR = 2048
 } ckpt_option_bit_t;
+
+enum { CKPT_PLACES = 17 };
 
 typedef struct ckpt_arguments {
     int count; /* of places */
-    const char *places[2];
+    const char *places[CKPT_PLACES];
     bool convert;
     loong_dtype_t dtype;
     int64_t max_shard_bytes;
@@ -33,12 +37,14 @@ typedef struct ckpt_arguments {
     loong_checkpoint_names_t names;
     bool ema;
     bool merge;
+    bool linear;
     bool quiet;
 } ckpt_arguments_t;
 
 /* Each returns an exit code. */
 int ckpt_import(loong_context_t *ctx, const ckpt_arguments_t *arguments);
 int ckpt_export(loong_context_t *ctx, const ckpt_arguments_t *arguments);
+int ckpt_merge(loong_context_t *ctx, const ckpt_arguments_t *arguments);
 int ckpt_convert(loong_context_t *ctx, const ckpt_arguments_t *arguments);
 
 /* The exit code of what failed: the input of a tool, or the output that it

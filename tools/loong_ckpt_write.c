@@ -3,6 +3,7 @@
  * The commands of loong-ckpt that write, and the progress they show. Called by
  * loong_ckpt.c. Read loong/checkpoint.h before. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -80,13 +81,16 @@ static int end(loong_context_t *ctx, const ckpt_arguments_t *a,
         fputs(loong_progress_wipe(&m->screen), stderr);
     }
     if (status == LOONG_OK && !m->quiet) {
-        printf("%s: %.1f MB in %.2f s\n", a->places[1], 1e-6 * (double)m->done,
+        printf("%s: %.1f MB in %.2f s\n", a->places[a->count - 1],
+               1e-6 * (double)m->done,
                elapsed);
     }
     return ckpt_finish(ctx, status, true);
 }
 
 /* ---- commands ---- */
+
+enum { CKPT_PATH = 4096 };
 
 int ckpt_import(loong_context_t *ctx, const ckpt_arguments_t *a)
 {
@@ -149,6 +153,36 @@ int ckpt_export(loong_context_t *ctx, const ckpt_arguments_t *a)
     params.user = &meter;
     read_ids(ctx, &params);
     return end(ctx, a, &meter, loong_checkpoint_export(ctx, &params));
+}
+
+/* "DIR=0.5": cuts the weight off. A directory of that name is itself. */
+static double weight_of(const char *place, char dir[CKPT_PATH])
+{
+    const char *at = strrchr(place, '=');
+    char *end = NULL;
+    double weight = at != NULL ? strtod(at + 1, &end) : 1.0;
+    bool whole = at == NULL || access(place, F_OK) == 0 || end == at + 1 ||
+                 *end != '\0';
+    snprintf(dir, CKPT_PATH, "%.*s",
+             (int)(whole ? strlen(place) : (size_t)(at - place)), place);
+    return whole ? 1.0 : weight;
+}
+
+int ckpt_merge(loong_context_t *ctx, const ckpt_arguments_t *a)
+{
+    static char dirs[CKPT_PLACES][CKPT_PATH];
+    const char *inputs[CKPT_PLACES];
+    double weights[CKPT_PLACES];
+    meter_t meter = begin(a);
+    for (int i = 0; i < a->count - 1; i++) {
+        weights[i] = weight_of(a->places[i], dirs[i]);
+        inputs[i] = dirs[i];
+    }
+    loong_checkpoint_merge_params_t params = {
+        a->count - 1, inputs,   weights,
+        a->places[a->count - 1], a->linear, a->convert,
+        a->dtype,     a->max_shard_bytes, show, &meter};
+    return end(ctx, a, &meter, loong_checkpoint_merge(ctx, &params));
 }
 
 int ckpt_convert(loong_context_t *ctx, const ckpt_arguments_t *a)

@@ -26,11 +26,14 @@ typedef void (*loong_checkpoint_progress_fn)(void *user, int64_t done,
 
 /* How to understand a Hugging Face directory that is no model type's: YAML
  * files with keys of model.foundation, in place of config.json, and with names
- * of tensors, in place of the family's (docs/convert-your-model.md). Each may
- * be NULL, and so may a pointer to both. */
+ * of tensors, in place of the family's (docs/convert-your-model.md); and of a
+ * directory of peft's, the model that its adapters are beside, where its
+ * adapter_config.json does not name a directory. Each may be NULL, and so may a
+ * pointer to all. */
 typedef struct loong_checkpoint_names {
     const char *model;
     const char *map;
+    const char *base;
 } loong_checkpoint_names_t;
 
 typedef struct loong_checkpoint_import_params {
@@ -45,8 +48,9 @@ typedef struct loong_checkpoint_import_params {
 /* Turns a Hugging Face directory into a native checkpoint: save_dir gets
  * step_00000000 with the weights (kind "param", in the types of the files; fp8
  * with scales in the type that config.json names), the model's keys and the
- * tokenizer's files. Bit-equal. An import that was interrupted is gone on
- * with.
+ * tokenizer's files. Of a directory of peft's, adapters and what was trained
+ * beside them; the rest is left to the base. Bit-equal. An import that was
+ * interrupted is gone on with.
  * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT, LOONG_ERR_MISMATCH,
  * LOONG_ERR_UNSUPPORTED (fields of config.json, by name), LOONG_ERR_CONFIG
  * (model, map), LOONG_ERR_IO. */
@@ -87,6 +91,32 @@ typedef struct loong_checkpoint_export_params {
 LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_export(
     loong_context_t *ctx, const loong_checkpoint_export_params_t *params);
 
+typedef struct loong_checkpoint_merge_params {
+    /* Directories of peft's; behind them may stand a model, which then gets
+     * what they add to its matrices, each times its weight. Without one the sum
+     * is an adapter. */
+    int64_t count;
+    const char *const *inputs;
+    const double *weights; /* of a model: 1 */
+    const char *out_dir;
+    /* The adapters' matrices are added instead of what they make, as peft's
+     * add_weighted_adapter does it by default: an approximation of the same
+     * rank. */
+    bool linear;
+    bool convert; /* a model, as for export */
+    loong_dtype_t dtype;
+    int64_t max_shard_bytes;
+    loong_checkpoint_progress_fn progress; /* NULL: none */
+    void *user;
+} loong_checkpoint_merge_params_t;
+
+/* Adds adapters, to a model or to one another. A model's matrices are summed in
+ * double and rounded once; a weight of -1 takes out again what was merged, but
+ * for this rounding. Errors: as import; LOONG_ERR_UNSUPPORTED, parameters that
+ * were trained as they are with another weight than 1. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_merge(
+    loong_context_t *ctx, const loong_checkpoint_merge_params_t *params);
+
 typedef struct loong_checkpoint_convert_params {
     const char *from;
     const char *to;
@@ -105,7 +135,8 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_convert(
     loong_context_t *ctx, const loong_checkpoint_convert_params_t *params);
 
 /* Reports metadata and every tensor with type, shape, norm and largest
- * element. path: a native checkpoint or a Hugging Face directory.
+ * element. path: a native checkpoint, a Hugging Face directory or one of
+ * peft's.
  * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_checkpoint_inspect(loong_context_t *ctx, const char *path,
@@ -113,7 +144,8 @@ loong_checkpoint_inspect(loong_context_t *ctx, const char *path,
 
 /* Reads all of a native checkpoint or a Hugging Face directory: the checksums
  * of a native one, that exactly the model's parameters are there in their
- * shapes, and that there is no NaN or infinity, which are counted. *good_p is
+ * shapes (of adapters: that they fit their base, where it is at hand), and that
+ * there is no NaN or infinity, which are counted. *good_p is
  * false when there are some. Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT,
  * LOONG_ERR_MISMATCH, LOONG_ERR_CONFIG. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_verify(

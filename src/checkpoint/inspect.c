@@ -116,8 +116,52 @@ static void report_pairs(const report_t *r, const char *title,
     }
 }
 
+static const char *last_of(const loong_peft_module_t *m)
+{
+    const char *dot = strrchr(m->name, '.');
+    return dot != NULL ? dot + 1 : m->name;
+}
+
+static bool same_kind(const loong_peft_module_t *a,
+                      const loong_peft_module_t *b)
+{
+    return strcmp(last_of(a), last_of(b)) == 0 && a->scale == b->scale &&
+           a->a.shape[0] == b->a.shape[0];
+}
+
+/* Modules of one name, rank and scale in one line. */
+static void report_adapters(const report_t *r, const loong_peft_t *p)
+{
+    char dropout[LOONG_REAL_TEXT];
+    say(r, "adapters %s: LoRA of %" PRId64 " modules", p->path,
+        p->num_modules);
+    say(r, "base %s", p->base != NULL ? p->base : "(not said)");
+    say(r, "dropout %s", loongi_real_text(p->dropout, dropout));
+    for (int64_t i = 0; i < p->num_modules; i++) {
+        const loong_peft_module_t *m = &p->modules[i];
+        int64_t before = 0;
+        int64_t all = 0;
+        for (int64_t k = 0; k < p->num_modules; k++) {
+            before += k < i && same_kind(m, &p->modules[k]);
+            all += same_kind(m, &p->modules[k]);
+        }
+        if (before == 0) {
+            double alpha = m->scale * (double)m->a.shape[0];
+            say(r, "module %s (%" PRId64 "): rank %" PRId64 ", alpha %g, "
+                "times %g", last_of(m), all, m->a.shape[0], alpha, m->scale);
+        }
+    }
+    for (int64_t i = 0; i < p->num_saved; i++) {
+        say(r, "trained as it is: %s", p->saved[i].name);
+    }
+}
+
 static void report_head(const report_t *r, const loong_view_t *view)
 {
+    if (view->peft != NULL) {
+        report_adapters(r, view->peft);
+        return;
+    }
     if (view->native == NULL) {
         say(r, "Hugging Face directory %s", view->path);
         report_pairs(r, "model", view->model);

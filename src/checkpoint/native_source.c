@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads parameters for an export, merged with adapters or not. Called by
- * exchange.c and peft_export.c. Read native_source.h and hf_adapters.h
+ * export.c and peft_export.c. Read native_source.h and hf_adapters.h
  * before. */
 #include "native_source.h"
 
@@ -252,11 +252,12 @@ loong_status_t loongi_native_read(void *user, const loong_hf_block_t *block,
                : read_plain(source, block, dtype, dst);
 }
 
+/* A model with adapters in has the types of its base. */
 loong_dtype_t loongi_native_type(void *user, const char *name)
 {
     const loong_native_source_t *source = user;
-    const loong_checkpoint_tensor_t *t = loongi_native_find(source, name);
-    return t != NULL ? t->dtype : loongi_hf_dtype(source->base, name);
+    return source->base != NULL ? loongi_hf_dtype(source->base, name)
+                                : loongi_native_find(source, name)->dtype;
 }
 
 bool loongi_native_lend(void *user, const char *name, int64_t row, int64_t rows,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From the adapters of a native checkpoint to those of peft's. Called by
- * exchange.c. Read native_source.h, hf_adapters.h and peft.h before.
+ * export.c. Read native_source.h, hf_adapters.h and peft.h before.
  *
  * A tensor of the files has one adapter, also where parts of it have some of
  * their own here (q, k and v as one matrix): their matrices a stand one below

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whether model files are sound, and which tensor holds which parameter. Called
- * by loong-ckpt verify and map, and by exchange.c. Read view.h before. */
+ * by loong-ckpt verify and map, and by export.c. Read view.h before. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include "loong/checkpoint.h"
 #include "problems.h"
 #include "native_source.h"
+#include "peft_import.h"
 #include "view.h"
 
 enum { BLOCK_BYTES = 8 << 20 };
@@ -219,10 +220,56 @@ static loong_status_t check_files(const verifier_t *v, const char *path)
     return LOONG_OK;
 }
 
+/* Modules and shapes, as an import would have them. */
+static loong_status_t check_beside(const verifier_t *v,
+                                   const loong_peft_t *peft,
+                                   const loong_hf_map_t *map)
+{
+    loong_arena_t *arena = NULL;
+    loong_pairs_t *metadata = NULL;
+    loong_peft_import_t import;
+    LOONG_TRY(loongi_arena_create(v->ctx, "adapters", &arena));
+    loong_status_t status = loongi_pairs_create(v->ctx, &metadata);
+    if (status == LOONG_OK) {
+        status = loongi_peft_import(peft, map, LOONG_DEFAULT_ROLE, arena,
+                                    metadata, &import);
+    }
+    loongi_pairs_destroy(&metadata);
+    loongi_arena_destroy(&arena);
+    return status;
+}
+
+static loong_status_t check_adapters(const verifier_t *v,
+                                     const loong_peft_t *peft)
+{
+    loong_hf_t *hf = NULL;
+    loong_hf_open_params_t open = {NULL, NULL, NULL};
+    if (v->names != NULL) {
+        open.dir = v->names->base;
+        open.model = v->names->model;
+        open.map = v->names->map;
+    }
+    open.dir = loongi_peft_base(peft, open.dir);
+    say(v, "adapters %s", peft->path);
+    if (open.dir == NULL) {
+        say(v, "matrices agree with one another; their base '%s' is no "
+               "directory here and was not looked at (--base DIR)",
+            peft->base != NULL ? peft->base : "");
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_open_as(v->ctx, &open, &hf));
+    loong_status_t status = check_beside(v, peft, loongi_hf_get_map(hf));
+    loongi_hf_close(&hf);
+    LOONG_TRY(status);
+    say(v, "all fit the matrices of %s", open.dir);
+    return LOONG_OK;
+}
+
 static loong_status_t verify(verifier_t *v, const loong_view_t *view)
 {
     char count[LOONG_HUMAN_SIZE];
     LOONG_TRY(view->native != NULL ? check_native(v, view)
+              : view->peft != NULL ? check_adapters(v, view->peft)
                                    : check_files(v, view->path));
     for (int64_t i = 0; i < view->count; i++) {
         LOONG_TRY(scan_tensor(v, view, &view->tensors[i]));

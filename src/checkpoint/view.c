@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tensors of either kind of model files. Called by inspect.c, verify.c,
- * exchange.c and by what starts a run from files. Read view.h before. */
+ * import.c, export.c and by what starts a run from files. Read view.h
+ * before. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,18 @@ static loong_status_t list_engine(loong_view_t *view)
     return LOONG_OK;
 }
 
+static loong_status_t list_adapters(loong_view_t *view)
+{
+    const loong_safetensors_t *file = view->peft->file;
+    LOONG_TRY(allocate(view, loongi_safetensors_count(file)));
+    for (int64_t i = 0; i < loongi_safetensors_count(file); i++) {
+        const loong_safetensor_t *t = loongi_safetensors_get(file, i);
+        add(view, t->name, t->dtype, t->ndim, t->shape);
+        view->tensors[view->count - 1].handle = t;
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t list_files(loong_view_t *view,
                                  const char *model_file)
 {
@@ -210,6 +223,13 @@ static loong_status_t open_any(loong_view_t *view, loong_view_names_t names,
     if (loongi_checkpoint_is_native(view->path)) {
         LOONG_TRY(loongi_checkpoint_open(ctx, view->path, &view->native));
         LOONG_TRY(list_native(view, names));
+    } else if (loongi_peft_is(view->path)) {
+        LOONG_CHECK(ctx, names == LOONG_VIEW_OWN, LOONG_ERR_UNSUPPORTED,
+                    "'%s' has adapters of peft's, which are compared with "
+                    "others of peft's: loong-ckpt export makes them of a "
+                    "checkpoint", view->path);
+        LOONG_TRY(loongi_peft_read(ctx, view->path, &view->peft));
+        LOONG_TRY(list_adapters(view));
     } else if (names == LOONG_VIEW_ENGINE) {
         LOONG_TRY(loongi_hf_open_as(ctx, &open, &view->hf));
         LOONG_TRY(list_engine(view));
@@ -249,6 +269,7 @@ void loongi_view_close(loong_view_t **view)
     }
     loongi_checkpoint_close(&(*view)->native);
     loongi_safetensors_set_close(&(*view)->set);
+    loongi_peft_destroy(&(*view)->peft);
     loongi_hf_close(&(*view)->hf);
     loongi_pairs_destroy(&(*view)->model);
     loongi_arena_destroy(&(*view)->arena);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One way to look at the tensors of a native checkpoint and of a Hugging Face
- * directory. */
+ * One way to look at the tensors of a native checkpoint, of a Hugging Face
+ * directory and of one of peft's. */
 #ifndef LOONG_VIEW_H
 #define LOONG_VIEW_H
 
 #include "hf_weights.h"
 #include "loong/checkpoint.h"
 #include "native.h"
+#include "peft.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,6 +34,7 @@ typedef struct loong_view {
     loong_checkpoint_t *native;
     loong_safetensors_set_t *set;
     loong_hf_t *hf;
+    loong_peft_t *peft;
     loong_pairs_t *model; /* keys, empty when they are not understood */
     int64_t count;
     loong_view_tensor_t *tensors; /* by name */

@@ -27,7 +27,7 @@ static void append_line(void *user, const char *line)
 static void print_map(loong_context_t *ctx, const char *from, const char *map,
                       const char *to)
 {
-    loong_checkpoint_names_t names = {NULL, map};
+    loong_checkpoint_names_t names = {.map = map};
     loong_text_t text = loongi_text_begin(ctx);
     assert_ok(ctx,
               loong_checkpoint_map(ctx, from, &names, append_line, &text));
@@ -105,7 +105,7 @@ static void try_one(loong_context_t *ctx, const places_t *p)
 {
     loong_hf_open_params_t params = {p->from, NULL, p->map};
     loong_checkpoint_import_params_t in = {p->from, p->native,
-                                           {NULL, p->map}, NULL, NULL, 0};
+                                           {.map = p->map}, NULL, NULL, 0};
     loong_checkpoint_export_params_t out;
     loong_hf_t *plain = NULL;
     loong_hf_t *other = NULL;

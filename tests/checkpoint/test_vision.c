@@ -107,7 +107,7 @@ static loong_json_t *pass_through(loong_context_t *ctx, const char *from,
                                   const char *as)
 {
     loong_checkpoint_import_params_t in = {
-        from, in_dir("native"), {NULL, NULL}, NULL, NULL, 0};
+        from, in_dir("native"), {NULL}, NULL, NULL, 0};
     loong_checkpoint_convert_params_t convert = {
         in_dir("native"), in_dir("narrow"), LOONG_BF16, 0, NULL, NULL};
     loong_checkpoint_export_params_t out;

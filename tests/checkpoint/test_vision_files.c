@@ -76,7 +76,7 @@ static void in_and_out(void **state)
         snprintf(path, sizeof(path), "%s/golden.safetensors", from);
         assert_ok(ctx, loongi_safetensors_open(ctx, path, &golden));
         loong_checkpoint_import_params_t in = {
-            from, in_dir("native"), {NULL, NULL}, NULL, NULL, 0};
+            from, in_dir("native"), {NULL}, NULL, NULL, 0};
         loong_checkpoint_export_params_t out = {.checkpoint = in_dir("native"),
                                                 .out_dir = in_dir("back"),
                                                 .component = "image_encoder",

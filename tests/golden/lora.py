@@ -11,6 +11,9 @@
   lora.py --export BUILD   takes the same steps with BUILD/loongrun, loads the
                            adapter that it writes with peft and the merged model
                            with transformers: logits are those of peft's own
+  lora.py --files BUILD    BUILD/loong-ckpt: adapters to a checkpoint and back,
+                           merged, taken out again and added to one another as
+                           peft does it
 
 Every step takes all samples, in float64, without dropout.
 """
@@ -74,16 +77,20 @@ def samples(vocab):
                         for s in range(SAMPLES)])
 
 
-def build(name):
-    fixture, config = CASES[name]
-    model = peft.get_peft_model(
-        base(fixture), peft.LoraConfig(task_type="CAUSAL_LM", **config))
-    rng = np.random.default_rng(len(name))
+def fill(model, seed):
+    rng = np.random.default_rng(seed)
     with torch.no_grad():
         for key, p in sorted(model.named_parameters()):
             if "lora_" in key:  # float32, so that files hold it
                 p.copy_(torch.tensor(rng.normal(0, 0.2, p.shape)
                                      .astype(np.float32)))
+
+
+def begin(name):
+    fixture, config = CASES[name]
+    model = peft.get_peft_model(
+        base(fixture), peft.LoraConfig(task_type="CAUSAL_LM", **config))
+    fill(model, len(name))
     return model.double().eval()
 
 
@@ -94,7 +101,7 @@ def loss_of(model, ids):
 
 
 def train(name, start, dtype=torch.float64):
-    model = build(name).to(dtype)
+    model = begin(name).to(dtype)
     exact = dtype == torch.float64
     if start is not None:
         model.save_pretrained(start)
@@ -243,8 +250,134 @@ def exported(build, name):
     return worst[0] < 1e-8 and worst[1] < 1e-5
 
 
+# ---- files alone -----------------------------------------------------------
+
+def tool(build, *arguments):
+    quiet = ["--quiet"] if arguments[0] != "verify" else []
+    subprocess.run([os.path.join(build, "loong-ckpt"), *arguments, *quiet],
+                   check=True, stdout=subprocess.DEVNULL)
+
+
+def same_bytes(a, b):
+    with open(a, "rb") as one, open(b, "rb") as other:
+        return one.read() == other.read()
+
+
+def there_and_back(build, start, fixture, place):
+    """Files that peft wrote, through a checkpoint: the same bytes."""
+    native, back = os.path.join(place, "native"), os.path.join(place, "back")
+    tool(build, "verify", start, "--base", fixture)
+    tool(build, "import", start, native, "--base", fixture)
+    tool(build, "verify", native)
+    tool(build, "export", native, back)
+    return all(same_bytes(os.path.join(start, f), os.path.join(back, f))
+               for f in ("adapter_config.json", "adapter_model.safetensors"))
+
+
+def values(place):
+    with wide.widened():
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            place, experts_implementation="eager",
+            dtype=torch.float64)
+
+
+def last_bit(t):
+    """The value of the last bit of bf16 numbers."""
+    _, exponent = torch.frexp(t.abs().clamp_min(2.0 ** -126))
+    return torch.ldexp(torch.ones_like(t), exponent - 8)
+
+
+def merged(build, start, fixture, place, dtype):
+    """The largest difference from peft in float64, rounded once; and of what
+    is taken out again from what was there, in last bits of both and of the
+    larger one of model and base."""
+    plain, made, again = (os.path.join(place, dtype + end)
+                          for end in ("", "_made", "_again"))
+    tool(build, "convert", fixture, plain, "--dtype", dtype)
+    tool(build, "merge", start, plain, made)
+    model = peft.PeftModel.from_pretrained(values(plain), start).double()
+    theirs = model.merge_and_unload().state_dict()
+    ours, before = values(made).state_dict(), values(plain).state_dict()
+    narrow = torch.bfloat16 if dtype == "bf16" else torch.float32
+    worst = max((ours[k] - t.to(narrow).double()).abs().max().item()
+                for k, t in theirs.items())
+    if any("lora_" not in k for k in load_file(
+            os.path.join(start, "adapter_model.safetensors"))):
+        return worst, None  # what was replaced is not known any more
+    tool(build, "merge", start + "=-1", made, again)
+    bits, larger, unequal, count = 0.0, 0.0, 0, 0
+    for k, t in values(again).state_dict().items():
+        gap = (t - before[k]).abs()
+        of_both = torch.maximum(last_bit(ours[k]), last_bit(before[k]))
+        bits = max(bits, (gap / last_bit(before[k])).max().item())
+        larger = max(larger, (gap / of_both).max().item())
+        if not torch.equal(before[k], ours[k]):
+            unequal, count = unequal + (gap > 0).sum().item(), count + t.numel()
+    return worst, (bits, larger, unequal / count)
+
+
+def files(build, name):
+    fixture = os.path.join(HERE, "fixtures", CASES[name][0])
+    with tempfile.TemporaryDirectory() as place:
+        start = os.path.join(place, "start")
+        begin(name).float().save_pretrained(start)
+        equal = there_and_back(build, start, fixture, place)
+        single, _ = merged(build, start, fixture, place, "fp32")
+        half, out = merged(build, start, fixture, place, "bf16")
+    print(f"{name}: there and back {'equal' if equal else 'DIFFERS'}; merged "
+          f"in fp32 {single:.1e}, in bf16 {half:.1e}", end="")
+    if out is not None:
+        print(f"; taken out again, {out[2]:.1%} of the matrices' elements "
+              f"differ, by at most {out[0]:g} last bits, {out[1]:g} of the "
+              "larger number", end="")
+    print()
+    return equal and single < 1e-7 and half == 0 and (
+        out is None or out[1] <= 1)
+
+
+def added(build, place):
+    """Two adapters as one, beside the model and in it."""
+    fixture = os.path.join(HERE, "fixtures", "llama3_gqa_tied")
+    starts = []
+    for i, targets in enumerate((["q_proj", "v_proj", "down_proj"],
+                                 ["q_proj", "up_proj"])):
+        model = peft.get_peft_model(base("llama3_gqa_tied"), peft.LoraConfig(
+            task_type="CAUSAL_LM", r=4, lora_alpha=6 + i,
+            target_modules=targets))
+        fill(model, i)
+        starts.append(os.path.join(place, f"start{i}"))
+        model.float().save_pretrained(starts[-1])
+    worst = []
+    for kind in "cat", "linear":
+        model = peft.PeftModel.from_pretrained(base("llama3_gqa_tied"),
+                                               starts[0], adapter_name="0")
+        model.load_adapter(starts[1], adapter_name="1")
+        model.double().add_weighted_adapter(
+            ["0", "1"], [0.7, -0.3], "sum", combination_type=kind)
+        model.set_adapter("sum")
+        ids = samples(model.config.vocab_size)[:, :-1]
+        wanted = logits(model, ids)
+        out, whole = (os.path.join(place, kind + end) for end in ("", "_made"))
+        terms = [starts[0] + "=0.7", starts[1] + "=-0.3"]
+        terms += ["--linear"] if kind == "linear" else []
+        tool(build, "merge", *terms, out)
+        tool(build, "merge", *terms, fixture, whole, "--dtype", "fp64")
+        ours = peft.PeftModel.from_pretrained(base("llama3_gqa_tied"), out)
+        worst += [(logits(m, ids) - wanted).abs().max().item()
+                  for m in (ours, values(whole))]
+    print("cat {:.1e}, in the model {:.1e}; linear {:.1e}, in the model {:.1e}"
+          .format(*worst))
+    # an adapter has the float32 of its terms; peft adds by float32 weights
+    return worst[1] < 1e-9 and max(worst) < 1e-5
+
+
 def main():
     arguments = sys.argv[1:]
+    if arguments[:1] == ["--files"]:
+        build_dir = os.path.abspath(arguments[1])
+        with tempfile.TemporaryDirectory() as place:
+            good = added(build_dir, place)
+        sys.exit(not all([files(build_dir, name) for name in CASES] + [good]))
     if arguments[:1] == ["--export"]:
         build_dir = os.path.abspath(arguments[1])
         sys.exit(not all([exported(build_dir, name) for name in CASES]))

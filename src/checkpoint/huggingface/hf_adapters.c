@@ -67,6 +67,17 @@ static void renamed(const char *module, const char *last,
              module, last);
 }
 
+bool loongi_lora_fuse(char module[LOONG_HF_MODULE])
+{
+    char own[LOONG_HF_MODULE];
+    const char *fused = loongi_lora_fused(module);
+    memcpy(own, module, sizeof(own));
+    if (fused != NULL) {
+        renamed(own, fused, module);
+    }
+    return fused != NULL;
+}
+
 bool loongi_lora_module_of_a(const char *module, loong_lora_find_fn there,
                              const void *user, char found[LOONG_HF_MODULE])
 {

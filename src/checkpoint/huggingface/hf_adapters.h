@@ -34,6 +34,9 @@ bool loongi_lora_module_of_a(const char *module, loong_lora_find_fn there,
 /* "qkv_proj" of "q_proj", by the last part of a path; NULL: of none. */
 const char *loongi_lora_fused(const char *module);
 
+/* Gives a path the last part of the fused one; false: of none. */
+bool loongi_lora_fuse(char module[LOONG_HF_MODULE]);
+
 /* The parameter that a module's adapter is beside, of a fused one the first.
  * NULL: the model has none. */
 const loong_hf_param_t *loongi_lora_base(const loong_hf_map_t *map,

@@ -2,7 +2,7 @@
  *
  * Writes a complete Hugging Face model directory. Rows of the files are asked
  * for in blocks, by several threads; each is put together from rows of
- * parameters. Called by exchange.c. Read hf_weights.h and safetensors.h
+ * parameters. Called by export.c. Read hf_weights.h and safetensors.h
  * before. */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model described by a YAML file, as configs/models has them, and whether
- * the engine takes what describes it. Called by hf_weights.c, exchange.c and
+ * the engine takes what describes it. Called by hf_weights.c, import.c and
  * verify.c. Read hf_config.h before. */
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an export or an import would replace. Called by exchange.c, hf_export.c
+ * What an export or an import would replace. Called by import.c, hf_export.c
  * and export_check.c. Read hf_weights.h before. */
 #include <inttypes.h>
 #include <string.h>

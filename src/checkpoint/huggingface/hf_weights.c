@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Opens a model directory and hands out rows of its weights. Called by
- * stage_load.c, exchange.c, verify.c and view.c. Read hf_weights.h and
+ * stage_load.c, import.c, verify.c and view.c. Read hf_weights.h and
  * hf_impl.h before. */
 #include <inttypes.h>
 #include <stdio.h>

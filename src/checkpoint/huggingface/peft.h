@@ -76,6 +76,24 @@ const loong_peft_module_t *loongi_peft_find(const loong_peft_t *peft,
 LOONG_NODISCARD loong_status_t loongi_peft_values(
     const loong_peft_t *peft, const loong_peft_tensor_t *tensor, double *to);
 
+/* A sum of adapters, each times its weight. */
+typedef struct loong_peft_sum {
+    int64_t count;
+    const loong_peft_t *const *terms;
+    const double *weights;
+    /* Their matrices are added, of one rank, as peft's "linear" does it; false:
+     * what they make, peft's "cat", of the ranks' sum. */
+    bool linear;
+    bool exact; /* stored as double; false: in the type that the terms have */
+} loong_peft_sum_t;
+
+/* The sum as one adapter. Parameters that were trained as they are go along
+ * with a single one of weight 1, whose names and data stay borrowed. Errors:
+ * LOONG_ERR_MISMATCH, LOONG_ERR_UNSUPPORTED. */
+LOONG_NODISCARD loong_status_t loongi_peft_add(loong_context_t *ctx,
+                                               const loong_peft_sum_t *sum,
+                                               loong_peft_t **peft_p);
+
 /* Makes the directory and both files. */
 LOONG_NODISCARD loong_status_t loongi_peft_write(const loong_peft_t *peft,
                                                  const char *dir);

@@ -2,7 +2,7 @@
  *
  * Conversion into a native checkpoint: rows go to files of bounded size, each
  * of which is either whole, with its list of pieces beside it, or made
- * again. Called by exchange.c and convert_files.c. Read native_write.h and
+ * again. Called by import.c and convert_files.c. Read native_write.h and
  * workdir.h before. */
 #include "native_write.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Directories of unfinished work. Called by native_write.c,
- * safetensors_set_write.c, exchange.c and convert_files.c. Read workdir.h
- * before. */
+ * safetensors_set_write.c, import.c, export.c and convert_files.c. Read
+ * workdir.h before. */
 #include "workdir.h"
 
 #include <dirent.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Native checkpoint <-> Hugging Face directory. Called by loong-ckpt import and
- * export, and by trainer_save.c. Read native.h and hf_weights.h before. */
+ * From a native checkpoint to a Hugging Face directory, or to one of peft's.
+ * Called by loong-ckpt export and merge, and by trainer_save.c. Read
+ * native_source.h and hf_weights.h before. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,212 +13,10 @@
 #include "hf_tokens.h"
 #include "hf_weights.h"
 #include "loong/checkpoint.h"
-#include "native_dir.h"
 #include "native_source.h"
-#include "native_write.h"
 #include "peft_export.h"
 #include "view.h"
 #include "workdir.h"
-
-/* ---- import ---- */
-
-typedef struct importer {
-    loong_context_t *ctx;
-    const loong_checkpoint_import_params_t *params;
-    loong_hf_t *hf;
-    const char *component;
-    loong_arena_t *arena;
-    loong_pairs_t *metadata;
-    loong_file_set_t *files;
-    loong_text_t key;
-    int64_t count;
-    loong_checkpoint_tensor_t *tensors;
-} importer_t;
-
-static loong_status_t import_rows(void *user, int64_t index, int64_t row,
-                                  int64_t rows, void *buffer,
-                                  const void **data_p)
-{
-    const importer_t *im = user;
-    const loong_checkpoint_tensor_t *t = &im->tensors[index];
-    const char *name = t->name + strlen(im->component) + 1;
-    loong_borrowed_t borrowed;
-    if (loongi_hf_lend(im->hf, name, row, rows, &borrowed) &&
-        (borrowed.hole || borrowed.dtype == t->dtype)) {
-        *data_p = borrowed.hole ? NULL : borrowed.data;
-        return LOONG_OK;
-    }
-    return loongi_hf_read(im->hf, name, row, rows, t->dtype, buffer);
-}
-
-static loong_status_t list_params(importer_t *im)
-{
-    const loong_hf_map_t *map = loongi_hf_get_map(im->hf);
-    im->count = loongi_hf_map_count(map);
-    LOONG_TRY(loongi_arena_alloc(
-        im->arena, (size_t)im->count * sizeof(*im->tensors), &im->tensors));
-    for (int64_t i = 0; i < im->count; i++) {
-        const loong_hf_param_t *p = loongi_hf_map_get(map, i);
-        loong_checkpoint_tensor_t *t = &im->tensors[i];
-        char *name = NULL;
-        LOONG_TRY(loongi_arena_printf(im->arena, &name, "%s.%s", im->component,
-                                      p->name));
-        t->kind = "param";
-        t->name = name;
-        t->dtype = loongi_hf_dtype(im->hf, p->name);
-        t->ndim = p->ndim;
-        for (int d = 0; d < p->ndim; d++) {
-            t->shape[d] = p->shape[d];
-        }
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t import_metadata(loong_context_t *ctx,
-                                      const loong_pairs_t *model,
-                                      loong_pairs_t *metadata)
-{
-    LOONG_TRY(loongi_pairs_set(metadata, "created_by", "loong-ckpt import"));
-    for (int64_t i = 0; i < model->count; i++) {
-        loong_text_t key = loongi_text_begin(ctx);
-        loongi_text_printf(&key, "model.%s.%s", loongi_view_role(ctx, model),
-                           model->items[i].key);
-        loong_status_t status = key.status;
-        if (status == LOONG_OK) {
-            status =
-                loongi_pairs_set(metadata, key.data, model->items[i].value);
-        }
-        loongi_text_free(&key);
-        LOONG_TRY(status);
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t run_import(importer_t *im)
-{
-    const loong_checkpoint_import_params_t *p = im->params;
-    loong_native_write_params_t write = {0};
-    loong_meter_t meter = {p->progress, p->user, 0, 0};
-    LOONG_TRY(loongi_arena_create(im->ctx, "import", &im->arena));
-    im->component = loongi_view_role(im->ctx, loongi_hf_model(im->hf));
-    LOONG_TRY(list_params(im));
-    LOONG_TRY(loongi_pairs_create(im->ctx, &im->metadata));
-    LOONG_TRY(
-        import_metadata(im->ctx, loongi_hf_model(im->hf), im->metadata));
-    LOONG_TRY(loongi_hf_tokens_read(im->ctx, p->hf_dir, im->metadata));
-    LOONG_TRY(loongi_hf_code_read(
-        im->ctx, p->hf_dir,
-        loongi_pairs_get(loongi_hf_model(im->hf), "family"), im->metadata));
-    LOONG_TRY(loongi_file_set_create(im->ctx, &im->files));
-    LOONG_TRY(loongi_hf_files_read(im->ctx, p->hf_dir, im->files));
-    if (loongi_pairs_get(im->metadata, LOONG_HF_AUTO_MAP) != NULL) {
-        LOONG_TRY(loongi_file_set_read_dir(im->files, p->hf_dir, ".py"));
-    }
-    loongi_text_printf(&im->key, "import 1 %lld\n",
-                       (long long)p->max_file_bytes);
-    loongi_workdir_add_source(&im->key, p->hf_dir);
-    loongi_workdir_add_source(&im->key, p->names.map);
-    loongi_workdir_add_source(&im->key, p->names.model);
-    LOONG_TRY(im->key.status);
-    for (int64_t i = 0; i < im->count; i++) {
-        meter.total += loongi_tensor_bytes(&im->tensors[i]);
-    }
-    write.dir = p->save_dir;
-    write.metadata = im->metadata;
-    write.files = im->files;
-    write.key = im->key.data;
-    write.file_bytes = p->max_file_bytes;
-    write.count = im->count;
-    write.tensors = im->tensors;
-    write.source = import_rows;
-    write.user = im;
-    write.meter = &meter;
-    return loongi_native_write(im->ctx, &write);
-}
-
-/* An import is step 0 and becomes the latest: not in the directory of a run. */
-static loong_status_t check_no_run(loong_context_t *ctx, const char *dir)
-{
-    char first[32];
-    const char **names = NULL;
-    int64_t count = 0;
-    loong_arena_t *arena = NULL;
-    snprintf(first, sizeof(first), LOONG_STEP_FORMAT, 0LL);
-    if (!loongi_dir_exists(dir)) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(loongi_arena_create(ctx, "names of steps", &arena));
-    loong_status_t status =
-        loongi_checkpoint_steps(ctx, arena, dir, &names, &count);
-    for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
-        if (strcmp(names[i], first) != 0) {
-            status = LOONG_FAIL(ctx, LOONG_ERR_ARG,
-                                "'%s' has checkpoints of a run (%s): another "
-                                "directory is wanted for an import",
-                                dir, names[i]);
-        }
-    }
-    loongi_arena_destroy(&arena);
-    return status;
-}
-
-/* An earlier import of the same model is replaced. */
-static loong_status_t check_replaced(const importer_t *im)
-{
-    const char *dir = im->params->save_dir;
-    loong_checkpoint_t *there = NULL;
-    loong_pairs_t *model = NULL;
-    if (!loongi_checkpoint_is_native(dir)) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(loongi_pairs_create(im->ctx, &model));
-    loong_status_t status = loongi_checkpoint_open(im->ctx, dir, &there);
-    if (status == LOONG_OK) {
-        const loong_pairs_t *meta = loongi_checkpoint_metadata(there);
-        status =
-            loongi_view_model_keys(meta, loongi_view_component(meta), model);
-    }
-    loongi_checkpoint_close(&there);
-    if (status == LOONG_OK) {
-        status = loongi_hf_check_same(im->ctx, dir, model,
-                                      loongi_hf_model(im->hf));
-    } else {
-        loongi_error_note(im->ctx, "'%s' is not replaced: name another "
-                                   "directory, or remove that one", dir);
-    }
-    loongi_pairs_destroy(&model);
-    return status;
-}
-
-loong_status_t
-loong_checkpoint_import(loong_context_t *ctx,
-                        const loong_checkpoint_import_params_t *params)
-{
-    importer_t im = {0};
-    loong_hf_open_params_t open = {params->hf_dir, params->names.model,
-                                   params->names.map};
-    im.ctx = ctx;
-    im.params = params;
-    im.key = loongi_text_begin(ctx);
-    LOONG_TRY(loongi_checkpoint_check_model(ctx, params->hf_dir));
-    LOONG_TRY(loongi_checkpoint_check_outside(ctx, params->save_dir));
-    LOONG_TRY(loongi_checkpoint_check_no_model(ctx, params->save_dir));
-    LOONG_TRY(check_no_run(ctx, params->save_dir));
-    LOONG_TRY(loongi_hf_check_model(ctx, &open));
-    LOONG_TRY(loongi_hf_open_as(ctx, &open, &im.hf));
-    loong_status_t status = check_replaced(&im);
-    if (status == LOONG_OK) {
-        status = run_import(&im);
-    }
-    loongi_text_free(&im.key);
-    loongi_file_set_destroy(&im.files);
-    loongi_pairs_destroy(&im.metadata);
-    loongi_arena_destroy(&im.arena);
-    loongi_hf_close(&im.hf);
-    return status;
-}
-
-/* ---- export ---- */
 
 static int64_t elements_of(const loong_native_source_t *source,
                            const loong_hf_map_t *map, loong_dtype_t dtype)
@@ -313,6 +112,22 @@ choose_files(const loong_native_source_t *source,
     return LOONG_OK;
 }
 
+/* Those that came from peft's files, and were not trained since, keep the
+ * configuration that they had. */
+static loong_status_t export_adapters(const loong_native_source_t *source,
+                                      const loong_hf_map_t *map,
+                                      const char *dir, const char *kept_files)
+{
+    char from[4096];
+    char to[4096];
+    LOONG_TRY(loongi_checkpoint_verify_hf(source->checkpoint, true));
+    LOONG_TRY(loongi_peft_export(source, map, dir));
+    snprintf(from, sizeof(from), "%s/" LOONG_PEFT_CONFIG, kept_files);
+    snprintf(to, sizeof(to), "%s/" LOONG_PEFT_CONFIG, dir);
+    return loongi_file_exists(from) ? loongi_file_copy(source->ctx, from, to)
+                                    : LOONG_OK;
+}
+
 static loong_status_t
 export_model(loong_native_source_t *source, const loong_pairs_t *model,
              const loong_checkpoint_export_params_t *params,
@@ -326,7 +141,7 @@ export_model(loong_native_source_t *source, const loong_pairs_t *model,
     memset(&hf, 0, sizeof(hf));
     source->merge = params->merge;
     loong_status_t status =
-        adapters ? loongi_peft_export(source, map, params->out_dir)
+        adapters ? export_adapters(source, map, params->out_dir, kept_files)
                  : loongi_native_check(source, map);
     if (status == LOONG_OK && !adapters) {
         hf.dtype = params->convert ? params->dtype

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums of adapters, and models with them in. Called by loong-ckpt merge. Read
+ * loong/checkpoint.h and peft.h before.
+ *
+ * A model is merged as a checkpoint of adapters is that is exported so: the sum
+ * becomes one beside OUT, which goes when the model is there. */
+#include <stdio.h>
+#include <string.h>
+
+#include "file.h"
+#include "loong/checkpoint.h"
+#include "native.h"
+#include "peft.h"
+
+#define WORK ".adapters" /* behind the name of OUT */
+
+typedef struct merger {
+    loong_context_t *ctx;
+    const loong_checkpoint_merge_params_t *params;
+    int64_t count;    /* of adapters */
+    const char *base; /* NULL: there is no model */
+    const loong_peft_t **terms;
+} merger_t;
+
+/* All are adapters but the last, which may be a model. */
+static loong_status_t sort_inputs(merger_t *m)
+{
+    const loong_checkpoint_merge_params_t *p = m->params;
+    m->count = p->count;
+    for (int64_t i = 0; i < p->count; i++) {
+        const char *dir = p->inputs[i];
+        LOONG_TRY(loongi_checkpoint_check_place(m->ctx, dir));
+        if (loongi_peft_is(dir)) {
+            continue;
+        }
+        LOONG_CHECK(m->ctx, !loongi_checkpoint_is_native(dir), LOONG_ERR_ARG,
+                    "'%s' is a native checkpoint: loong-ckpt export makes "
+                    "adapters of it, or with --merge the model",
+                    dir);
+        LOONG_CHECK(m->ctx, i > 0 && i == p->count - 1 && p->weights[i] == 1.0,
+                    LOONG_ERR_ARG,
+                    "'%s' has no adapters (" LOONG_PEFT_CONFIG "): a model "
+                    "stands behind all adapters, and has no weight",
+                    dir);
+        m->base = dir;
+        m->count--;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t check_bases(const merger_t *m)
+{
+    const char *first = m->terms[0]->base;
+    for (int64_t i = 1; i < m->count && m->base == NULL; i++) {
+        const char *other = m->terms[i]->base;
+        LOONG_CHECK(m->ctx,
+                    first == NULL || other == NULL || strcmp(first, other) == 0,
+                    LOONG_ERR_MISMATCH,
+                    "%s is beside '%s' and %s beside '%s': adapters of one "
+                    "model are wanted",
+                    m->terms[0]->path, first, m->terms[i]->path, other);
+    }
+    return LOONG_OK;
+}
+
+/* Writes the sum; `exact` where it is rounded later. */
+static loong_status_t add(merger_t *m, const char *dir)
+{
+    const loong_checkpoint_merge_params_t *p = m->params;
+    loong_peft_t *sum = NULL;
+    int64_t read = 0;
+    loong_status_t status = LOONG_OK;
+    LOONG_TRY(loongi_calloc(m->ctx, (size_t)m->count, sizeof(*m->terms),
+                            "adapters", &m->terms));
+    while (read < m->count && status == LOONG_OK) {
+        status = loongi_peft_read(m->ctx, p->inputs[read],
+                                  (loong_peft_t **)&m->terms[read]);
+        read += status == LOONG_OK;
+    }
+    if (status == LOONG_OK) {
+        status = check_bases(m);
+    }
+    const loong_peft_sum_t terms = {m->count, m->terms, p->weights, p->linear,
+                                    m->base != NULL};
+    if (status == LOONG_OK) {
+        status = loongi_peft_add(m->ctx, &terms, &sum);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_peft_write(sum, dir);
+    }
+    loongi_peft_destroy(&sum);
+    while (read > 0) {
+        loongi_peft_destroy((loong_peft_t **)&m->terms[--read]);
+    }
+    loongi_free(m->ctx, m->terms);
+    return status;
+}
+
+static loong_status_t merge(merger_t *m)
+{
+    const loong_checkpoint_merge_params_t *p = m->params;
+    bool alone = m->count == 1 && p->weights[0] == 1.0;
+    char sum[4096];
+    char native[4096];
+    snprintf(sum, sizeof(sum), "%s" WORK "/sum", p->out_dir);
+    snprintf(native, sizeof(native), "%s" WORK "/native", p->out_dir);
+    const loong_checkpoint_import_params_t import = {
+        .hf_dir = alone ? p->inputs[0] : sum,
+        .save_dir = native,
+        .names = {.base = m->base}};
+    const loong_checkpoint_export_params_t export = {.checkpoint = native,
+                                                     .out_dir = p->out_dir,
+                                                     .convert = p->convert,
+                                                     .dtype = p->dtype,
+                                                     .max_shard_bytes =
+                                                         p->max_shard_bytes,
+                                                     .bos_token_id = -1,
+                                                     .eos_token_id = -1,
+                                                     .pad_token_id = -1,
+                                                     .merge = true,
+                                                     .progress = p->progress,
+                                                     .user = p->user};
+    LOONG_TRY(alone ? LOONG_OK : add(m, sum));
+    LOONG_TRY(loong_checkpoint_import(m->ctx, &import));
+    return loong_checkpoint_export(m->ctx, &export);
+}
+
+loong_status_t
+loong_checkpoint_merge(loong_context_t *ctx,
+                       const loong_checkpoint_merge_params_t *params)
+{
+    merger_t m = {.ctx = ctx, .params = params};
+    char work[4096];
+    LOONG_TRY(loongi_checkpoint_check_outside(ctx, params->out_dir));
+    LOONG_TRY(sort_inputs(&m));
+    if (m.base == NULL) {
+        return add(&m, params->out_dir);
+    }
+    snprintf(work, sizeof(work), "%s" WORK, params->out_dir);
+    loong_status_t status = merge(&m);
+    loong_status_t removed = loongi_dir_remove(ctx, work);
+    return status != LOONG_OK ? status : removed;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From adapters of peft's to those of a native checkpoint. Called by
+ * import.c and, to compare with a base, by verify.c. Read peft_import.h and
+ * hf_adapters.h before.
+ *
+ * Where a tensor of the files is several parameters here, its adapter has one
+ * matrix a for all of them, and each has its rows of b. */
+#include "peft_import.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "convert.h"
+#include "file.h"
+#include "hf_adapters.h"
+#include "native_source.h"
+#include "problems.h"
+
+typedef struct loong_peft_part {
+    const loong_peft_tensor_t *from;
+    const loong_hf_param_t *rows; /* whose rows they are; NULL: all */
+} part_t;
+
+typedef struct importer {
+    loong_peft_import_t *import;
+    const loong_hf_map_t *map;
+    const char *component;
+    loong_arena_t *arena;
+    loong_pairs_t *metadata;
+    loong_problems_t *problems;
+} importer_t;
+
+const char *loongi_peft_base(const loong_peft_t *peft, const char *asked)
+{
+    return asked != NULL || peft->base == NULL || !loongi_dir_exists(peft->base)
+               ? asked
+               : peft->base;
+}
+
+static loong_status_t add(const importer_t *im, const char *module,
+                          const char *end, const part_t *part, int64_t rows)
+{
+    loong_peft_import_t *to = im->import;
+    loong_checkpoint_tensor_t *t = &to->tensors[to->count];
+    char *name = NULL;
+    LOONG_TRY(loongi_arena_printf(im->arena, &name, "%s.%s%s", im->component,
+                                  module, end));
+    t->kind = "param";
+    t->name = name;
+    t->dtype = part->from->stored;
+    t->ndim = part->from->ndim;
+    memcpy(t->shape, part->from->shape, sizeof(part->from->shape));
+    t->shape[0] = rows;
+    to->parts[to->count++] = *part;
+    return LOONG_OK;
+}
+
+static void cut_weight(const char *name, char module[LOONG_HF_MODULE])
+{
+    snprintf(module, LOONG_HF_MODULE, "%.*s",
+             (int)(strlen(name) - strlen(".weight")), name);
+}
+
+/* A module of the files, with the first of the parameters that it is. */
+static loong_status_t add_module(const importer_t *im,
+                                 const loong_peft_module_t *m,
+                                 const loong_hf_param_t *first)
+{
+    char module[LOONG_HF_MODULE];
+    char key[LOONG_HF_MODULE + 64];
+    const part_t a = {&m->a, NULL};
+    cut_weight(first->name, module);
+    if (m->a.shape[1] != first->shape[1] ||
+        m->b.shape[0] != loongi_hf_file_rows(first)) {
+        loongi_problems_add(
+            im->problems,
+            "%s: matrices are [%lld, %lld] and [%lld, %lld], "
+            "that of the base is [%lld, %lld]",
+            m->name, (long long)m->a.shape[0], (long long)m->a.shape[1],
+            (long long)m->b.shape[0], (long long)m->b.shape[1],
+            (long long)loongi_hf_file_rows(first), (long long)first->shape[1]);
+        return LOONG_OK;
+    }
+    for (int i = 0; i < first->parts; i++) {
+        const part_t b = {&m->b, first + i};
+        char own[LOONG_HF_MODULE];
+        cut_weight(first[i].name, own);
+        LOONG_TRY(add(im, own, ".lora_B.weight", &b, first[i].shape[0]));
+    }
+    if (first->parts > 1 && !loongi_lora_fuse(module)) {
+        loongi_problems_add(im->problems,
+                            "%s: its parts have no adapter in common here",
+                            m->name);
+        return LOONG_OK;
+    }
+    snprintf(key, sizeof(key), LOONG_ADAPTER_KEY "%s.%s", im->component,
+             module);
+    LOONG_TRY(loongi_pairs_set_real(im->metadata, key, m->scale));
+    return add(im, module, ".lora_A.weight", &a, m->a.shape[0]);
+}
+
+static loong_status_t add_modules(const importer_t *im,
+                                  const loong_peft_t *peft)
+{
+    for (int64_t i = 0; i < peft->num_modules; i++) {
+        const loong_hf_param_t *base = NULL;
+        for (int64_t k = 0; k < loongi_hf_map_count(im->map); k++) {
+            const loong_hf_param_t *p = loongi_hf_map_get(im->map, k);
+            char module[LOONG_HF_MODULE];
+            if (p->ndim == 2 && p->pieces == 1 && p->part == 0) {
+                loongi_lora_hf_module(im->map, p, module);
+                base = strcmp(module, peft->modules[i].name) == 0 ? p : base;
+            }
+        }
+        if (base == NULL) {
+            loongi_problems_add(im->problems,
+                                "%s: the base has no matrix of this name",
+                                peft->modules[i].name);
+        } else {
+            LOONG_TRY(add_module(im, &peft->modules[i], base));
+        }
+    }
+    return LOONG_OK;
+}
+
+static bool is_saved(const importer_t *im, const loong_hf_param_t *p,
+                     const char *name)
+{
+    const char *own = loongi_hf_map_prefix(im->map);
+    size_t prefix = p->prefixed ? strlen(own) : 0;
+    return p->parts == 1 && p->pieces == 1 && !p->transposed &&
+           strncmp(name, own, prefix) == 0 &&
+           strcmp(name + prefix, p->hf_name) == 0;
+}
+
+static loong_status_t add_saved(const importer_t *im,
+                                const loong_peft_saved_t *s)
+{
+    const part_t part = {&s->tensor, NULL};
+    for (int64_t k = 0; k < loongi_hf_map_count(im->map); k++) {
+        const loong_hf_param_t *p = loongi_hf_map_get(im->map, k);
+        if (is_saved(im, p, s->name) && p->ndim == s->tensor.ndim &&
+            loongi_shape_count(p->ndim, p->shape) ==
+                loongi_shape_count(p->ndim, s->tensor.shape) &&
+            p->shape[0] == s->tensor.shape[0]) {
+            return add(im, p->name, "", &part, p->shape[0]);
+        }
+    }
+    loongi_problems_add(im->problems,
+                        "%s: the base has no tensor of this name and shape, "
+                        "or has it in another form",
+                        s->name);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_peft_import(const loong_peft_t *peft,
+                                  const loong_hf_map_t *map,
+                                  const char *component, loong_arena_t *arena,
+                                  loong_pairs_t *metadata,
+                                  loong_peft_import_t *import)
+{
+    int64_t most = peft->num_saved + 2 * loongi_hf_map_count(map);
+    loong_problems_t problems = loongi_problems_begin(peft->ctx);
+    const importer_t im = {import, map, component, arena, metadata, &problems};
+    import->ctx = peft->ctx;
+    import->count = 0;
+    LOONG_TRY(loongi_arena_alloc(arena, (size_t)most * sizeof(*import->tensors),
+                                 &import->tensors));
+    LOONG_TRY(loongi_arena_alloc(arena, (size_t)most * sizeof(*import->parts),
+                                 &import->parts));
+    loong_status_t status = add_modules(&im, peft);
+    for (int64_t i = 0; i < peft->num_saved && status == LOONG_OK; i++) {
+        status = add_saved(&im, &peft->saved[i]);
+    }
+    loong_status_t found =
+        loongi_problems_end(&problems, LOONG_ERR_MISMATCH, peft->path);
+    LOONG_TRY(status);
+    LOONG_TRY(found);
+    return loongi_pairs_set_real(metadata, LOONG_ADAPTER_KEY "dropout",
+                                 peft->dropout);
+}
+
+loong_status_t loongi_peft_import_rows(void *user, int64_t index, int64_t row,
+                                       int64_t rows, void *buffer,
+                                       const void **data_p)
+{
+    const loong_peft_import_t *im = user;
+    const part_t *part = &im->parts[index];
+    const loong_peft_tensor_t *t = part->from;
+    size_t cols = (size_t)loongi_safetensors_row(t->ndim, t->shape);
+    (void)data_p;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t at = part->rows != NULL
+                         ? loongi_hf_file_row(part->rows, row + r)
+                         : row + r;
+        LOONG_TRY(loongi_convert(
+            im->ctx, t->dtype,
+            (const char *)t->data +
+                (size_t)at * cols * loong_dtype_size(t->dtype),
+            t->stored,
+            (char *)buffer + (size_t)r * cols * loong_dtype_size(t->stored),
+            (int64_t)cols));
+    }
+    return LOONG_OK;
+}

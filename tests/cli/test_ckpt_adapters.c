@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loong-ckpt with adapters of peft's, in directories of their own: shown,
+ * verified, there and back, added to one another and to their base.
+ * tests/golden/lora.py --files compares with peft. */
+#include "ckpt_program.h"
+
+#define LORA LOONG_SOURCE_DIR "/tests/golden/lora"
+#define BASE " --base " FIXTURES "/llama3_gqa_tied"
+
+static void adapters_are_files_too(void **state)
+{
+    (void)state;
+    assert_run("inspect " LORA "/llama", 0,
+               "module q_proj (2): rank 4, alpha 6, times 1.5");
+    assert_run("verify " LORA "/llama", 0, "was not looked at (--base DIR)");
+    assert_run("verify " LORA "/llama" BASE, 0, "all fit the matrices of");
+    assert_run("verify " LORA "/qwen2" BASE, 1, "12 problems");
+    assert_run("import " LORA "/llama %/lora", 66, "--base DIR");
+    assert_run("import " LORA "/llama %/lora" BASE, 0, "");
+    assert_run("verify %/lora", 0, "all adapters are there");
+    assert_run("export %/lora %/peft", 0, "");
+    assert_run("diff " LORA "/llama %/peft", 0, "all values are equal");
+    assert_run("diff %/lora %/peft", 1, "are compared with others of peft's");
+    assert_run("import %/peft %/lora2" BASE, 0, "");
+    assert_run("diff %/lora %/lora2", 0, "all values are equal");
+    assert_run("merge %/peft=0.5 " LORA "/llama_plus %/sum", 0, "");
+    assert_run("inspect %/sum", 0, "module up_proj (2): rank 2, alpha 2");
+    assert_run("verify %/sum" BASE, 0, "all fit the matrices of");
+    assert_run("merge %/sum " FIXTURES "/llama3_gqa_tied %/merged", 0, "");
+    assert_run("merge %/sum=-1 %/merged %/base --dtype bf16", 0, "");
+    assert_run("convert " FIXTURES "/llama3_gqa_tied %/bf16 --dtype bf16", 0,
+               "");
+    assert_run("diff %/merged %/base", 1, "mlp.up_proj.weight: ");
+    assert_run("merge %/sum %/lora %/no", 2, "is a native checkpoint");
+    assert_run("merge %/merged %/sum %/no", 2, "stands behind all adapters");
+    assert_run("merge " LORA "/llama " LORA "/qwen2 %/no", 1, "is beside");
+    assert_run("merge " LORA "/gpt2=2 %/no", 1, "was trained as it is");
+    assert_run("merge --linear %/peft " LORA "/llama_plus %/no", 0, "");
+    assert_run("merge --linear %/sum " LORA "/llama %/no", 0, "");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adapters_are_files_too),
+    };
+    if (argc != 2) {
+        return 2;
+    }
+    program = argv[1];
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

@@ -115,13 +115,17 @@ loong_status_t loongi_json_parse(loong_context_t *ctx, const char *text,
         json_error_code(&error) == json_error_numeric_overflow) {
         json = decode_wide(ctx, text, length, &error);
     }
+    bool more = json == NULL &&
+                json_error_code(&error) == json_error_end_of_input_expected;
+    const char *why =
+        more ? "more behind the value, one is wanted" : error.text;
     if (json == NULL && memchr(text, '\n', length) == NULL) {
         return LOONG_FAIL(ctx, LOONG_ERR_FORMAT, "%s: column %d: %s", where,
-                          error.column, error.text);
+                          error.column, why);
     }
     LOONG_CHECK(ctx, json != NULL, LOONG_ERR_FORMAT,
                 "%s: line %d, column %d: %s", where, error.line, error.column,
-                error.text);
+                why);
     *json_p = (loong_json_t *)json;
     return LOONG_OK;
 }

@@ -43,7 +43,8 @@ static const char *finetuning_value(const loong_recipe_t *recipe, int64_t i)
 
 bool loongi_recipe_finetunes(const loong_recipe_t *recipe)
 {
-    return strcmp(loong_recipe_text(recipe, "training_phase"), "sft") == 0;
+    return strcmp(loong_recipe_text(recipe, "training_phase"), "sft") == 0 &&
+           loong_recipe_reads_texts(recipe);
 }
 
 static const char sft_origin[] = "training_phase: sft";
@@ -58,7 +59,6 @@ static bool is_set_one_of(const loong_recipe_t *recipe,
 /* Beside what is exported: OUT gets OUT.checkpoints. */
 static loong_status_t complete_save(loong_recipe_t *recipe)
 {
-    static const char key[] = "checkpoint.save";
     const char *out = loong_recipe_text(recipe, "export.hf");
     char path[4096];
     size_t length = out != NULL ? strlen(out) : 0;
@@ -69,14 +69,15 @@ static loong_status_t complete_save(loong_recipe_t *recipe)
         return LOONG_OK;
     }
     snprintf(path, sizeof(path), "%.*s.checkpoints", (int)length, out);
-    return set_open(recipe, key, path, sft_origin);
+    return set_open(recipe, "checkpoint.save", path, "beside export.hf");
 }
 
 loong_status_t loongi_complete_finetuning(loong_recipe_t *recipe)
 {
     static const char *const warmup[2] = {"optimizer.lr_warmup_iters",
                                           "optimizer.lr_warmup_fraction"};
-    if (loong_recipe_is_set(recipe, "finetune.method")) {
+    if (loong_recipe_is_set(recipe, "finetune.method") &&
+        loong_recipe_reads_texts(recipe)) {
         LOONG_TRY(set_open(recipe, "training_phase", "sft", "finetune"));
     }
     if (!loongi_recipe_finetunes(recipe)) {

@@ -67,11 +67,16 @@ static int parallel_size(const loong_plan_t *plan, const char *key)
 static loong_status_t read_pipeline(const loong_plan_t *plan,
                                     loong_component_params_t *p)
 {
+    static const char pair_key[] = "parallel.overlap_moe_expert_parallel_comm";
     const loong_train_settings_t *s = plan->set;
     p->schedule = loong_recipe_text(plan->recipe, "schedule");
     p->join = loong_recipe_text(plan->recipe, "join");
-    p->pair = loong_recipe_bool(plan->recipe,
-                                "parallel.overlap_moe_expert_parallel_comm");
+    p->pair = loong_recipe_bool(plan->recipe, pair_key);
+    LOONG_CHECK(plan->ctx,
+                !p->pair || loong_recipe_component(plan->recipe, 1) == NULL,
+                LOONG_ERR_CONFIG,
+                "%s: %s: does not go with a model of several components",
+                loong_recipe_where(plan->recipe, pair_key), pair_key);
     p->layers_per_chunk =
         parallel_size(plan, "num_layers_per_virtual_pipeline_stage");
     p->layout = loong_recipe_text(plan->recipe,

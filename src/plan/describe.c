@@ -361,9 +361,10 @@ void loongi_describe_layout(loong_plan_t *plan)
     }
     describe_parameters(plan);
     loongi_text_printf(
-        &plan->text, "tokens per step: %lld (%lld samples of %lld)\n",
+        &plan->text, "tokens per step: %lld (%lld sample%s of %lld)\n",
         (long long)(plan->set->global_batch_size * plan->set->seq_length),
         (long long)plan->set->global_batch_size,
+        plan->set->global_batch_size == 1 ? "" : "s",
         (long long)plan->set->seq_length);
     loongi_text_printf(
         &plan->text,

@@ -180,9 +180,12 @@ static void unknown_key(check_t *c, const place_t *at)
     } else if (nearest_branch(c->recipe, at->path, branch)) {
         near = branch;
     }
-    problem(c, at, "unknown key %s%s%s%s", at->path,
+    const char *dot = strrchr(at->path, '.');
+    bool number = dot != NULL && dot[1] >= '0' && dot[1] <= '9';
+    problem(c, at, "unknown key %s%s%s%s%s", at->path,
             near != NULL ? "; did you mean " : "", near != NULL ? near : "",
-            near != NULL ? "?" : "");
+            near != NULL ? "?" : "",
+            number ? "; in {...} a comma ends a value that has no quotes" : "");
 }
 
 static bool in_choices(const char *choices, const char *text)
@@ -292,10 +295,11 @@ static void check_scalar(check_t *c, const place_t *at,
 static void wrong_list(check_t *c, const place_t *at,
                        const loong_recipe_key_t *key)
 {
-    char maps[PATH_SIZE + 64];
-    snprintf(maps, sizeof(maps), "a list of maps (the first is %s[0])",
-             at->path);
-    wrong_type(c, at, key != NULL ? type_text(key->type) : maps);
+    bool text = at->node->kind == LOONG_TREE_SCALAR;
+    problem(
+        c, at, "%s: found %s, %s wanted%s%s%s", at->path, found_text(at->node),
+        key != NULL ? type_text(key->type) : "a list of maps",
+        text ? ", as in [" : "", text ? at->node->text : "", text ? "]" : "");
 }
 
 static void check_node(check_t *c, const place_t *at);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which keys of finetune: go with which method. together.c calls it; each key
- * alone was checked against the schema. Read schema_model.c before. */
+ * Which keys of finetune: go with which method and model. together.c calls it;
+ * each key alone was checked against the schema. Read schema_model.c before. */
 #include <string.h>
 
 #include "problems.h"
@@ -21,6 +21,7 @@ void loongi_finetune_keys_check(const loong_recipe_t *recipe,
                                 loong_problems_t *problems)
 {
     static const char ratio[] = "finetune.loraplus_lr_ratio";
+    static const char phase[] = "training_phase";
     bool adapters =
         strcmp(loong_recipe_text(recipe, "finetune.method"), "lora") == 0;
     for (int64_t i = 0; i < LOONG_COUNT_OF(of_adapters) && !adapters; i++) {
@@ -31,6 +32,14 @@ void loongi_finetune_keys_check(const loong_recipe_t *recipe,
                                 loong_recipe_where(recipe, of_adapters[i]),
                                 of_adapters[i]);
         }
+    }
+    if (strcmp(loong_recipe_text(recipe, phase), "sft") == 0 &&
+        !loong_recipe_reads_texts(recipe)) {
+        loongi_problems_add(problems,
+                            "%s: %s: sft is training on conversations, which "
+                            "this model does not read; finetune goes without "
+                            "it",
+                            loong_recipe_where(recipe, phase), phase);
     }
     if (loong_recipe_bool(recipe, "export.merge") &&
         !loong_recipe_is_set(recipe, "export.hf")) {

@@ -19,13 +19,15 @@ typedef struct reader {
 /* A whole number of at most six digits; -1: there is none. */
 static long read_number(const char **at_p)
 {
+    *at_p += strspn(*at_p, " ");
     size_t digits = strspn(*at_p, "0123456789");
     long value = digits > 0 && digits < 7 ? strtol(*at_p, NULL, 10) : -1;
     *at_p += digits;
+    *at_p += strspn(*at_p, " ");
     return value;
 }
 
-/* "4", "0-3" or "4-", and a comma or the end. */
+/* "4", "0-3" or "4-", and a comma or the end, with spaces or without. */
 static bool read_part(reader_t *r, const char **at_p)
 {
     long first = read_number(at_p);

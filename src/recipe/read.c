@@ -253,6 +253,12 @@ const char *loong_recipe_component(const loong_recipe_t *recipe, int64_t i)
     return NULL;
 }
 
+bool loong_recipe_reads_texts(const loong_recipe_t *recipe)
+{
+    const char *first = loong_recipe_component(recipe, 0);
+    return first == NULL || strcmp(first, "foundation") == 0;
+}
+
 const char *loong_recipe_init_key(const loong_recipe_t *recipe,
                                   const char *role)
 {

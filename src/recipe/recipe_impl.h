@@ -34,7 +34,7 @@ const loong_recipe_key_t *loongi_recipe_key_at(const loong_recipe_t *recipe,
 LOONG_NODISCARD loong_status_t loongi_recipe_sort_keys(loong_recipe_t *recipe);
 
 /* "data.train: [a, b]" becomes "data.train: [{path: a}, {path: b}]"; a set of
- * data.validation has its path for a name, too. */
+ * data.validation has its path for a name, too; ranks: [0, 2-3] "0,2-3". */
 LOONG_NODISCARD loong_status_t
 loongi_recipe_expand_paths(loong_recipe_t *recipe);
 

@@ -19,7 +19,8 @@ static const loong_recipe_key_t run_keys[] = {
     CHOICE("training_phase", "pretrain", "pretrain midtrain sft", FREE,
            "midtrain: pretraining that goes on from trained weights, with the "
            "same data and loss; sft: fine-tuning on conversations, which the "
-           "paths of data.train are then, and the default with finetune"),
+           "paths of data.train are then, and the default with finetune of a "
+           "model that reads texts"),
     CHOICE("device", "auto", "auto cpu cuda xpu", FREE,
            "kind of device, of all ranks; auto: an accelerator where every "
            "rank finds one, else cpu"),

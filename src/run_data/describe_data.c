@@ -23,6 +23,11 @@ static double taken_ids(const loong_source_info_t *info, int64_t seq_length,
                               : samples * (double)seq_length;
 }
 
+static const char *plural(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 /* "rows: 980 samples, 120K tokens, 40K learned, the longest 2100; best_fit into
  * 61 rows of 2049, up to 31 in one: 98.9 % full, 1.1 % padding; 0.01 s" */
 static void describe_rows(const loong_pack_info_t *p, loong_text_t *text)
@@ -32,8 +37,9 @@ static void describe_rows(const loong_pack_info_t *p, loong_text_t *text)
     char human[3][LOONG_HUMAN_SIZE];
     double full = (double)(p->ids - p->cut_ids) /
                   ((double)LOONG_MAX(p->rows, 1) * (double)p->room);
-    loongi_text_printf(text, "    %s samples, %s tokens, ",
+    loongi_text_printf(text, "    %s sample%s, %s tokens, ",
                        loongi_human_count((double)p->samples, human[0]),
+                       plural(p->samples),
                        loongi_human_count((double)p->ids, human[1]));
     if (p->learned >= 0) {
         loongi_text_printf(
@@ -44,11 +50,12 @@ static void describe_rows(const loong_pack_info_t *p, loong_text_t *text)
     loongi_text_printf(
         text,
         "the longest %lld\n"
-        "    packing %s: %s rows of %lld, up to %lld samples in one, %.2f %% "
-        "full, %.2f %% padding; %.2f s\n",
+        "    packing %s: %s row%s of %lld, up to %lld sample%s in one, %.2f "
+        "%% full, %.2f %% padding; %.2f s\n",
         (long long)p->longest, packings[p->packing],
-        loongi_human_count((double)p->rows, human[0]), (long long)p->room,
-        (long long)p->most, 100.0 * full, 100.0 * (1.0 - full), p->seconds);
+        loongi_human_count((double)p->rows, human[0]), plural(p->rows),
+        (long long)p->room, (long long)p->most, plural(p->most), 100.0 * full,
+        100.0 * (1.0 - full), p->seconds);
     if (p->cut_samples > 0) {
         loongi_text_printf(
             text,
@@ -72,11 +79,12 @@ static void describe_source(const loong_run_data_t *d, int64_t i, bool tokens,
     int64_t samples = loongi_settings_samples(d->plan->set);
     double taken = (double)loong_blend_count(d->blend, i, samples);
     double there = tokens ? ids_of(&source.info) : (double)source.info.samples;
-    loongi_text_printf(text, "  %5.1f %% %s: %s %s, %.3g epochs\n",
+    double epochs = taken / (double)source.info.samples;
+    loongi_text_printf(text, "  %5.1f %% %s: %s %s, %.3g epoch%s\n",
                        100.0 * (double)source.share / (double)blend.period,
                        source.info.path, loongi_human_count(there, human),
-                       tokens ? "tokens" : "samples",
-                       taken / (double)source.info.samples);
+                       tokens ? "tokens" : "samples", epochs,
+                       epochs == 1.0 ? "" : "s");
     if (source.info.refused > 0) {
         loongi_text_printf(text,
                            "    %lld of %lld records are refused and left "
@@ -90,18 +98,20 @@ static void describe_source(const loong_run_data_t *d, int64_t i, bool tokens,
     }
 }
 
-/* "3 epochs are 183 samples, 23 steps; the last one has 7 of 8" */
+/* "3 epochs are 183 rows, 23 steps; the last one has 7 of 8" */
 static void describe_length(const loong_run_data_t *d, loong_text_t *text)
 {
     int64_t samples = d->plan->set->num_samples;
     int64_t rest = samples % d->plan->set->global_batch_size;
+    int64_t steps = d->plan->set->train_iters;
+    double epochs = loong_recipe_real(d->plan->recipe, "train.epochs");
     if (samples == 0) {
         return;
     }
-    loongi_text_printf(text, "  %g epochs are %lld samples or rows, %lld steps",
-                       loong_recipe_real(d->plan->recipe, "train.epochs"),
-                       (long long)samples,
-                       (long long)d->plan->set->train_iters);
+    loongi_text_printf(text, "  %g epoch%s %lld %s%s, %lld step%s", epochs,
+                       epochs == 1.0 ? " is" : "s are", (long long)samples,
+                       loongi_blend_packs(d->blend) ? "row" : "sample",
+                       plural(samples), (long long)steps, plural(steps));
     if (rest > 0 && loongi_recipe_rampup(d->plan->recipe).start == 0) {
         loongi_text_printf(text, "; the last one has %lld of %lld",
                            (long long)rest,
@@ -170,14 +180,14 @@ void loongi_run_data_describe(const loong_run_data_t *d, loong_text_t *text)
     bool tokens = all > 0.0;
     loongi_text_printf(
         text, "data: %lld source%s, %s %s; ", (long long)blend.num_sources,
-        blend.num_sources > 1 ? "s" : "",
+        plural(blend.num_sources),
         loongi_human_count(tokens ? all : (double)blend.epoch_samples, human),
         tokens ? "tokens" : "samples");
     loongi_text_printf(
         text, "the run takes %s%s, %d validation set%s\n",
         loongi_recipe_rampup(d->plan->recipe).start > 0 ? "up to " : "",
         loongi_human_count(tokens ? taken : (double)samples, human),
-        d->num_validation, d->num_validation == 1 ? "" : "s");
+        d->num_validation, plural(d->num_validation));
     for (int64_t i = 0; i < blend.num_sources; i++) {
         describe_source(d, i, tokens, text);
     }

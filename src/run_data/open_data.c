@@ -89,11 +89,8 @@ static loong_blend_params_t blend_params(const loong_run_data_t *d,
         .truncation = loongi_recipe_truncation(d->plan->recipe)};
 }
 
-/* Keys of rows go with sources that have texts for them. */
-static loong_status_t check_rows(const loong_run_data_t *d,
-                                 const loong_blend_t *blend)
+bool loongi_blend_packs(const loong_blend_t *blend)
 {
-    static const char *const keys[] = {"data.packing", "data.truncation"};
     loong_blend_info_t info;
     bool packs = false;
     loong_blend_get_info(blend, &info);
@@ -102,6 +99,15 @@ static loong_status_t check_rows(const loong_run_data_t *d,
         loong_blend_get_source(blend, i, &source);
         packs = packs || source.info.pack != NULL;
     }
+    return packs;
+}
+
+/* Keys of rows go with sources that have texts for them. */
+static loong_status_t check_rows(const loong_run_data_t *d,
+                                 const loong_blend_t *blend)
+{
+    static const char *const keys[] = {"data.packing", "data.truncation"};
+    bool packs = loongi_blend_packs(blend);
     for (int i = 0; i < LOONG_COUNT_OF(keys) && !packs; i++) {
         LOONG_CHECK(d->plan->ctx,
                     !loong_recipe_is_set(d->plan->recipe, keys[i]),
@@ -121,8 +127,7 @@ static loong_status_t open_train(loong_run_data_t *d, indices_t *known,
     double split = loong_recipe_real(d->plan->recipe, "data.validation_split");
     LOONG_CHECK(d->plan->ctx, count > 0 && count <= MAX_SOURCES,
                 LOONG_ERR_CONFIG,
-                "data.train: %lld sources, 1 to %d wanted: a list of maps, "
-                "each with the path of a data set",
+                "data.train: %lld sources, a list of 1 to %d paths wanted",
                 (long long)count, MAX_SOURCES);
     memset(sources, 0, sizeof(*sources) * (size_t)count);
     for (int64_t i = 0; i < count; i++) {

@@ -251,13 +251,17 @@ loong_status_t loongi_run_data_complete_rows(loong_run_data_t *d)
         return LOONG_OK;
     }
     most = most > 0 ? most : ROW_MOST;
-    if (!d->plan->plan_only || d->plan->judge) {
-        return measure_samples(d, most, length);
+    loong_status_t status =
+        lacks_data(d) ? LOONG_OK : measure_samples(d, most, length);
+    if (!lacks_data(d) && status == LOONG_OK) {
+        return LOONG_OK;
     }
+    /* Of data that is wrong, too, so that it is all that is told. */
     LOONG_TRY(length ? set_length(d, LOONG_MIN(most, ROW_LEAST),
                                   "training_phase: sft")
                      : LOONG_OK);
-    return loongi_complete_batch(d->plan, STEP_SAMPLES);
+    return loongi_first_of(status,
+                           loongi_complete_batch(d->plan, STEP_SAMPLES));
 }
 
 /* ---- costs --------------------------------------------------------------- */

@@ -162,8 +162,8 @@ static void note_vision(const loong_trainer_t *t)
 
 loong_status_t loongi_preflight(loong_trainer_t *t)
 {
-    static const char *const outputs[] = {"checkpoint.save", "log.dir",
-                                          "export.hf"};
+    static const char *const outputs[] = {"export.hf", "checkpoint.save",
+                                          "log.dir"};
     loong_status_t status = LOONG_OK;
     if (loong_comm_rank(t->comm) == 0) {
         status = loongi_artifacts_read(t->ctx, t->recipe, &t->saving.artifacts);

@@ -110,7 +110,7 @@ has err "data.mask_ratio is set, but nothing in this run reads it"
 run 2 good.yaml --dry-run optimizer.lr=null
 has err "  optimizer.lr: not set"
 run 2 good.yaml --check data.train=null
-has err "data.train: 0 sources, 1 to 256 wanted"
+has err "data.train: 0 sources, a list of 1 to 256 paths wanted"
 run 2 good.yaml --check model.foundation.num_layers=null
 has err "num_layers: not set, every model needs it"
 has err "model.foundation is from good.yaml:2"

@@ -76,7 +76,7 @@ while IFS='|' read -r wrong array; do
 done <<'ARRAYS'
 1: the file ends inside its array|[{"text": "one"}\n
 2: the file ends inside its array|[{"text": "one"},\n{"text": "tw
-1: column 17: end of file expected|[{"text": "one"} {"text": "two"}]
+1: column 17: more behind the value, one is wanted|[{"text": "one"} {"text": "two"}]
 1: no value in front of ']'|[{"text": "one"}, ]
 1: no value in front of ','|[{"text": "one"}, , {"text": "two"}]
 2: text behind the end of the array|[{"text": "one"}]\n{"text": "two"}

@@ -170,7 +170,8 @@ static void test_refused(void **state)
     size_t length = 0;
     const loong_chat_options_t skip = {.skip_refused = true};
     static const char *const told[] = {
-        "bad.jsonl: 3 of 4 records are refused",
+        "bad.jsonl: refused records: 3 of 4, which data.chat.skip_refused "
+        "leaves out; they are listed in ",
         "bad.jsonl:1: 'prompt' is a string and ",
         "bad.jsonl:2: JSON: ", "bad.jsonl:4: 'prompt' is missing and "};
     put(ctx, "bad.jsonl",
@@ -206,7 +207,7 @@ static void test_files_refused(void **state)
     put(ctx, "rows.csv", "prompt,completion\na,b\na,b,c\n");
     assert_fails(ctx,
                  open_chat(ctx, "rows.csv", (loong_chat_options_t){0}, &chat),
-                 LOONG_ERR_FORMAT, "1 of 2 records");
+                 LOONG_ERR_FORMAT, "refused records: 1 of 2");
     put(ctx, "row.csv", "prompt,completion\na,b,c\n");
     assert_int_equal(
         open_chat(ctx, "row.csv", (loong_chat_options_t){0}, &chat),
@@ -264,7 +265,8 @@ static void test_options(void **state)
     assert_fails(ctx,
                  open_chat(ctx, "a.jsonl",
                            (loong_chat_options_t){.format = "text"}, &chat),
-                 LOONG_ERR_FORMAT, "3 of 3 records are refused");
+                 LOONG_ERR_FORMAT,
+                 "refused records: 3 of 3; they are listed in ");
     assert_ok(ctx, open_chat(ctx, "a.jsonl",
                              (loong_chat_options_t){.train_on = "all"}, &chat));
     assert_sample(ctx, chat, 0, "", "ab c", "a.jsonl:1");

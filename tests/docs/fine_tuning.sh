@@ -47,7 +47,7 @@ grep -q '^chat.jsonl: openai, 3 records$' block03.sh.out ||
     fail "$(cat block03.sh.out)"
 for line in "data: 1 source, 104 tokens; the run takes 312, 0 validation sets" \
     "    3 samples, 104 tokens, 14 learned, the longest 45" \
-    "  3 epochs are 3 samples or rows, 2 steps; the last one has 1 of 2"; do
+    "  3 epochs are 3 rows, 2 steps; the last one has 1 of 2"; do
     grep -qxF "$line" block06.sh.out || fail "not shown: $line"
     grep -qxF "$line" "$doc" || fail "not told: $line"
 done

@@ -16,7 +16,7 @@ export OMP_NUM_THREADS=1
 write_texts "$source" "$place"
 e=model.image_encoder j=model.image_projector f=model.foundation
 tp=parallel.tensor_model_parallel_size
-apart=($e.ranks=0-1 $j.ranks=0-1 $f.ranks=2-3)
+apart=("$e.ranks=[0, 1]" "$j.ranks=0 - 1" $f.ranks=2-3)
 told=(train.train_iters=4 checkpoint.save_interval=2 eval.interval=2
     'data.validation=[{name: v, path: rare.jsonl}]'
     'log.tensors=[layers.0.mlp*]' log.tensors_interval=2
@@ -103,6 +103,16 @@ refused 4 'model: rank 2 of 4 has no component' $e.ranks=0 $j.ranks=1 \
     $f.ranks=0,3
 refused 4 "3 ranks of $e.ranks; multiples of 2 fit" $e.ranks=0-2 $e.$tp=2
 refused 4 "3 ranks of $f.ranks; multiples of 2 fit" $f.ranks=0-2 $tp=2
+refused 4 'overlap_moe_expert_parallel_comm: does not go with a model of' \
+    parallel.overlap_moe_expert_parallel_comm=true
+refused 4 'sft is training on conversations' training_phase=sft
+refused 4 'sft is training on conversations' training_phase=sft finetune=lora
+"$build/loongrun" "$source/tests/golden/llava_train.yaml" --dry-run \
+    "data.tokenizer=$place" "data.train=[{path: texts.jsonl}]" finetune=lora >out 2>&1 || {
+    echo "FAILED: adapters of a model that reads pictures"
+    cat out
+    exit 1
+}
 refused 4 'possible on 3 ranks' $f.ranks=1- $tp=2
 refused 4 'possible on 4 ranks' $e.ranks=0-1 $tp=3
 refused 4 'rows from one device to another, which is not there' \

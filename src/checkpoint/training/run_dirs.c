@@ -64,13 +64,15 @@ static loong_status_t hold(loong_context_t *ctx, const loong_recipe_t *recipe,
     }
     loong_status_t status = loongi_dir_make(ctx, dir);
     if (status != LOONG_OK) {
-        loongi_error_note(ctx, "%s: %s cannot be made", key, dir);
+        loongi_error_note(ctx, "%s: %s: %s cannot be made",
+                          loong_recipe_where(recipe, key), key, dir);
         return status;
     }
     snprintf(path, sizeof(path), "%s/lock", dir);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     LOONG_CHECK(ctx, fd >= 0, LOONG_ERR_CANNOT_WRITE,
-                "%s: cannot write into %s: %s", key, dir, strerror(errno));
+                "%s: %s: cannot write into %s: %s",
+                loong_recipe_where(recipe, key), key, dir, strerror(errno));
     if (same_file(other, fd)) {
         close(fd); /* one directory for both */
         return LOONG_OK;
@@ -131,11 +133,13 @@ loong_status_t loongi_check_output(loong_context_t *ctx,
         }
     }
     LOONG_CHECK(ctx, access(path, W_OK | X_OK) == 0, LOONG_ERR_CANNOT_WRITE,
-                "%s: %s: %s cannot be written into", key, dir, path);
+                "%s: %s: %s: %s cannot be written into",
+                loong_recipe_where(recipe, key), key, dir, path);
     if (missing[0] != '\0') {
         int made = mkdir(missing, 0777);
         LOONG_CHECK(ctx, made == 0 || errno == EEXIST, LOONG_ERR_CANNOT_WRITE,
-                    "%s: %s: cannot create '%s': %s", key, dir, missing,
+                    "%s: %s: %s: cannot create '%s': %s",
+                    loong_recipe_where(recipe, key), key, dir, missing,
                     strerror(errno));
         if (made == 0) {
             rmdir(missing);

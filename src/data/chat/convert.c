@@ -58,8 +58,11 @@ static loong_status_t find_role(chat_conversation_t *c,
 {
     const loong_json_t *json = loongi_json_get(message, "role");
     const char *name = loongi_json_string(json);
+    LOONG_CHECK(c->ctx, json != NULL, LOONG_ERR_FORMAT, "%s has no 'role'",
+                where);
     LOONG_CHECK(c->ctx, loongi_json_kind(json) == LOONG_JSON_STRING,
-                LOONG_ERR_FORMAT, "%s has no 'role'", where);
+                LOONG_ERR_FORMAT, "%s: role is %s, must be a string", where,
+                loongi_json_kind_text(json));
     for (int64_t i = 0; i < LOONG_COUNT_OF(roles); i++) {
         if (strcmp(roles[i].name, name) == 0) {
             *role_p = roles[i].role;
@@ -345,8 +348,14 @@ loong_status_t loongi_chat_convert(chat_conversation_t *c,
         c->num_parts = 1;
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_json_parse(c->ctx, record->bytes, record->length, "JSON",
-                                &c->json));
+    loong_status_t status = loongi_json_parse(c->ctx, record->bytes,
+                                              record->length, "JSON", &c->json);
+    if (status == LOONG_ERR_FORMAT &&
+        memchr(record->bytes, '\r', record->length) != NULL) {
+        loongi_error_note(c->ctx, "(its lines end in CR alone: LF, or CR and "
+                                  "LF, is wanted)");
+    }
+    LOONG_TRY(status);
     LOONG_CHECK(c->ctx, loongi_json_kind(c->json) == LOONG_JSON_OBJECT,
                 LOONG_ERR_FORMAT, "the record is %s, must be an object",
                 loongi_json_kind_text(c->json));

@@ -79,10 +79,20 @@ static const char *messages_key(const loong_json_t *record)
     return NULL;
 }
 
+static bool is_sharegpt(const chat_conversation_t *c,
+                        const loong_json_t *record)
+{
+    const loong_json_t *list =
+        loongi_json_get(record, c->tags[CHAT_TAG_messages]);
+    return is(list, LOONG_JSON_ARRAY) &&
+           has(loongi_json_at(list, 0), c->tags[CHAT_TAG_role]);
+}
+
 static bool is_openai(const chat_conversation_t *c, const loong_json_t *record)
 {
-    (void)c;
-    return messages_key(record) != NULL;
+    return messages_key(record) != NULL ||
+           (!is_sharegpt(c, record) &&
+            is(loongi_json_get(record, "messages"), LOONG_JSON_ARRAY));
 }
 
 static loong_status_t from_openai(chat_conversation_t *c,
@@ -99,15 +109,6 @@ static loong_status_t from_openai(chat_conversation_t *c,
 }
 
 /* ---- sharegpt ------------------------------------------------------------ */
-
-static bool is_sharegpt(const chat_conversation_t *c,
-                        const loong_json_t *record)
-{
-    const loong_json_t *list =
-        loongi_json_get(record, c->tags[CHAT_TAG_messages]);
-    return is(list, LOONG_JSON_ARRAY) &&
-           has(loongi_json_at(list, 0), c->tags[CHAT_TAG_role]);
-}
 
 static bool says(const chat_conversation_t *c, const char *role, chat_tag_t tag,
                  const char *also)

@@ -279,6 +279,15 @@ static loong_status_t flush(build_t *b)
 
 /* ---- reading ------------------------------------------------------------- */
 
+/* The file has one value over several lines: its first one opens an object. */
+static bool is_spread(const build_t *b, const chat_file_t *file,
+                      const chat_record_t *record)
+{
+    return file->records + b->count == 0 && record->length > 0 &&
+           record->bytes[0] == '{' &&
+           strchr("{[,", record->bytes[record->length - 1]) != NULL;
+}
+
 /* By the first record that is an object. */
 static loong_status_t recognise(build_t *b, chat_file_t *file,
                                 const chat_record_t *record)
@@ -291,6 +300,10 @@ static loong_status_t recognise(build_t *b, chat_file_t *file,
     if (loongi_json_parse(b->ctx, record->bytes, record->length, "a record",
                           &json) != LOONG_OK) {
         loong_context_clear_error(b->ctx); /* told when it is converted */
+        LOONG_CHECK(b->ctx, !is_spread(b, file, record), LOONG_ERR_FORMAT,
+                    "%s:%" PRId64 ": an object over several lines: records are "
+                    "a line each, or elements of an array in [ ]",
+                    file->path, record->line);
         return LOONG_OK;
     }
     file->format = loongi_chat_format_of(c, json);

@@ -117,10 +117,11 @@ static loong_status_t check_refused(loong_chat_t *chat)
     }
     loong_status_t status = LOONG_FAIL(
         chat->ctx, LOONG_ERR_FORMAT,
-        "%s: %" PRId64 " of %" PRId64
-        " records are refused; with data.chat.skip_refused they are left out; "
-        "all are listed in %s, the first:",
-        chat->path, info.refused, info.records, chat->refused_file);
+        "%s: refused records: %" PRId64 " of %" PRId64
+        "%s; they are listed in %s, the first:",
+        chat->path, info.refused, info.records,
+        chat->samples > 0 ? ", which data.chat.skip_refused leaves out" : "",
+        chat->refused_file);
     for (const char *line = chat->first_refused; *line != '\0';) {
         size_t length = strcspn(line, "\n");
         loongi_error_note(chat->ctx, "%.*s", (int)length, line);
@@ -141,6 +142,9 @@ static loong_status_t take_share(loong_chat_t *chat,
     chat->info.path = chat->path;
     chat->info.samples = end - chat->first;
     chat->info.hash = chat->hash;
+    LOONG_CHECK(chat->ctx, chat->samples > 0, LOONG_ERR_FORMAT,
+                "data '%s': there is no conversation in '%s'", p->data,
+                p->path);
     LOONG_CHECK(chat->ctx, chat->info.samples > 0, LOONG_ERR_FORMAT,
                 "data '%s': '%s' has no conversations in this share of its "
                 "%" PRId64,

@@ -13,7 +13,7 @@
 #define COMPONENT(role_)                                                      \
     BOOL(role_ "freeze", NULL, SAME, "all of it stays fixed"),                \
         TEXT(role_ "ranks", NULL, FREE,                                       \
-             "ranks of the job that it stands on, as 0-1, [0, 2, 4-7] or "      \
+             "ranks of the job that it stands on, as 0-1, [0, 2, 4-7] or "    \
              "4-; all of them when not given"),                               \
         CHOICE(role_ "precision.params_dtype", NULL, "auto bf16 fp32 fp64",   \
                SAME, "compute type of this component"),                       \

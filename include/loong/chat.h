@@ -33,6 +33,7 @@ typedef struct loong_chat_options {
      * path of a .jinja; NULL: the model's own. */
     const char *template_name;
     const char *template_kwargs; /* a JSON object; NULL: none */
+    const char *date; /* of strftime_now, as 2026-01-31; NULL: today */
     const char *train_on;        /* "assistant" (NULL), "all", "last" */
     bool train_on_tool_results;
     bool use_chosen;   /* preference pairs, KTO: learns what was preferred */

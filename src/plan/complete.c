@@ -129,15 +129,23 @@ loong_status_t loongi_complete_batch(loong_plan_t *plan, int64_t rows)
     return set_open(plan->recipe, "train.global_batch_size", text, sft_origin);
 }
 
+typedef struct resumed {
+    const loong_plan_t *plan;
+    bool tunes; /* it is a fine-tuning, as that before */
+} resumed_t;
+
 /* Sets a key as in the run that this one goes on with, if it is one of those
  * above and the recipe says neither it nor that it may change. */
 static loong_status_t keep_key(void *user, const char *key, const char *value)
 {
-    const loong_plan_t *plan = user;
+    const resumed_t *r = user;
+    const loong_plan_t *plan = r->plan;
     const char *usual = NULL;
-    bool follows = strcmp(key, "data.seq_length") == 0 ||
-                   strcmp(key, "train.global_batch_size") == 0;
-    for (int64_t i = 0; i < LOONG_COUNT_OF(finetuning) && !follows; i++) {
+    bool follows = strcmp(key, "data.chat.date") == 0 ||
+                   (r->tunes && (strcmp(key, "data.seq_length") == 0 ||
+                                 strcmp(key, "train.global_batch_size") == 0));
+    for (int64_t i = 0; r->tunes && i < LOONG_COUNT_OF(finetuning) && !follows;
+         i++) {
         follows = strcmp(key, finetuning[i].key) == 0;
         usual = follows ? finetuning_value(plan->recipe, i) : NULL;
     }
@@ -159,9 +167,10 @@ static loong_status_t keep_key(void *user, const char *key, const char *value)
 loong_status_t loongi_complete_resumed(loong_plan_t *plan,
                                        const loong_recipe_t *before)
 {
-    return loongi_recipe_finetunes(before)
-               ? loong_recipe_each(before, "", keep_key, plan)
-               : LOONG_OK;
+    resumed_t r = {plan, !plan->evaluate_only &&
+                             loongi_recipe_finetunes(plan->recipe) &&
+                             loongi_recipe_finetunes(before)};
+    return loong_recipe_each(before, "", keep_key, &r);
 }
 
 /* ---- other purposes ------------------------------------------------------ */

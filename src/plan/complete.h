@@ -24,8 +24,9 @@ bool loongi_recipe_finetunes(const loong_recipe_t *recipe);
 LOONG_NODISCARD loong_status_t loongi_complete_batch(loong_plan_t *plan,
                                                      int64_t rows);
 
-/* Of fine-tuning: what these two and the rows of the data would set is as in
- * the recipe of the run that this one goes on with, if that was one, too. */
+/* What these two, the rows of the data and the day would set is as in the
+ * recipe of the run that this one goes on with, if that was a fine-tuning, too;
+ * an evaluation takes the day alone. */
 LOONG_NODISCARD loong_status_t
 loongi_complete_resumed(loong_plan_t *plan, const loong_recipe_t *before);
 

@@ -128,6 +128,9 @@ static const loong_recipe_key_t keys[] = {
     TEXT("data.chat.template_kwargs", NULL, SAME,
          "a JSON object of more variables of the template, as "
          "'{\"enable_thinking\": false}'"),
+    TEXT("data.chat.date", NULL, FREE,
+         "day that a template shows as today's (strftime_now), as 2026-01-31; "
+         "when not given that on which the run began, also of a resumed one"),
     CHOICE("data.chat.train_on", "assistant", "assistant all last", SAME,
            "what of a conversation is learned: the assistant's messages, all "
            "(but results of tools), or the last of the assistant's; never a "
@@ -354,8 +357,7 @@ static const loong_recipe_key_t keys[] = {
           "keys, maps or lists of them that may change although marked same"),
 
     AMOUNT("eval.interval", "0", 0, BIG, FREE, "steps; 0: only at the end"),
-    BOOL("eval.on_start", "false", FREE,
-         "an evaluation before the first step"),
+    BOOL("eval.on_start", "false", FREE, "an evaluation before the first step"),
     AMOUNT("eval.iters", "0", 0, BIG, FREE, "global batches; 0: the whole set"),
     BOOL("eval.ema", "false", FREE,
          "evaluations and samples are those of the average that "

@@ -4,11 +4,14 @@
  * run_data.h and loong/chat.h before. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "loong/chat.h"
 #include "run_data.h"
 
 enum { MAX_TAGS = 16 };
+
+static const char date_key[] = "data.chat.date";
 
 /* What data.chat says; texts are the recipe's. */
 typedef struct chat_keys {
@@ -31,6 +34,7 @@ static loong_status_t read_chat(const loong_run_data_t *d, chat_keys_t *keys)
         .format = loong_recipe_text(r, "data.chat.format"),
         .template_name = loong_recipe_text(r, "data.chat.template"),
         .template_kwargs = loong_recipe_text(r, "data.chat.template_kwargs"),
+        .date = loong_recipe_text(r, date_key),
         .train_on = loong_recipe_text(r, "data.chat.train_on"),
         .train_on_tool_results =
             loong_recipe_bool(r, "data.chat.train_on_tool_results"),
@@ -57,6 +61,23 @@ bool loongi_run_data_has_chat(const loong_run_data_t *d)
         }
     }
     return has;
+}
+
+loong_status_t loongi_run_data_complete_date(loong_run_data_t *d)
+{
+    char day[16] = "";
+    struct tm local;
+    time_t now = time(NULL);
+    if (!loongi_run_data_has_chat(d) ||
+        loong_recipe_is_set(d->plan->recipe, date_key)) {
+        return LOONG_OK;
+    }
+    localtime_r(&now, &local);
+    (void)strftime(day, sizeof(day), "%Y-%m-%d", &local);
+    LOONG_TRY(loong_comm_broadcast(d->plan->comm, day, sizeof(day), 0,
+                                   "the day of a run"));
+    return loong_recipe_set(d->plan->recipe, date_key, day,
+                            "the day on which the run began");
 }
 
 loong_status_t loongi_run_data_create_blend(loong_run_data_t *d,

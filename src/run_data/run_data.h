@@ -86,6 +86,9 @@ loongi_run_data_set_costs(loong_run_data_t *d, loong_loader_params_t *p);
 /* ---- chat_keys.c ---- */
 /* Conversations may be among the data. */
 bool loongi_run_data_has_chat(const loong_run_data_t *d);
+/* data.chat.date, where it is not set: today. Collective. */
+LOONG_NODISCARD loong_status_t
+loongi_run_data_complete_date(loong_run_data_t *d);
 /* Opens a blend, with data.chat where it has conversations. */
 LOONG_NODISCARD loong_status_t loongi_run_data_create_blend(
     loong_run_data_t *d, loong_blend_params_t *params, loong_blend_t **blend_p);

@@ -18,6 +18,11 @@ static loong_status_t check_weights(loong_trainer_t *t)
     const char *load = NULL;
     LOONG_TRY(
         loongi_find_weights(t->ctx, t->recipe, t->plan.evaluate_only, &load));
+    if (loongi_check_unused(t->ctx, t->recipe) != LOONG_OK) {
+        loongi_log(t->ctx, LOONG_LOG_WARN, "as it is, a run is refused: %s",
+                   loong_context_error(t->ctx));
+        loong_context_clear_error(t->ctx);
+    }
     if (load != NULL) {
         loong_status_t status = loongi_trainer_resume(t, load, true);
         if (status != LOONG_OK) {

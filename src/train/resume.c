@@ -288,7 +288,7 @@ loong_status_t loongi_trainer_keep_keys(loong_trainer_t *t)
 {
     loong_text_t found = loongi_text_begin(t->ctx);
     char *text = NULL;
-    if (!loongi_recipe_finetunes(t->recipe) || t->plan.evaluate_only) {
+    if (!loongi_run_data_has_chat(&t->data)) {
         return LOONG_OK;
     }
     if (loong_comm_rank(t->comm) == 0) {

@@ -122,6 +122,7 @@ static loong_status_t load_model(loong_trainer_t *t)
     const char *load = NULL;
     LOONG_TRY(
         loongi_find_weights(t->ctx, t->recipe, t->plan.evaluate_only, &load));
+    LOONG_TRY(loongi_check_unused(t->ctx, t->recipe));
     if (load != NULL) {
         return loongi_trainer_resume(t, load, false);
     }
@@ -282,6 +283,7 @@ static loong_status_t complete(loong_trainer_t *t)
     LOONG_TRY(on_all(t, status, &filled));
     if (filled) {
         LOONG_TRY(loongi_trainer_keep_keys(t));
+        LOONG_TRY(loongi_run_data_complete_date(&t->data));
     }
     return filled ? loongi_run_data_complete_rows(&t->data) : status;
 }

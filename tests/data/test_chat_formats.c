@@ -28,10 +28,23 @@ static const wanted_t wanted[] = {
      "\"reasoning_content\":\"r\",\"weight\":1}]}",
      "[{\"role\":\"system\",\"content\":\"be\"},{\"role\":\"user\",\"content\":"
      "\"q\",\"name\":\"Bo\"},{\"role\":\"assistant\",\"content\":\"a\","
-     "\"weight\":0},{\"role\":\"user\",\"content\":\"x\\n\\\"y\"},{\"role\":"
-     "\"assistant\",\"content\":\"b\",\"reasoning_content\":\"r\",\"weight\":1}"
-     "]",
+     "\"weight\":0},{\"role\":\"user\",\"content\":\"x\\n\\\"y\"},{"
+     "\"thinking\":\"r\",\"role\":\"assistant\",\"content\":\"b\","
+     "\"reasoning_content\":\"r\",\"weight\":1}]",
      "SUaUA"},
+    /* Reasoning by its three names, as transformers' _alias_reasoning_fields.
+     */
+    {"openai",
+     "{\"messages\":[{\"role\":\"assistant\",\"reasoning\":\"q\",\"content\":"
+     "\"b\"},{\"role\":\"assistant\",\"reasoning_content\":null,\"content\":"
+     "\"b\",\"thinking\":\"t\",\"reasoning\":\"q\"},{\"thinking\":null,"
+     "\"role\":\"assistant\",\"content\":\"b\",\"reasoning\":\"q\"}]}",
+     "[{\"thinking\":\"q\",\"role\":\"assistant\",\"reasoning\":\"q\","
+     "\"content\":\"b\",\"reasoning_content\":\"q\"},{\"thinking\":\"t\","
+     "\"role\":\"assistant\",\"reasoning_content\":\"t\",\"content\":\"b\","
+     "\"reasoning\":\"q\"},{\"thinking\":null,\"role\":\"assistant\","
+     "\"content\":\"b\",\"reasoning\":\"q\",\"reasoning_content\":\"q\"}]",
+     "AAA"},
     {"openai",
      "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":"
      "\"assistant\",\"content\":null," CALL "\"{\\\"a\\\": 1}\"}}]},{\"role\":"

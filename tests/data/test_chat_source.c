@@ -6,6 +6,7 @@
 #include <lzma.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -235,6 +236,67 @@ static void test_files_refused(void **state)
     test_context_end(&ctx);
 }
 
+/* Opens a conversation with a template and returns the digest of what is kept,
+ * of which the first bytes are `begin`. */
+static void open_on(loong_context_t *ctx, const char *form, const char *date,
+                    const char *begin, char digest[256])
+{
+    char path[256];
+    loong_chat_t *chat = NULL;
+    loong_chat_info_t info;
+    loong_items_t items = {.ctx = ctx, .vocab_size = VOCAB};
+    snprintf(path, sizeof(path), "%s", in_dir(form));
+    assert_ok(ctx, open_chat(ctx, "day.jsonl",
+                             (loong_chat_options_t){.template_name = path,
+                                                    .train_on = "all",
+                                                    .date = date},
+                             &chat));
+    assert_ok(ctx, loong_chat_read(chat, 0, &items));
+    for (size_t t = 0; t < strlen(begin); t++) {
+        assert_int_equal(items.item[0].ids[t], begin[t]);
+    }
+    loong_chat_get_info(chat, &info);
+    snprintf(digest, 256, "%s", info.cache);
+    loong_items_free(&items);
+    loong_chat_close(&chat);
+}
+
+/* The day is part of the digest where a template shows it. */
+static void test_date(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_chat_t *chat = NULL;
+    char digest[4][256];
+    char today[16];
+    time_t now = time(NULL);
+    struct tm local;
+    localtime_r(&now, &local);
+    (void)strftime(today, sizeof(today), "%Y-%m-%d", &local);
+    put(ctx, "day.jsonl",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},"
+        "{\"role\":\"assistant\",\"content\":\"a\"}]}\n");
+    put(ctx, "day.jinja", "{{ strftime_now('%d %b %Y %H:%M') }} q");
+    put(ctx, "plain.jinja", "text");
+    open_on(ctx, "day.jinja", "2024-02-29", "29 Feb 2024 00:00 q", digest[0]);
+    open_on(ctx, "day.jinja", today, "", digest[1]);
+    open_on(ctx, "day.jinja", NULL, "", digest[2]);
+    assert_string_not_equal(digest[0], digest[1]);
+    assert_string_equal(digest[1], digest[2]);
+    open_on(ctx, "plain.jinja", "2024-02-29", "text", digest[2]);
+    open_on(ctx, "plain.jinja", NULL, "text", digest[3]);
+    assert_string_equal(digest[2], digest[3]);
+    static const char *const wrong[] = {"2023-02-29", "2024-2", "2024-02-290",
+                                        "today"};
+    for (int i = 0; i < 4; i++) {
+        assert_fails(ctx,
+                     open_chat(ctx, "day.jsonl",
+                               (loong_chat_options_t){.date = wrong[i]}, &chat),
+                     LOONG_ERR_CONFIG, "a day such as 2026-01-31 wanted");
+    }
+    test_context_end(&ctx);
+}
+
 static void test_options(void **state)
 {
     (void)state;
@@ -387,9 +449,10 @@ static void test_processes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_text),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_files_refused),
-        cmocka_unit_test(test_options), cmocka_unit_test(test_directory),
-        cmocka_unit_test(test_shares),  cmocka_unit_test(test_processes)};
+        cmocka_unit_test(test_kinds),     cmocka_unit_test(test_text),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_files_refused),
+        cmocka_unit_test(test_date),      cmocka_unit_test(test_options),
+        cmocka_unit_test(test_directory), cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_processes)};
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

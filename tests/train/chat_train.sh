@@ -76,11 +76,13 @@ same one rest
 # alone would make another of it.
 open='~train.global_batch_size ~train.train_iters train.epochs=4
     data.train=[chat/sharegpt.jsonl]'
-train derived 2 $open checkpoint.save=derived train.exit_interval=1
+train derived 2 $open data.chat.date=2020-02-29 checkpoint.save=derived train.exit_interval=1
 train on 1 $open checkpoint.save=derived checkpoint.load=auto ||
     fail "a batch of the data, on fewer ranks: $(tail -n 5 on.err)"
 grep -qx 'train.global_batch_size: 2 as in the checkpoint, the recipe does not say it' \
     on.out on.err || fail "not told: $(cat on.out on.err)"
+grep -q 'data.chat.date: 2020-02-29 as in the checkpoint' on.out on.err ||
+    fail "another day on another day: $(cat on.out on.err)"
 train ended 1 $open checkpoint.save=derived checkpoint.load=auto train.epochs=1
 grep -q 'step 2, train.epochs asks for no more' ended.err ended.out ||
     fail "what asks for no more: $(tail -n 5 ended.err)"

@@ -334,6 +334,7 @@ data.train=[{path: chat/pairs.jsonl, source: chat}, {path: chat/broken.jsonl}]
 data.chat.format=auto
 data.chat.template=qwen2.5
 data.chat.template_kwargs='{"name": "value"}'
+data.chat.date=2026-01-31
 data.chat.train_on=all
 data.chat.train_on_tool_results=true
 data.chat.use_chosen=true

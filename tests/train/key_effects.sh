@@ -33,6 +33,8 @@ index short --split-blank-lines lines.txt
 write_texts "$source" "$place/captions"
 . "$source/tests/train/conversations.sh"
 write_conversations "$source" "$place/chat"
+echo "{{ strftime_now('%d %b %Y') }}{% for m in messages %}
+{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}" >chat/dated.jinja
 mkdir -p pictures/a pictures/b
 cp "$source"/tests/fixtures/images/{rgb,grey}.png pictures/a
 cp "$source"/tests/fixtures/images/{j420,j444}.jpg pictures/b
@@ -75,6 +77,7 @@ data.tokenizer=$place/captions;data.image_token=<picture>"
     [CHAT]="training_phase=sft;data.train=[$place/chat/chat.jsonl]
 data.tokenizer=$place/chat/model;$m.vocab_size=512;data.seq_length=256
 $m.max_position_embeddings=256"
+    [DATED]=$place/chat/dated.jinja
     [PAIRS]=$place/chat/pairs.jsonl [SHARES]=$place/chat/sharegpt.jsonl
     [BROKEN]=$place/chat/broken.jsonl
     [PLAIN]="$source/tests/fixtures/images/vit_plain.json"

@@ -247,6 +247,8 @@ count='s/^parameters: \([0-9]*\) .*, active for a token: \([0-9]*\), .*/\1-\2/p'
 # Messages.
 run 2
 has err "has checkpoints of an earlier run"
+run 0 --check
+has err "as it is, a run is refused: checkpoint.save: "
 run 2 log.intervall=3
 has err "did you mean log.interval?"
 [ "$(grep -c 'wrong recipe' err)" = 1 ] || fail "told more than once"

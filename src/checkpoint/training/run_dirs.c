@@ -179,6 +179,21 @@ static loong_status_t check_evaluation(loong_context_t *ctx,
     return LOONG_OK;
 }
 
+loong_status_t loongi_check_unused(loong_context_t *ctx,
+                                   const loong_recipe_t *recipe)
+{
+    const char *save = loong_recipe_text(recipe, "checkpoint.save");
+    LOONG_CHECK(ctx,
+                save == NULL || !loongi_checkpoint_is_native(save) ||
+                    loong_recipe_text(recipe, "checkpoint.load") != NULL,
+                LOONG_ERR_CONFIG,
+                "checkpoint.save: %s has checkpoints of an earlier run: "
+                "checkpoint.load=auto goes on with it, another directory or "
+                "an empty one begins anew",
+                save);
+    return LOONG_OK;
+}
+
 loong_status_t loongi_find_weights(loong_context_t *ctx,
                                    const loong_recipe_t *recipe,
                                    bool evaluate_only, const char **load_p)
@@ -192,11 +207,6 @@ loong_status_t loongi_find_weights(loong_context_t *ctx,
     if (evaluate_only) {
         LOONG_TRY(check_evaluation(ctx, recipe, begun));
     }
-    LOONG_CHECK(ctx, load != NULL || !begun, LOONG_ERR_CONFIG,
-                "checkpoint.save: %s has checkpoints of an earlier run: "
-                "checkpoint.load=auto goes on with it, another directory or "
-                "an empty one begins anew",
-                save);
     load = newest && !begun ? NULL : load;
     LOONG_CHECK(ctx,
                 load != NULL || hf != NULL || strcmp(phase, "midtrain") != 0,

@@ -31,6 +31,11 @@ LOONG_NODISCARD loong_status_t loongi_find_weights(loong_context_t *ctx,
                                                    bool evaluate_only,
                                                    const char **load_p);
 
+/* A run that begins anew does not save among the checkpoints of another.
+ * Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t
+loongi_check_unused(loong_context_t *ctx, const loong_recipe_t *recipe);
+
 #ifdef __cplusplus
 }
 #endif

@@ -178,6 +178,7 @@ typedef struct chat_template {
     loong_jinja_t *with_tools; /* of conversations with tools; NULL: jinja */
     loong_json_t *tokens;      /* "bos_token" and others as an object */
     loong_json_t *kwargs;      /* of the options, an object; or NULL */
+    int64_t now;               /* the day that strftime_now shows */
     uint64_t hash;             /* of all of it */
 } chat_template_t;
 

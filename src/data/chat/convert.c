@@ -245,6 +245,35 @@ static loong_status_t find_weight(chat_conversation_t *c,
     return LOONG_OK;
 }
 
+/* The reasoning of a message, by any of its names; NULL: there is none. */
+static const loong_json_t *find_reasoning(const loong_json_t *message)
+{
+    static const char *const names[] = {"reasoning_content", "thinking",
+                                        "reasoning"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(names); i++) {
+        const loong_json_t *value = loongi_json_get(message, names[i]);
+        if (loongi_json_kind(value) != LOONG_JSON_NULL) {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+/* A member but for content and calls. Templates read `reasoning_content` or
+ * `thinking`: as in transformers both are there if either is, or `reasoning`.
+ * `thinking` was put. */
+static void put_member(chat_conversation_t *c, bool first, const char *key,
+                       const loong_json_t *value, const loong_json_t *reasoning)
+{
+    if (reasoning != NULL && strcmp(key, "thinking") == 0) {
+        return;
+    }
+    bool standard = strcmp(key, "reasoning_content") == 0;
+    put_key(&c->text, first, key);
+    loongi_text_json(&c->text,
+                     reasoning != NULL && standard ? reasoning : value);
+}
+
 loong_status_t loongi_chat_add(chat_conversation_t *c,
                                const loong_json_t *message, const char *where,
                                bool may_learn)
@@ -263,18 +292,30 @@ loong_status_t loongi_chat_add(chat_conversation_t *c,
                 loongi_json_get(message, "content") != NULL ||
                     loongi_json_get(message, "tool_calls") != NULL,
                 LOONG_ERR_FORMAT, "%s has no 'content'", where);
+    const loong_json_t *reasoning = find_reasoning(message);
+    if (reasoning != NULL) {
+        const loong_json_t *thinking = loongi_json_get(message, "thinking");
+        put_member(c, true, "thinking", thinking != NULL ? thinking : reasoning,
+                   NULL);
+        first = false;
+    }
     const loong_json_member_t *it = loongi_json_first(message);
     for (; it != NULL; it = loongi_json_next(message, it), first = false) {
         const char *key = loongi_json_member_key(it);
         const loong_json_t *value = loongi_json_member_value(it);
-        put_key(&c->text, first, key);
         if (strcmp(key, "content") == 0) {
+            put_key(&c->text, first, key);
             LOONG_TRY(put_content(c, message, value, where));
         } else if (strcmp(key, "tool_calls") == 0) {
+            put_key(&c->text, first, key);
             LOONG_TRY(put_calls(c, value, where));
         } else {
-            loongi_text_json(&c->text, value);
+            put_member(c, first, key, value, reasoning);
         }
+    }
+    if (reasoning != NULL &&
+        loongi_json_get(message, "reasoning_content") == NULL) {
+        put_member(c, false, "reasoning_content", reasoning, NULL);
     }
     loongi_text_append(&c->text, "}", 1);
     return c->text.status;

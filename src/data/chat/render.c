@@ -62,7 +62,8 @@ static loong_status_t render(chat_worker_t *w, int64_t count, int64_t except,
     LOONG_TRY(set_members(w, variables, c->kwargs));
     const loong_jinja_t *jinja =
         c->tools != NULL && t->with_tools != NULL ? t->with_tools : t->jinja;
-    return loongi_jinja_render(w->ctx, jinja, variables, NULL, out);
+    const loong_jinja_limits_t limits = {.now = t->now};
+    return loongi_jinja_render(w->ctx, jinja, variables, &limits, out);
 }
 
 /* ---- what a message adds ------------------------------------------------- */

@@ -3,7 +3,9 @@
  * The template of a model and the special tokens that it writes: from the files
  * beside the tokenizer, as transformers finds them, or a built-in one. Called
  * when a source is opened. Read chat.h before. */
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <xxhash.h>
 
@@ -19,6 +21,7 @@ typedef struct finder {
     loong_json_t *config, *map; /* tokenizer_config, special_tokens_map */
     char *text;                 /* of the template; NULL: not found */
     size_t length;
+    bool dated; /* a template shows the day */
     loong_text_t where;
 } finder_t;
 
@@ -149,6 +152,7 @@ static loong_status_t parse(finder_t *f, loong_jinja_t **jinja_p)
     }
     const char *where = loongi_text_get(&f->where);
     f->t->hash = XXH3_64bits_withSeed(f->text, f->length, f->t->hash);
+    f->dated = f->dated || strstr(f->text, "strftime_now") != NULL;
     loong_status_t status =
         loongi_jinja_parse(f->ctx, f->text, f->length, where, jinja_p);
     if (status == LOONG_OK && f->t->name == NULL) {
@@ -211,6 +215,41 @@ static loong_status_t find_kwargs(finder_t *f, const char *text)
     return LOONG_OK;
 }
 
+/* The beginning of a day: what is rendered on it is alike. */
+static loong_status_t find_day(finder_t *f, const char *date)
+{
+    struct tm today;
+    time_t now = time(NULL);
+    char rest = '\0';
+    localtime_r(&now, &today);
+    struct tm day = {.tm_year = today.tm_year,
+                     .tm_mon = today.tm_mon,
+                     .tm_mday = today.tm_mday,
+                     .tm_isdst = -1};
+    if (date != NULL) {
+        bool read = sscanf(date, "%4d-%2d-%2d%c", &day.tm_year, &day.tm_mon,
+                           &day.tm_mday, &rest) == 3;
+        struct tm asked = day;
+        day.tm_year -= 1900;
+        day.tm_mon -= 1;
+        (void)mktime(&day); /* turns 31 June into 1 July */
+        LOONG_CHECK(f->ctx,
+                    read && day.tm_year == asked.tm_year - 1900 &&
+                        day.tm_mon == asked.tm_mon - 1 &&
+                        day.tm_mday == asked.tm_mday,
+                    LOONG_ERR_CONFIG,
+                    "data.chat.date: found '%s', a day such as 2026-01-31 "
+                    "wanted",
+                    date);
+    }
+    f->t->now = (int64_t)mktime(&day);
+    const int shown[] = {day.tm_year, day.tm_mon, day.tm_mday};
+    f->t->hash = f->dated
+                     ? XXH3_64bits_withSeed(shown, sizeof(shown), f->t->hash)
+                     : f->t->hash;
+    return LOONG_OK;
+}
+
 static loong_status_t find_all(finder_t *f, const loong_chat_options_t *o)
 {
     LOONG_TRY(load_json(f, "tokenizer_config.json", &f->config));
@@ -222,6 +261,7 @@ static loong_status_t find_all(finder_t *f, const loong_chat_options_t *o)
         LOONG_TRY(parse(f, &f->t->with_tools));
     }
     LOONG_TRY(find_tokens(f));
+    LOONG_TRY(find_day(f, o->date));
     return find_kwargs(f, o->template_kwargs);
 }
 

@@ -47,6 +47,7 @@ typedef enum loong_axis {
     X(PP, "pp")                                                               \
     X(ETP_EP, "etp-ep") /* who hold a layer's experts together */             \
     X(EDP, "edp") /* who hold the same ones */                                \
+    X(ETP, "etp") /* who hold parts of the same experts */                    \
     X(CP_A2A, "cp-a2a") /* neighbours in CP that exchange heads */            \
     X(CP_P2P, "cp-p2p") /* one of each of these: a ring */                    \
     X(KV, "kv") /* neighbours in TP that hold the same key / value head */    \

@@ -126,7 +126,7 @@ static bool same_kind(const loong_peft_module_t *a,
                       const loong_peft_module_t *b)
 {
     return strcmp(last_of(a), last_of(b)) == 0 && a->scale == b->scale &&
-           a->a.shape[0] == b->a.shape[0];
+           loongi_peft_rank(a) == loongi_peft_rank(b);
 }
 
 /* Modules of one name, rank and scale in one line. */
@@ -146,9 +146,10 @@ static void report_adapters(const report_t *r, const loong_peft_t *p)
             all += same_kind(m, &p->modules[k]);
         }
         if (before == 0) {
-            double alpha = m->scale * (double)m->a.shape[0];
+            double alpha = m->scale * (double)loongi_peft_rank(m);
             say(r, "module %s (%" PRId64 "): rank %" PRId64 ", alpha %g, "
-                "times %g", last_of(m), all, m->a.shape[0], alpha, m->scale);
+                "times %g", last_of(m), all, loongi_peft_rank(m), alpha,
+                m->scale);
         }
     }
     for (int64_t i = 0; i < p->num_saved; i++) {

@@ -145,16 +145,10 @@ loong_status_t loongi_native_check(const loong_native_source_t *source,
 static bool adapter_beside(const loong_native_source_t *source,
                            const char *name, loong_native_adapter_t *adapter)
 {
-    static const char end[] = ".weight";
     char module[LOONG_HF_MODULE];
-    size_t length = strlen(name);
-    if (!source->merge || length < sizeof(end) || length >= sizeof(module) ||
-        strcmp(name + length - (sizeof(end) - 1), end) != 0) {
-        return false;
-    }
-    snprintf(module, sizeof(module), "%.*s", (int)(length - sizeof(end) + 1),
-             name);
-    return loongi_native_adapter(source, module, adapter);
+    loong_hf_param_t base = {.name = name};
+    loongi_lora_module(&base, module);
+    return source->merge && loongi_native_adapter(source, module, adapter);
 }
 
 static loong_status_t read_plain(const loong_native_source_t *source,
@@ -191,17 +185,21 @@ static loong_status_t read_plain(const loong_native_source_t *source,
     return status;
 }
 
-/* w += scale b a, of a block, in double. */
-static void add_product(const loong_hf_block_t *block, double scale,
-                        int64_t rank, const double *a, const double *b,
-                        double *w)
+/* w += scale b a, of a block, in double. Experts have `out` rows each and a
+ * matrix a of their own; a begins with that of the block's first row. */
+static void add_product(const loong_hf_block_t *block,
+                        const loong_native_adapter_t *adapter, int64_t out,
+                        const double *a, const double *b, double *w)
 {
+    int64_t rank = adapter->b->shape[1];
     for (int64_t r = 0; r < block->rows; r++) {
         double *row = w + r * block->columns;
+        int64_t expert = (block->row + r) / out - block->row / out;
         for (int64_t k = 0; k < rank; k++) {
-            double factor = scale * b[r * rank + k];
+            double factor = adapter->scale * b[r * rank + k];
+            const double *from = a + (expert * rank + k) * block->columns;
             for (int64_t c = 0; c < block->columns; c++) {
-                row[c] += factor * a[k * block->columns + c];
+                row[c] += factor * from[c];
             }
         }
     }
@@ -213,18 +211,22 @@ static loong_status_t read_merged(const loong_native_source_t *source,
                                   const loong_native_adapter_t *adapter,
                                   loong_dtype_t dtype, void *dst)
 {
-    int64_t rank = adapter->a->shape[0];
+    int64_t rank = adapter->b->shape[1];
+    int64_t out = adapter->b->shape[0] / (adapter->a->shape[0] / rank);
+    int64_t first = block->row / out;
+    int64_t experts = (block->row + block->rows - 1) / out + 1 - first;
     int64_t cells = block->rows * block->columns;
-    int64_t a_begin[2] = {0, block->column};
-    int64_t a_count[2] = {rank, block->columns};
+    int64_t a_begin[2] = {first * rank, block->column};
+    int64_t a_count[2] = {experts * rank, block->columns};
     int64_t b_begin[2] = {block->row, 0};
     int64_t b_count[2] = {block->rows, rank};
     double *w = NULL;
     LOONG_TRY(loongi_calloc(
-        source->ctx, (size_t)(cells + rank * (block->rows + block->columns)),
+        source->ctx,
+        (size_t)(cells + rank * (block->rows + experts * block->columns)),
         sizeof(*w), "merged rows", &w));
     double *a = w + cells;
-    double *b = a + rank * block->columns;
+    double *b = a + experts * rank * block->columns;
     loong_status_t status = read_plain(source, block, LOONG_F64, w);
     if (status == LOONG_OK) {
         status = loongi_checkpoint_read(source->checkpoint, adapter->a, a_begin,
@@ -235,7 +237,7 @@ static loong_status_t read_merged(const loong_native_source_t *source,
                                         b_count, LOONG_F64, b);
     }
     if (status == LOONG_OK) {
-        add_product(block, adapter->scale, rank, a, b, w);
+        add_product(block, adapter, out, a, b, w);
         status = loongi_convert(source->ctx, LOONG_F64, w, dtype, dst, cells);
     }
     loongi_free(source->ctx, w);

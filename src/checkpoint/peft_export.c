@@ -18,6 +18,7 @@
 typedef struct made {
     const loong_hf_param_t *base; /* the first of its parts */
     int64_t rank, in, out;
+    int64_t experts; /* as in peft.h */
     double scale;
     double *a, *b;
 } made_t;
@@ -35,8 +36,7 @@ static bool part_adapter(const exporter_t *e, const loong_hf_param_t *p,
                          loong_native_adapter_t *adapter)
 {
     char module[LOONG_HF_MODULE];
-    snprintf(module, sizeof(module), "%.*s",
-             (int)(strlen(p->name) - strlen(".weight")), p->name);
+    loongi_lora_module(p, module);
     return loongi_native_adapter(e->source, module, adapter);
 }
 
@@ -113,12 +113,50 @@ static loong_peft_tensor_t matrix(loong_dtype_t stored, int64_t rows,
     return t;
 }
 
+static loong_status_t add_made(exporter_t *e, const made_t *m,
+                               loong_dtype_t stored)
+{
+    char module[LOONG_HF_MODULE];
+    char *name = NULL;
+    int64_t rank = m->rank * LOONG_MAX(m->experts, 1);
+    loongi_lora_hf_module(e->map, m->base, module);
+    LOONG_TRY(loongi_arena_strdup(e->arena, module, &name));
+    loong_peft_module_t made = {name, m->scale, m->experts,
+                                matrix(stored, rank, m->in, m->a),
+                                matrix(stored, m->out, rank, m->b)};
+    e->peft->modules[e->peft->num_modules++] = made;
+    e->peft->fan_in_fan_out = e->peft->fan_in_fan_out || m->base->transposed;
+    return LOONG_OK;
+}
+
+static loong_status_t make_experts(exporter_t *e, const loong_hf_param_t *p)
+{
+    made_t m = {.base = p, .in = p->shape[1], .experts = p->pieces / p->units};
+    loong_native_adapter_t own;
+    double *b = NULL;
+    if (!part_adapter(e, p, &own)) {
+        return LOONG_OK;
+    }
+    m.scale = own.scale;
+    m.rank = own.b->shape[1];
+    m.out = own.b->shape[0] / m.experts;
+    LOONG_TRY(read(e, own.a, &m.a));
+    LOONG_TRY(read(e, own.b, &b));
+    LOONG_TRY(loongi_arena_alloc(
+        e->arena, (size_t)(m.out * m.rank * m.experts) * sizeof(*b), &m.b));
+    for (int64_t r = 0; r < m.experts * m.out; r++) {
+        double *to = m.b + r % m.out * m.rank * m.experts + r / m.out;
+        for (int64_t k = 0; k < m.rank; k++) {
+            to[k * m.experts] = b[r * m.rank + k];
+        }
+    }
+    return add_made(e, &m, own.a->dtype);
+}
+
 static loong_status_t make(exporter_t *e, const loong_hf_param_t *first)
 {
     made_t m = {.base = first, .in = first->shape[1]};
     loong_dtype_t stored = LOONG_F32;
-    char module[LOONG_HF_MODULE];
-    char *name = NULL;
     for (int i = 0; i < first->parts; i++) {
         loong_native_adapter_t own;
         if (part_adapter(e, first + i, &own) && m.scale == 0.0) {
@@ -137,14 +175,7 @@ static loong_status_t make(exporter_t *e, const loong_hf_param_t *first)
     for (int i = 0; i < first->parts; i++) {
         LOONG_TRY(fill_part(e, &m, i));
     }
-    loongi_lora_hf_module(e->map, first, module);
-    LOONG_TRY(loongi_arena_strdup(e->arena, module, &name));
-    loong_peft_module_t made = {name, m.scale,
-                                matrix(stored, m.rank, m.in, m.a),
-                                matrix(stored, m.out, m.rank, m.b)};
-    e->peft->modules[e->peft->num_modules++] = made;
-    e->peft->fan_in_fan_out = e->peft->fan_in_fan_out || first->transposed;
-    return LOONG_OK;
+    return add_made(e, &m, stored);
 }
 
 /* ---- trained parameters -------------------------------------------------- */
@@ -201,7 +232,9 @@ static loong_status_t collect(exporter_t *e)
                             &e->peft->dropout);
     for (int64_t i = 0; i < loongi_hf_map_count(e->map); i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(e->map, i);
-        if (p->ndim == 2 && p->pieces == 1 && p->part == 0) {
+        if (loongi_lora_of_experts(p)) {
+            LOONG_TRY(make_experts(e, p));
+        } else if (p->ndim == 2 && p->part == 0) {
             LOONG_TRY(make(e, p));
         }
         LOONG_TRY(keep(e, p));

@@ -115,7 +115,10 @@ static loong_status_t add_modules(const importer_t *im,
         }
         if (base == NULL) {
             loongi_problems_add(im->problems,
-                                "%s: the base has no matrix of this name",
+                                peft->modules[i].experts > 0
+                                    ? "%s: adapters of experts are read by "
+                                      "a training alone, finetune.adapter"
+                                    : "%s: the base has no matrix of this name",
                                 peft->modules[i].name);
         } else {
             LOONG_TRY(add_module(im, &peft->modules[i], base));

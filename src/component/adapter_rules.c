@@ -88,18 +88,28 @@ static loong_status_t read_patterns(const loong_recipe_t *recipe,
     return LOONG_OK;
 }
 
+/* Experts have adapters where they are named. */
 static loong_status_t read_targets(const loong_recipe_t *recipe,
                                    loong_arena_t *arena, loong_adapters_t *a)
 {
     static const char *const between_ends[] = {"layers"};
-    LOONG_TRY(loongi_read_globs(recipe, KEY("exclude_modules"), arena,
-                                &a->num_excluded, &a->excluded));
+    int count = 0;
+    const char *const *named = NULL;
+    const char **excluded = NULL;
     LOONG_TRY(loongi_read_globs(recipe, KEY("target_modules"), arena,
                                 &a->num_targets, &a->targets));
+    LOONG_TRY(loongi_read_globs(recipe, KEY("exclude_modules"), arena, &count,
+                                &named));
+    LOONG_TRY(loongi_arena_alloc(
+        arena, (size_t)(count + 1) * sizeof(*excluded), &excluded));
+    memcpy(excluded, named, (size_t)count * sizeof(*excluded));
     if (a->num_targets == 0) {
         a->num_targets = LOONG_COUNT_OF(between_ends);
         a->targets = between_ends;
+        excluded[count++] = "*.experts";
     }
+    a->num_excluded = count;
+    a->excluded = excluded;
     return LOONG_OK;
 }
 

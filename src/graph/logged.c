@@ -50,6 +50,8 @@ uint32_t loong_same_group(loong_group_t group)
     case LOONG_GROUP_CP_P2P:
     case LOONG_GROUP_DP_CP:
         return LOONG_SAME_CP;
+    case LOONG_GROUP_ETP:
+        return LOONG_SAME_ETP;
     case LOONG_GROUP_ETP_EP:
         return LOONG_SAME_ETP | LOONG_SAME_EP;
     case LOONG_GROUP_WORLD:

@@ -44,6 +44,7 @@ static group_axes_t axes_of(loong_group_t group)
         all.side = 1;
         break;
     case LOONG_GROUP_EDP: all.axes = AXIS_BIT(EDP); all.side = 1; break;
+    case LOONG_GROUP_ETP: all.axes = AXIS_BIT(ETP); all.side = 1; break;
     case LOONG_GROUP_CP_A2A:
     case LOONG_GROUP_CP_P2P:
     case LOONG_GROUP_KV:

@@ -85,9 +85,17 @@ static void add_end(const char *name, const char *end, char *to, size_t size)
     snprintf(to, size, "%s%s%s.weight", name, name[0] != '\0' ? "." : "", end);
 }
 
+/* As a layer's matrix of the same name, of which there are so many experts; 0:
+ * it is one. */
+static loong_shape_t shape_of(int64_t experts, int64_t rows, int64_t cols)
+{
+    loong_shape_t each = {3, {experts, rows, cols, 0}};
+    return experts > 0 ? each : loong_shape_2d(rows, cols);
+}
+
 static loong_param_params_t matrix_a(const loong_nn_t *nn, const char *name,
-                                     const adapter_t *own, int64_t in,
-                                     char *full)
+                                     const adapter_t *own, int64_t experts,
+                                     int64_t in, char *full)
 {
     int rank = own->rank;
     bool gaussian = nn->rules.adapters->gaussian;
@@ -97,20 +105,21 @@ static loong_param_params_t matrix_a(const loong_nn_t *nn, const char *name,
                                        : 1.0 / sqrt(3.0 * (double)in)};
     add_end(name, "lora_A", name_a, sizeof(name_a));
     loong_param_params_t p =
-        loongi_nn_describe(nn, name_a, loong_shape_2d(rank, in), start, full);
+        loongi_nn_describe(nn, name_a, shape_of(experts, rank, in), start,
+                           full);
     p.adapter = own->scale;
     return p;
 }
 
 static loong_param_params_t matrix_b(const loong_nn_t *nn, const char *name,
-                                     int64_t out, const adapter_t *adapter,
-                                     char *full)
+                                     const adapter_t *adapter, int64_t experts,
+                                     int64_t out, char *full)
 {
     char own[128];
     loong_nn_start_t zeros = {LOONG_INIT_ZEROS, 0.0};
     add_end(name, "lora_B", own, sizeof(own));
     loong_param_params_t p = loongi_nn_describe(
-        nn, own, loong_shape_2d(out, adapter->rank), zeros, full);
+        nn, own, shape_of(experts, out, adapter->rank), zeros, full);
     p.adapter = adapter->scale;
     return p;
 }
@@ -177,13 +186,14 @@ static loong_val_t adapt_fused(loong_nn_t *nn, int count,
         return y;
     }
     loong_param_params_t a =
-        matrix_a(nn, columns[0].fused, &own, cols_of(nn, x), full[0]);
+        matrix_a(nn, columns[0].fused, &own, 0, cols_of(nn, x), full[0]);
     a.place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
     loong_val_t h = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), false),
                                  loong_graph_param(g, &a), LOONG_NONE);
     for (int i = 0; i < count; i++) {
         b[i] =
-            matrix_b(nn, columns[i].name, columns[i].out.total, &own, full[i]);
+            matrix_b(nn, columns[i].name, &own, 0, columns[i].out.total,
+                     full[i]);
         b[i].place = place_of(nn, &columns[i]);
     }
     return loong_linear_add(g, y, scaled(nn, h, own.scale),
@@ -215,7 +225,7 @@ loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
     for (int i = 0; i < count; i++) {
         own[i] = adapter_of(nn, columns[i].name);
         if (own[i].rank > 0) {
-            a[used] = matrix_a(nn, columns[i].name, &own[i], cols_of(nn, x),
+            a[used] = matrix_a(nn, columns[i].name, &own[i], 0, cols_of(nn, x),
                                full[used]);
             a[used++].place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
         }
@@ -233,7 +243,7 @@ loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
             continue;
         }
         loong_param_params_t b =
-            matrix_b(nn, c->name, c->out.total, &own[i], full[0]);
+            matrix_b(nn, c->name, &own[i], 0, c->out.total, full[0]);
         b.place = place_of(nn, c);
         loong_val_t h = used > 1 ? loong_slice(g, all, row, own[i].rank) : all;
         y = loong_linear_add(g, y, scaled(nn, h, own[i].scale),
@@ -255,11 +265,11 @@ loong_val_t loongi_nn_adapt_rows(loong_nn_t *nn, const char *name,
         return y;
     }
     memset(&none, 0, sizeof(none));
-    loong_param_params_t a = matrix_a(nn, name, &own, in.total, full);
+    loong_param_params_t a = matrix_a(nn, name, &own, 0, in.total, full);
     a.place = loongi_nn_part(none, 1, in);
     loong_val_t h = loong_linear(g, drop(nn, x, in.begin, in.total, false),
                                  loong_graph_param(g, &a), LOONG_NONE);
-    loong_param_params_t b = matrix_b(nn, name, cols_of(nn, y), &own, full);
+    loong_param_params_t b = matrix_b(nn, name, &own, 0, cols_of(nn, y), full);
     b.place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
     return loong_linear_add(g, y, scaled(nn, h, own.scale),
                             loong_graph_param(g, &b), 0);
@@ -275,12 +285,49 @@ loong_val_t loongi_nn_adapt_stream(loong_nn_t *nn, loong_val_t x, loong_val_t y)
     if (own.rank == 0) {
         return y;
     }
-    loong_param_params_t a = matrix_a(nn, "", &own, cols_of(nn, x), full);
+    loong_param_params_t a = matrix_a(nn, "", &own, 0, cols_of(nn, x), full);
     a.place = place;
     loong_val_t h = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), true),
                                  loong_graph_param(g, &a), LOONG_NONE);
-    loong_param_params_t b = matrix_b(nn, "", cols_of(nn, y), &own, full);
+    loong_param_params_t b = matrix_b(nn, "", &own, 0, cols_of(nn, y), full);
     b.place = place;
     return loong_linear_add(g, y, scaled(nn, h, own.scale),
                             loong_graph_param(g, &b), 0);
+}
+
+/* Of gate above up (dim 1) b has the rows that the matrices have here and a is
+ * whole; of down (dim 2) a has their columns and b is whole. */
+loong_val_t loongi_nn_adapt_experts(loong_nn_t *nn, int dim,
+                                    const loong_nn_experts_t *experts,
+                                    const loong_expert_rows_t *rows,
+                                    loong_val_t x, loong_val_t y)
+{
+    loong_graph_t *g = nn->graph;
+    const char *name = dim == 1 ? "gate_up_proj" : "down_proj";
+    adapter_t own = adapter_of(nn, name);
+    char full[LOONG_NN_NAME];
+    int64_t count = experts->experts.total;
+    int64_t ffn = experts->ffn.total;
+    if (own.rank == 0) {
+        return y;
+    }
+    if (nn->rules.adapters->dropout > 0.0) {
+        return loong_graph_fail(
+            g, LOONG_ERR_CONFIG,
+            "%s.%s: finetune.dropout: adapters of experts have none, as in "
+            "peft: 0 is wanted, or exclude_modules: [experts]",
+            loong_graph_scope(g), name);
+    }
+    loong_param_params_t a = matrix_a(nn, name, &own, count,
+                                      dim == 1 ? experts->hidden : ffn, full);
+    a.place = loongi_nn_expert_place(nn, experts, dim == 1 ? 0 : 2);
+    loong_val_t h =
+        loong_grouped_linear(g, x, loong_graph_param(g, &a), rows);
+    loong_param_params_t b =
+        matrix_b(nn, name, &own, count, dim == 1 ? 2 * ffn : experts->hidden,
+                 full);
+    b.place = loongi_nn_expert_place(nn, experts, dim == 1 ? 1 : 0);
+    return loong_add(g, y,
+                     loong_grouped_linear(g, scaled(nn, h, own.scale),
+                                          loong_graph_param(g, &b), rows));
 }

@@ -235,6 +235,25 @@ loong_val_t loong_nn_wide_matrix(loong_nn_t *nn, const char *name,
     return loong_graph_param(nn->graph, &p);
 }
 
+loong_placement_t loongi_nn_expert_place(const loong_nn_t *nn,
+                                         const loong_nn_experts_t *experts,
+                                         int dim)
+{
+    const loong_nn_slice_t *ffn = &experts->ffn;
+    loong_placement_t place;
+    memset(&place, 0, sizeof(place));
+    if (dim == 0) {
+        place = loongi_nn_whole(nn, LOONG_GROUP_ETP, true);
+    } else if (ffn->count < ffn->total) {
+        place.inner_parts = dim == 1 ? 2 : 1;
+        place.inner_dim = dim;
+        place.inner_begin = ffn->begin;
+        place.inner_count = ffn->count;
+    }
+    place.expert = true;
+    return loongi_nn_part(place, 0, experts->experts);
+}
+
 /* Experts whose channels are so many parts of dimension `dim`. */
 static loong_val_t expert_matrices(loong_nn_t *nn, const char *name,
                                    const loong_nn_experts_t *e, int dim,
@@ -242,21 +261,11 @@ static loong_val_t expert_matrices(loong_nn_t *nn, const char *name,
 {
     char full[LOONG_NN_NAME];
     loong_nn_start_t start = {LOONG_INIT_NORMAL, std};
-    int parts = dim == 1 ? 2 : 1;
     loong_shape_t shape = {3, {e->experts.total, 0, 0, 0}};
-    shape.dim[dim] = parts * e->ffn.total;
+    shape.dim[dim] = (dim == 1 ? 2 : 1) * e->ffn.total;
     shape.dim[3 - dim] = e->hidden;
-    loong_placement_t none;
-    memset(&none, 0, sizeof(none));
     loong_param_params_t p = loongi_nn_describe(nn, name, shape, start, full);
-    p.place = loongi_nn_part(none, 0, e->experts);
-    p.place.expert = true;
-    if (e->ffn.count < e->ffn.total) {
-        p.place.inner_parts = parts;
-        p.place.inner_dim = dim;
-        p.place.inner_begin = e->ffn.begin;
-        p.place.inner_count = e->ffn.count;
-    }
+    p.place = loongi_nn_expert_place(nn, e, dim);
     return loong_graph_param(nn->graph, &p);
 }
 

@@ -5,6 +5,7 @@
 #define LOONG_NN_IMPL_H
 
 #include "base.h"
+#include "loong/moe.h"
 #include "loong/nn.h"
 
 #ifdef __cplusplus
@@ -40,6 +41,13 @@ loong_placement_t loongi_nn_whole(const loong_nn_t *nn, loong_group_t group,
 loong_placement_t loongi_nn_part(loong_placement_t place, int dim,
                                  loong_nn_slice_t share);
 
+/* This rank's share of the experts; of their channels, which are so many parts
+ * of dimension `dim`, its share as well. dim 0: it has no channels, and ranks
+ * that share out those of the same experts have it whole. */
+loong_placement_t loongi_nn_expert_place(const loong_nn_t *nn,
+                                         const loong_nn_experts_t *experts,
+                                         int dim);
+
 /* y = the product of x and a linear layer's matrix; returns it with what the
  * layer's adapters add, or y where it has none. Of columns and rows of a region
  * (loong_nn_column_linear, loong_nn_row_linear), and of a matrix that every
@@ -52,6 +60,11 @@ loong_val_t loongi_nn_adapt_rows(loong_nn_t *nn, const char *name,
                                  loong_val_t y);
 loong_val_t loongi_nn_adapt_stream(loong_nn_t *nn, loong_val_t x,
                                    loong_val_t y);
+/* Of the matrices of experts whose channels are dimension `dim`. */
+loong_val_t loongi_nn_adapt_experts(loong_nn_t *nn, int dim,
+                                    const loong_nn_experts_t *experts,
+                                    const loong_expert_rows_t *rows,
+                                    loong_val_t x, loong_val_t y);
 /* Whether adapters are asked for of a module, by its name below the scope. */
 bool loongi_nn_has_adapter(const loong_nn_t *nn, const char *name);
 

@@ -57,11 +57,16 @@ static loong_status_t watch_value(watch_pass_t *w, loong_val_t v)
     return grad >= 0 && !sums ? add_watch(w, v, grad, true) : LOONG_OK;
 }
 
-/* What counts the rows of a value, LOONG_NONE: it has all. */
+/* What counts the rows of a value, LOONG_NONE: it has all. A sum has the rows
+ * of what it adds to. */
 static loong_val_t counted_by(const loong_graph_t *g, loong_val_t value)
 {
     const loong_node_t *node = loongi_producer(g, value);
     int i = node != NULL && value == node->out[0] ? node->op->counted_by : 0;
+    if (node != NULL && i == 0 && value == node->out[0] &&
+        (node->op->in_place & 1u) != 0) {
+        return counted_by(g, node->in[0]);
+    }
     return i > 0 && i < node->num_in ? node->in[i] : LOONG_NONE;
 }
 

@@ -8,7 +8,8 @@
                            final.safetensors: the adapter after them
   lora.py --check          computes again and compares
   lora.py --fp32           how far the same steps go astray in PyTorch's float32
-  lora.py --export BUILD   takes the same steps with BUILD/loongrun, loads the
+  lora.py --export BUILD [CASE ...]
+                           takes the same steps with BUILD/loongrun, loads the
                            adapter that it writes with peft and the merged model
                            with transformers: logits are those of peft's own
   lora.py --files BUILD    BUILD/loong-ckpt: adapters to a checkpoint and back,
@@ -54,12 +55,45 @@ CASES = {
         r=2, lora_alpha=3, fan_in_fan_out=True,
         target_modules=["c_attn", "c_proj", "c_fc"],
         modules_to_save=["ln_f"])),
+    # experts are parameters of three dimensions
     "qwen2_moe": ("qwen2_moe", dict(
         r=3, lora_alpha=4, target_modules=["q_proj", "k_proj", "o_proj",
                                            "shared_expert.gate_proj",
-                                           "shared_expert.down_proj"])),
+                                           "shared_expert.down_proj"],
+        target_parameters=["experts.gate_up_proj"])),
+    "mixtral": ("mixtral", dict(
+        r=2, lora_alpha=3, target_modules=["q_proj", "v_proj"],
+        target_parameters=["experts.gate_up_proj", "experts.down_proj"],
+        rank_pattern={"down_proj": 3})),
 }
 PLUS = {"llama_plus": 8}  # rate of the second matrices, LoRA+
+# As transformers 4 had experts: a module for each matrix of each.
+OLDER = "mixtral_older"
+CASES[OLDER] = ("mixtral", dict(
+    r=2, lora_alpha=3, target_modules=["w1", "w2", "w3"]))
+
+
+def write_older(place):
+    config = transformers.AutoConfig.from_pretrained(
+        os.path.join(HERE, "fixtures", CASES[OLDER][0]))
+    rank, hidden, ffn = 2, config.hidden_size, config.intermediate_size
+    rng = np.random.default_rng(7)
+    tensors = {}
+    for layer in range(config.num_hidden_layers):
+        for expert in range(config.num_local_experts):
+            for name, rows, columns in (("w1", ffn, hidden),
+                                        ("w3", ffn, hidden),
+                                        ("w2", hidden, ffn)):
+                module = (f"base_model.model.model.layers.{layer}."
+                          f"block_sparse_moe.experts.{expert}.{name}.lora_")
+                tensors[module + "A.weight"] = rng.normal(
+                    0, 0.2, (rank, columns)).astype(np.float32)
+                tensors[module + "B.weight"] = rng.normal(
+                    0, 0.2, (rows, rank)).astype(np.float32)
+    save_file({k: torch.tensor(v) for k, v in tensors.items()},
+              os.path.join(place, "adapter_model.safetensors"))
+    peft.LoraConfig(task_type="CAUSAL_LM", **CASES[OLDER][1]).save_pretrained(
+        place)
 
 
 def base(fixture):
@@ -88,6 +122,10 @@ def fill(model, seed):
 
 def begin(name):
     fixture, config = CASES[name]
+    if name == OLDER:
+        return peft.PeftModel.from_pretrained(
+            base(fixture), os.path.join(HERE, "lora", name),
+            is_trainable=True).double().eval()
     model = peft.get_peft_model(
         base(fixture), peft.LoraConfig(task_type="CAUSAL_LM", **config))
     fill(model, len(name))
@@ -134,7 +172,9 @@ def write(name):
     place = os.path.join(HERE, "lora", name)
     shutil.rmtree(place, ignore_errors=True)
     os.makedirs(place)
-    model, lines = train(name, place)
+    if name == OLDER:
+        write_older(place)
+    model, lines = train(name, None if name == OLDER else place)
     for file in os.listdir(place):
         if file not in ("adapter_config.json", "adapter_model.safetensors"):
             os.remove(os.path.join(place, file))
@@ -183,13 +223,20 @@ KEYS = {
             "target_modules: [qkv_proj, o_proj, gate_up_proj]",
     "gpt2": "rank: 2, alpha: 3, target_modules: [c_attn, c_proj, c_fc], "
             "modules_to_save: [norm]",
+    OLDER: "rank: 2, alpha: 3, rank_pattern: [{scope: gate_up_proj, rank: 4}]"
+           ", alpha_pattern: [{scope: gate_up_proj, alpha: 6}], "
+           "target_modules: [gate_up_proj, down_proj]",
     "qwen2_moe": "rank: 3, alpha: 4, target_modules: [q_proj, k_proj, o_proj, "
-                 "shared_expert.gate_proj, shared_expert.down_proj]",
+                 "shared_expert.gate_proj, shared_expert.down_proj, "
+                 "experts.gate_up_proj]",
+    "mixtral": "rank: 2, alpha: 3, rank_pattern: [{scope: down_proj, rank: 3}]"
+               ", target_modules: [q_proj, v_proj, w1, w3, experts.down_proj]",
 }
 MORE = {"gpt2": ["foundation.hidden_dropout=0",
                  "foundation.attention_dropout=0",
                  "foundation.embedding_dropout=0"],
-        "qwen2_moe": ["foundation.moe_aux_loss_coeff=0"]}
+        **dict.fromkeys(("qwen2_moe", "mixtral", OLDER),
+                        ["foundation.moe_aux_loss_coeff=0"])}
 
 
 def write_tokens(prefix, ids):
@@ -380,7 +427,8 @@ def main():
         sys.exit(not all([files(build_dir, name) for name in CASES] + [good]))
     if arguments[:1] == ["--export"]:
         build_dir = os.path.abspath(arguments[1])
-        sys.exit(not all([exported(build_dir, name) for name in CASES]))
+        sys.exit(not all([exported(build_dir, name)
+                      for name in arguments[2:] or CASES]))
     if arguments == ["--fp32"]:
         for name in CASES:
             single(name)

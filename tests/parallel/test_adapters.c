@@ -35,6 +35,14 @@
     "moe_ffn_hidden_size: 12, moe_shared_expert_intermediate_size: 12, " \
     "moe_layer_freq: '[0]+[1]', vocab_size: 61, max_position_embeddings: 64}"
 
+/* One layer of experts, one without. */
+#define MIXTURE                                                              \
+    "{family: qwen2_moe, num_layers: 2, hidden_size: 24, ffn_hidden_size: " \
+    "32, num_attention_heads: 4, num_query_groups: 2, kv_channels: 8, "      \
+    "num_experts: 4, moe_router_topk: 2, moe_ffn_hidden_size: 12, "          \
+    "moe_shared_expert_intermediate_size: 12, moe_layer_freq: '[0]+[1]', "   \
+    "vocab_size: 61, max_position_embeddings: 64}"
+
 #define START                                                           \
     "training_phase: pretrain\n"                                        \
     "init: {by_scope: [{scope: '*.lora_A', method: normal, std: 0.2}, " \
@@ -148,6 +156,30 @@ static void latent(void **state)
     check_layouts(LATENT, ALL, LOONG_COUNT_OF(layouts), layouts);
 }
 
+#define OF_EXPERTS                                                         \
+    START "finetune: {method: lora, rank: 3, alpha: 6, "                   \
+          "target_modules: [q_proj, gate_up_proj, down_proj], "            \
+          "rank_pattern: [{scope: experts.down_proj, rank: 2}]}\n"
+#define EP "expert_model_parallel_size: "
+#define ETP "expert_tensor_parallel_size: "
+#define EXCHANGE "moe_token_dispatcher_type: alltoall"
+
+static void experts(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {2, "{" EP "2}"},
+        {4, "{" TP "2, " SP ", " EP "2, " ETP "2}" ALL_AGAIN},
+        {4, "{" TP "2, " SP ", " EP "4, " ETP "1, " EXCHANGE "}"},
+        {4, "{" PP "2, " EP "2, " EXCHANGE ", " SHARD
+            "optim_grads_params, bucket_bytes: 4096}"},
+        {4, "{" CP "2, " EP "2, " SHARD "optim_grads, bucket_bytes: 4096}"},
+        {4, "{" TP "2, " SP ", " ETP "2, " SHARD
+            "optim, bucket_bytes: 4096}"},
+    };
+    check_layouts(MIXTURE, OF_EXPERTS, LOONG_COUNT_OF(layouts), layouts);
+}
+
 /* Products dy' x of a step, and those that are as large as a fixed matrix: no
  * rank of an adapter reaches a width of the model. */
 static int products, large;
@@ -197,6 +229,7 @@ int main(void)
         cmocka_unit_test(shared_keys),
         cmocka_unit_test(biases),
         cmocka_unit_test(latent),
+        cmocka_unit_test(experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

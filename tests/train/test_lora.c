@@ -47,7 +47,13 @@ static const case_t cases[] = {
     {"qwen2_moe", "qwen2_moe",
      "finetune.rank=3\nfinetune.alpha=4\n"
      "finetune.target_modules=[q_proj, k_proj, o_proj, "
-     "shared_expert.gate_proj, shared_expert.down_proj]\n"
+     "shared_expert.gate_proj, shared_expert.down_proj, "
+     "experts.gate_up_proj]\n"
+     "foundation.moe_aux_loss_coeff=0\n"},
+    {"mixtral", "mixtral",
+     "finetune.rank=2\nfinetune.alpha=3\n"
+     "finetune.rank_pattern=[{scope: down_proj, rank: 3}]\n"
+     "finetune.target_modules=[q_proj, v_proj, w1, w3, experts.down_proj]\n"
      "foundation.moe_aux_loss_coeff=0\n"},
 };
 
@@ -223,6 +229,24 @@ static void twenty_steps_are_those_of_peft(void **state)
     }
 }
 
+/* A module for each matrix of each expert, as before transformers 5. */
+static void experts_of_older_files(void **state)
+{
+    (void)state;
+    static const case_t older = {
+        "mixtral_older", "mixtral",
+        "finetune.rank=2\nfinetune.alpha=3\n"
+        "finetune.rank_pattern=[{scope: gate_up_proj, rank: 4}]\n"
+        "finetune.alpha_pattern=[{scope: gate_up_proj, alpha: 6}]\n"
+        "finetune.target_modules=[gate_up_proj, down_proj]\n"
+        "foundation.moe_aux_loss_coeff=0\n"};
+    job_place_t p = begin(&older);
+    run(&p, &older, 1, "train.micro_batch_size=4\n");
+    compare_curve(&p, &older, "older", STEPS, 1e-8);
+    compare_adapter(&p, &older, "older", 1e-9);
+    job_end(&p);
+}
+
 static void ignore(void *user, const char *line)
 {
     (void)user;
@@ -347,6 +371,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(twenty_steps_are_those_of_peft),
+        cmocka_unit_test(experts_of_older_files),
         cmocka_unit_test(a_resume_reads_the_rest_where_it_was),
         cmocka_unit_test(a_merge_is_exact_to_rounding),
         cmocka_unit_test(what_does_not_fit_is_refused),

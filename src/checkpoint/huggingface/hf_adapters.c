@@ -93,12 +93,14 @@ bool loongi_lora_module_of_a(const char *module, loong_lora_find_fn there,
     return there(user, name);
 }
 
+/* Matrices of experts have no ".weight" behind them. */
 static const loong_hf_param_t *weight_of(const loong_hf_map_t *map,
                                          const char *module)
 {
     char name[LOONG_HF_MODULE + 16];
     snprintf(name, sizeof(name), "%s.weight", module);
-    return loongi_hf_map_find(map, name);
+    const loong_hf_param_t *found = loongi_hf_map_find(map, name);
+    return found != NULL ? found : loongi_hf_map_find(map, module);
 }
 
 const loong_hf_param_t *loongi_lora_base(const loong_hf_map_t *map,
@@ -115,14 +117,39 @@ const loong_hf_param_t *loongi_lora_base(const loong_hf_map_t *map,
     return base;
 }
 
+static void cut_weight(const char *name, char module[LOONG_HF_MODULE])
+{
+    if (!cut_end(name, ".weight", module)) {
+        snprintf(module, LOONG_HF_MODULE, "%.*s", LOONG_HF_MODULE - 1, name);
+    }
+}
+
+void loongi_lora_module(const loong_hf_param_t *base,
+                        char module[LOONG_HF_MODULE])
+{
+    cut_weight(base->name, module);
+}
+
+static void in_files(const loong_hf_map_t *map, const loong_hf_param_t *base,
+                     const char *end, char module[LOONG_HF_MODULE])
+{
+    char name[LOONG_HF_MODULE + 16];
+    snprintf(name, sizeof(name), "%s%s",
+             base->prefixed ? loongi_hf_map_prefix(map) : "", end);
+    cut_weight(name, module);
+}
+
 void loongi_lora_hf_module(const loong_hf_map_t *map,
                            const loong_hf_param_t *base,
                            char module[LOONG_HF_MODULE])
 {
-    char name[LOONG_HF_MODULE + 16];
-    snprintf(name, sizeof(name), "%s%s",
-             base->prefixed ? loongi_hf_map_prefix(map) : "", base->hf_name);
-    if (!cut_end(name, ".weight", module)) {
-        snprintf(module, LOONG_HF_MODULE, "%.*s", LOONG_HF_MODULE - 1, name);
-    }
+    in_files(map, base,
+             loongi_lora_of_experts(base) ? base->name : base->hf_name, module);
+}
+
+void loongi_lora_hf_piece(const loong_hf_map_t *map,
+                          const loong_hf_param_t *base, int64_t piece,
+                          char module[LOONG_HF_MODULE])
+{
+    in_files(map, base, base->piece_names[piece], module);
 }

@@ -42,10 +42,26 @@ bool loongi_lora_fuse(char module[LOONG_HF_MODULE]);
 const loong_hf_param_t *loongi_lora_base(const loong_hf_map_t *map,
                                          const char *module);
 
-/* The module of a matrix in files: "model.layers.0.self_attn.q_proj". */
+/* The engine's module of a matrix: "layers.0.self_attn.q_proj". */
+void loongi_lora_module(const loong_hf_param_t *base,
+                        char module[LOONG_HF_MODULE]);
+
+/* A matrix of all experts, "layers.0.mlp.experts.down_proj". */
+static inline bool loongi_lora_of_experts(const loong_hf_param_t *base)
+{
+    return base->piece_names != NULL;
+}
+
+/* The module of a matrix in files: "model.layers.0.self_attn.q_proj"; of
+ * experts the parameter that transformers has since version 5. */
 void loongi_lora_hf_module(const loong_hf_map_t *map,
                            const loong_hf_param_t *base,
                            char module[LOONG_HF_MODULE]);
+/* That of one matrix of an expert, as it was before and as files have it:
+ * "model.layers.0.mlp.experts.0.gate_proj". */
+void loongi_lora_hf_piece(const loong_hf_map_t *map,
+                          const loong_hf_param_t *base, int64_t piece,
+                          char module[LOONG_HF_MODULE]);
 
 #ifdef __cplusplus
 }

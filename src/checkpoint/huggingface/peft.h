@@ -26,10 +26,15 @@ typedef struct loong_peft_tensor {
     const void *data; /* borrowed; not aligned */
 } loong_peft_tensor_t;
 
-/* y = x w' + scale (x a') b' with a [rank, in] and b [out, rank]. */
+/* y = x w' + scale (x a') b' with a [rank, in] and b [out, rank]. Experts are
+ * one parameter in transformers 5, "model.layers.0.mlp.experts.gate_up_proj",
+ * which peft calls a target parameter: of E of them a is [E rank, in], one
+ * below the other, and b [out, rank E], where column k E + e is column k of
+ * expert e. */
 typedef struct loong_peft_module {
     const char *name;
     double scale;
+    int64_t experts; /* 0: it is a linear layer */
     loong_peft_tensor_t a, b;
 } loong_peft_module_t;
 
@@ -68,6 +73,12 @@ LOONG_NODISCARD loong_status_t loongi_peft_create(loong_context_t *ctx,
                                                   int64_t saved,
                                                   loong_peft_t **peft_p);
 void loongi_peft_destroy(loong_peft_t **peft);
+
+static inline int64_t loongi_peft_rank(const loong_peft_module_t *module)
+{
+    return module->a.shape[0] /
+           (module->experts > 0 ? module->experts : 1);
+}
 
 /* NULL: no adapter is beside it. */
 const loong_peft_module_t *loongi_peft_find(const loong_peft_t *peft,

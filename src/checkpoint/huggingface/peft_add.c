@@ -83,6 +83,11 @@ static loong_status_t add_module(const adder_t *s,
     int64_t rank = rank_of(s, like->name);
     int64_t column = 0;
     loong_peft_module_t *to = &s->to->modules[s->to->num_modules++];
+    LOONG_CHECK(s->to->ctx, like->experts == 0, LOONG_ERR_UNSUPPORTED,
+                "%s: adapters of experts cannot be added from files; a "
+                "checkpoint of a training that began with them can be exported "
+                "merged",
+                like->name);
     LOONG_CHECK(s->to->ctx, rank > 0, LOONG_ERR_MISMATCH,
                 "%s: adapters have other ranks, and their matrices cannot be "
                 "added (linear); cat adds what they make",

@@ -13,7 +13,7 @@
 #include "convert.h"
 #include "file.h"
 
-enum { NAME = 512 };
+enum { NAME = 512, FULL = NAME + 64 };
 
 bool loongi_peft_is(const char *dir)
 {
@@ -161,10 +161,13 @@ static loong_status_t read_scale(const loong_peft_t *p, loong_peft_module_t *m)
     double alpha = number(p->config, "lora_alpha", 8.0);
     LOONG_TRY(pattern(p, "rank_pattern", m->name, &rank));
     LOONG_TRY(pattern(p, "alpha_pattern", m->name, &alpha));
+    if (m->experts > 0 && rank >= 1.0) {
+        m->experts = LOONG_MAX(m->a.shape[0] / (int64_t)rank, 1);
+    }
     LOONG_CHECK(
         p->ctx,
         m->a.ndim == 2 && m->b.ndim == 2 && m->a.shape[0] == m->b.shape[1] &&
-            (double)m->a.shape[0] == rank,
+            (double)m->a.shape[0] == rank * (double)LOONG_MAX(m->experts, 1),
         LOONG_ERR_MISMATCH,
         "%s: %s: matrices are [%lld, %lld] and [%lld, %lld], and the "
         "rank of " LOONG_PEFT_CONFIG " is %g",
@@ -174,23 +177,67 @@ static loong_status_t read_scale(const loong_peft_t *p, loong_peft_module_t *m)
     return LOONG_OK;
 }
 
+static bool ends(const char *name, const char *end)
+{
+    size_t length = strlen(name);
+    return length > strlen(end) &&
+           strcmp(name + length - strlen(end), end) == 0;
+}
+
+/* Which parameter of experts an adapter at `place` is of: the first where there
+ * is another one around it, alone the one that the configuration names. NULL:
+ * the place is a layer. */
+static const char *parameter_at(const loong_peft_t *p, const char *place,
+                                int *length_p)
+{
+    static const char *const parameters[] = {"gate_up_proj", "down_proj"};
+    static const char inner[] = ".experts.base_layer";
+    const loong_json_t *list = loongi_json_get(p->config, "target_parameters");
+    char name[FULL];
+    *length_p = (int)strlen(place);
+    if (ends(place, inner)) {
+        *length_p -= (int)strlen(".base_layer");
+        return parameters[0];
+    }
+    snprintf(name, sizeof(name),
+             LOONG_PEFT_PREFIX "%s.base_layer.lora_A.weight", place);
+    if (!ends(place, ".experts")) {
+        return NULL;
+    }
+    if (loongi_safetensors_find(p->file, name) != NULL) {
+        return parameters[1];
+    }
+    for (int64_t i = 0; list != NULL && i < loongi_json_count(list); i++) {
+        if (ends(loongi_json_string(loongi_json_at(list, i)), parameters[0])) {
+            return parameters[0];
+        }
+    }
+    return parameters[1];
+}
+
 /* "MODULE.lora_A.weight" and its other half. */
 static loong_status_t add_module(loong_peft_t *p, const char *name,
                                  const loong_safetensor_t *a)
 {
     static const char end[] = ".lora_A.weight";
-    char other[NAME];
+    char other[FULL];
+    char place[NAME];
+    int length = 0;
     char *module = NULL;
     loong_peft_module_t *m = &p->modules[p->num_modules];
-    LOONG_TRY(loongi_arena_printf(p->arena, &module, "%.*s",
-                                  (int)(strlen(name) - strlen(end)), name));
-    snprintf(other, sizeof(other), LOONG_PEFT_PREFIX "%s.lora_B.weight",
-             module);
+    snprintf(place, sizeof(place), "%.*s", (int)(strlen(name) - strlen(end)),
+             name);
+    const char *parameter = parameter_at(p, place, &length);
+    LOONG_TRY(loongi_arena_printf(
+        p->arena, &module, "%.*s%s%s", length, place,
+        parameter != NULL ? "." : "", parameter != NULL ? parameter : ""));
+    snprintf(other, sizeof(other), LOONG_PEFT_PREFIX "%s.lora_B.weight", place);
     const loong_safetensor_t *b = loongi_safetensors_find(p->file, other);
     LOONG_CHECK(p->ctx, b != NULL, LOONG_ERR_MISMATCH,
                 "%s/" LOONG_PEFT_WEIGHTS ": there is no %s beside %s", p->path,
                 other, a->name);
     m->name = module;
+    m->experts = parameter != NULL;
     m->a = tensor_of(a);
     m->b = tensor_of(b);
     LOONG_TRY(read_scale(p, m));
@@ -212,13 +259,6 @@ static loong_status_t add_saved(loong_peft_t *p, const char *name,
     loong_peft_saved_t saved = {own, tensor_of(t)};
     p->saved[p->num_saved++] = saved;
     return LOONG_OK;
-}
-
-static bool ends(const char *name, const char *end)
-{
-    size_t length = strlen(name);
-    return length > strlen(end) &&
-           strcmp(name + length - strlen(end), end) == 0;
 }
 
 static loong_status_t read_tensors(loong_peft_t *p)

@@ -17,7 +17,7 @@ enum { NAME = 512 };
 
 static double rank_of(const loong_peft_module_t *m)
 {
-    return (double)m->a.shape[0];
+    return (double)loongi_peft_rank(m);
 }
 
 static double alpha_of(const loong_peft_module_t *m)
@@ -43,15 +43,26 @@ static void emit_pattern(const loong_peft_t *p, const char *key,
     loongi_text_printf(text, "%s},\n", any ? "\n  " : "");
 }
 
-static void emit_names(const loong_peft_t *p, loong_text_t *text)
+static void emit_targets(const loong_peft_t *p, const char *key, bool experts,
+                         loong_text_t *text)
+{
+    bool any = false;
+    loongi_text_printf(text, "  \"%s\": [", key);
+    for (int64_t i = 0; i < p->num_modules; i++) {
+        if ((p->modules[i].experts > 0) == experts) {
+            loongi_text_printf(text, "%s\n    \"%s\"", any ? "," : "",
+                               p->modules[i].name);
+            any = true;
+        }
+    }
+    loongi_text_printf(text, "%s],\n", any ? "\n  " : "");
+}
+
+static void emit_saved(const loong_peft_t *p, loong_text_t *text)
 {
     bool any = false;
     bool bias = false;
-    for (int64_t i = 0; i < p->num_modules; i++) {
-        loongi_text_printf(text, "%s\n    \"%s\"", i > 0 ? "," : "",
-                           p->modules[i].name);
-    }
-    loongi_text_printf(text, "\n  ],\n  \"modules_to_save\": ");
+    loongi_text_printf(text, "  \"modules_to_save\": ");
     for (int64_t i = 0; i < p->num_saved; i++) {
         const char *name = p->saved[i].name;
         const char *dot = strrchr(name, '.');
@@ -85,12 +96,13 @@ static void emit_config(const loong_peft_t *p, loong_text_t *text)
         "  \"lora_dropout\": %.9g,\n  \"fan_in_fan_out\": %s,\n"
         "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n"
         "  \"use_rslora\": false,\n",
-        (long long)first->a.shape[0], alpha_of(first), p->dropout,
+        (long long)loongi_peft_rank(first), alpha_of(first), p->dropout,
         p->fan_in_fan_out ? "true" : "false");
     emit_pattern(p, "rank_pattern", rank_of, text);
     emit_pattern(p, "alpha_pattern", alpha_of, text);
-    loongi_text_printf(text, "  \"target_modules\": [");
-    emit_names(p, text);
+    emit_targets(p, "target_modules", false, text);
+    emit_targets(p, "target_parameters", true, text);
+    emit_saved(p, text);
 }
 
 static loong_status_t write_config(const loong_peft_t *p, const char *dir)
@@ -165,17 +177,39 @@ static loong_status_t add_saved(writer_t *w, const loong_peft_saved_t *saved)
     return add(w, module, end, &saved->tensor);
 }
 
+/* Matrices of a parameter stand below what has it; of two of one place those
+ * of the first stand one level further down. */
+static void place_of(const loong_peft_t *p, const loong_peft_module_t *m,
+                     char place[NAME])
+{
+    static const char first[] = ".gate_up_proj";
+    char second[NAME];
+    const char *end = strrchr(m->name, '.');
+    snprintf(place, NAME, "%s", m->name);
+    if (m->experts > 0 && end != NULL) {
+        place[end - m->name] = '\0';
+        snprintf(second, sizeof(second), "%.*s.down_proj",
+                 (int)(end - m->name), m->name);
+        if (strcmp(end, first) == 0 && loongi_peft_find(p, second) != NULL) {
+            snprintf(place, NAME, "%.*s.base_layer", (int)(end - m->name),
+                     m->name);
+        }
+    }
+}
+
 static loong_status_t list(writer_t *w)
 {
     const loong_peft_t *p = w->peft;
+    char place[NAME];
     LOONG_TRY(loongi_arena_alloc(w->arena,
                                  (size_t)(2 * p->num_modules + p->num_saved) *
                                      sizeof(*w->items),
                                  &w->items));
     for (int64_t i = 0; i < p->num_modules; i++) {
         const loong_peft_module_t *m = &p->modules[i];
-        LOONG_TRY(add(w, m->name, ".lora_A.weight", &m->a));
-        LOONG_TRY(add(w, m->name, ".lora_B.weight", &m->b));
+        place_of(p, m, place);
+        LOONG_TRY(add(w, place, ".lora_A.weight", &m->a));
+        LOONG_TRY(add(w, place, ".lora_B.weight", &m->b));
     }
     for (int64_t i = 0; i < p->num_saved; i++) {
         LOONG_TRY(add_saved(w, &p->saved[i]));

@@ -17,74 +17,178 @@ typedef struct start {
     const loong_peft_t *peft;
 } start_t;
 
-static loong_status_t find(const start_t *s, const loong_chunk_param_t *p,
-                           const loong_peft_tensor_t **tensor_p,
-                           const loong_hf_param_t **base_p)
+/* A matrix of an adapter here, and what it is beside in the files. */
+typedef struct matrix {
+    const loong_chunk_param_t *param;
+    bool is_a;
+    const loong_hf_param_t *base;
+    int64_t experts; /* whose matrices stand one below the other; else 0 */
+    int64_t rank;
+    int64_t rows, cols; /* of all */
+} matrix_t;
+
+static loong_status_t matrix_of(const start_t *s, const loong_chunk_param_t *p,
+                                matrix_t *m)
 {
     char module[LOONG_HF_MODULE];
-    char file[LOONG_HF_MODULE];
-    bool first = loongi_lora_matrix(p->name, module) == LOONG_LORA_A;
-    *base_p = loongi_lora_base(s->map, module);
-    LOONG_CHECK(s->ctx, *base_p != NULL, LOONG_ERR_MISMATCH,
+    loong_param_slice_t part = loongi_param_slice_of(p);
+    const loong_shape_t *shape = &p->params.shape;
+    m->param = p;
+    m->is_a = loongi_lora_matrix(p->name, module) == LOONG_LORA_A;
+    m->base = loongi_lora_base(s->map, module);
+    m->experts = shape->rank > 2 ? shape->dim[0] : 0;
+    m->rank = shape->dim[shape->rank - (m->is_a ? 2 : 1)];
+    m->rows = part.all_rows;
+    m->cols = part.all_cols;
+    LOONG_CHECK(s->ctx, m->base != NULL, LOONG_ERR_MISMATCH,
                 "%s: no file has a matrix of this layer", p->name);
-    loongi_lora_hf_module(s->map, *base_p, file);
-    const loong_peft_module_t *m = loongi_peft_find(s->peft, file);
-    LOONG_CHECK(s->ctx, m != NULL, LOONG_ERR_MISMATCH,
-                "%s: there is no " LOONG_PEFT_PREFIX "%s.lora_%s.weight, which "
-                "%s is: finetune.target_modules asks for it",
-                s->peft->path, file, first ? "A" : "B", p->name);
-    int64_t rank = m->a.shape[0];
-    int64_t own = p->params.shape.dim[first ? 0 : 1];
-    LOONG_CHECK(s->ctx, rank == own, LOONG_ERR_MISMATCH,
-                "%s: %s has rank %lld, here it has %lld: finetune.rank or "
-                "rank_pattern",
-                s->peft->path, file, (long long)rank, (long long)own);
-    LOONG_CHECK(s->ctx, fabs(m->scale - p->params.adapter) <= 1e-9 * m->scale,
-                LOONG_ERR_MISMATCH,
-                "%s: what %s makes is multiplied by %g, here by %g: "
-                "finetune.alpha, alpha_pattern or use_rslora",
-                s->peft->path, file, m->scale, p->params.adapter);
-    *tensor_p = first ? &m->a : &m->b;
     return LOONG_OK;
 }
 
-/* The rows of the file's tensor that are the rank's, of all its columns. */
+/* The file's matrix of a module, which is or is a part of m; rank: wanted of
+ * it. */
+static loong_status_t find(const start_t *s, const matrix_t *m,
+                           const char *module, int64_t rank,
+                           const loong_peft_tensor_t **tensor_p)
+{
+    const loong_peft_module_t *found = loongi_peft_find(s->peft, module);
+    LOONG_CHECK(s->ctx, found != NULL, LOONG_ERR_MISMATCH,
+                "%s: there is no " LOONG_PEFT_PREFIX "%s.lora_%s.weight, which "
+                "%s is: finetune.target_modules asks for it",
+                s->peft->path, module, m->is_a ? "A" : "B", m->param->name);
+    LOONG_CHECK(s->ctx, loongi_peft_rank(found) == rank, LOONG_ERR_MISMATCH,
+                "%s: %s has rank %lld, here it has %lld: finetune.rank or "
+                "rank_pattern",
+                s->peft->path, module, (long long)loongi_peft_rank(found),
+                (long long)rank);
+    double scale = m->param->params.adapter;
+    LOONG_CHECK(s->ctx, fabs(found->scale - scale) <= 1e-9 * found->scale,
+                LOONG_ERR_MISMATCH,
+                "%s: what %s makes is multiplied by %g, here by %g: "
+                "finetune.alpha, alpha_pattern or use_rslora",
+                s->peft->path, module, found->scale, scale);
+    *tensor_p = m->is_a ? &found->a : &found->b;
+    return LOONG_OK;
+}
+
+static loong_status_t want_shape(const start_t *s, const matrix_t *m,
+                                 const loong_peft_tensor_t *t, int64_t rows,
+                                 int64_t cols)
+{
+    LOONG_CHECK(s->ctx, t->shape[0] == rows && t->shape[1] == cols,
+                LOONG_ERR_MISMATCH, "%s: %s is [%lld, %lld], here [%lld, %lld]",
+                s->peft->path, m->param->name, (long long)t->shape[0],
+                (long long)t->shape[1], (long long)rows, (long long)cols);
+    return LOONG_OK;
+}
+
+static loong_status_t read(const start_t *s, const loong_peft_tensor_t *t,
+                           double **values_p)
+{
+    LOONG_TRY(loongi_calloc(s->ctx, (size_t)(t->shape[0] * t->shape[1]),
+                            sizeof(**values_p), "an adapter", values_p));
+    return loongi_peft_values(s->peft, t, *values_p);
+}
+
+/* One module has it all; of what files have as one layer its rows. */
+static loong_status_t fill(const start_t *s, const matrix_t *m, double *to)
+{
+    char module[LOONG_HF_MODULE];
+    const loong_peft_tensor_t *t = NULL;
+    double *from = NULL;
+    int64_t experts = LOONG_MAX(m->experts, 1);
+    int64_t out = m->rows / experts;
+    bool mixed = !m->is_a && m->experts > 0;
+    loongi_lora_hf_module(s->map, m->base, module);
+    LOONG_TRY(find(s, m, module, m->rank, &t));
+    bool parts = m->base->parts > 1 && t->shape[0] != m->rows;
+    LOONG_TRY(mixed ? want_shape(s, m, t, out, m->cols * experts)
+                    : want_shape(s, m, t, parts ? t->shape[0] : m->rows,
+                                 m->cols));
+    LOONG_TRY(read(s, t, &from));
+    for (int64_t r = 0; r < m->rows; r++) {
+        int64_t row = parts ? loongi_hf_file_row(m->base, r) : r;
+        for (int64_t k = 0; k < m->cols; k++) {
+            to[r * m->cols + k] =
+                mixed ? from[(r % out * m->cols + k) * experts + r / out]
+                      : from[row * m->cols + k];
+        }
+    }
+    loongi_free(s->ctx, from);
+    return LOONG_OK;
+}
+
+/* A file from before transformers 5: each unit of each expert has an adapter.
+ * One below the other the matrices a of its units are that of the expert, and b
+ * has theirs one behind the other along a diagonal. */
+static loong_status_t fill_pieces(const start_t *s, const matrix_t *m,
+                                  double *to)
+{
+    int units = m->base->units;
+    int64_t rank = m->rank / units;
+    int64_t rows = m->is_a ? rank : m->rows / m->base->pieces;
+    int64_t cols = m->is_a ? m->cols : rank;
+    LOONG_CHECK(s->ctx, m->rank % units == 0, LOONG_ERR_MISMATCH,
+                "%s: gate and up of experts have adapters of their own, here "
+                "they have one of rank %lld: twice theirs is wanted, "
+                "finetune.rank_pattern with alpha_pattern",
+                s->peft->path, (long long)m->rank);
+    for (int64_t i = 0; i < m->base->pieces; i++) {
+        char module[LOONG_HF_MODULE];
+        const loong_peft_tensor_t *t = NULL;
+        double *from = NULL;
+        loongi_lora_hf_piece(s->map, m->base, i, module);
+        LOONG_TRY(find(s, m, module, rank, &t));
+        LOONG_TRY(want_shape(s, m, t, rows, cols));
+        LOONG_TRY(read(s, t, &from));
+        double *at = to + i * rows * m->cols + (m->is_a ? 0 : i % units * rank);
+        for (int64_t r = 0; r < rows; r++) {
+            memcpy(at + r * m->cols, from + r * cols,
+                   (size_t)cols * sizeof(*at));
+        }
+        loongi_free(s->ctx, from);
+    }
+    return LOONG_OK;
+}
+
+static bool in_pieces(const start_t *s, const matrix_t *m)
+{
+    char module[LOONG_HF_MODULE];
+    if (!loongi_lora_of_experts(m->base)) {
+        return false;
+    }
+    loongi_lora_hf_piece(s->map, m->base, 0, module);
+    return loongi_peft_find(s->peft, module) != NULL;
+}
+
+/* The rows and columns of a matrix that are the rank's. */
 static loong_status_t load(const start_t *s, loong_stage_t *stage,
                            const loong_chunk_param_t *p)
 {
     loong_param_slice_t part = loongi_param_slice_of(p);
-    const loong_peft_tensor_t *tensor = NULL;
-    const loong_hf_param_t *base = NULL;
-    double *rows = NULL;
-    LOONG_TRY(find(s, p, &tensor, &base));
-    bool parts = base->parts > 1 && part.all_cols == tensor->shape[1] &&
-                 part.all_rows != tensor->shape[0];
-    LOONG_CHECK(s->ctx,
-                part.all_cols == tensor->shape[1] &&
-                    (parts || part.all_rows == tensor->shape[0]),
-                LOONG_ERR_MISMATCH, "%s: %s is [%lld, %lld], here [%lld, %lld]",
-                s->peft->path, p->name, (long long)tensor->shape[0],
-                (long long)tensor->shape[1], (long long)part.all_rows,
-                (long long)part.all_cols);
-    int64_t cols = part.all_cols;
-    LOONG_TRY(loongi_calloc(
-        s->ctx, (size_t)(tensor->shape[0] * cols + part.rows * part.cols),
-        sizeof(*rows), "an adapter", &rows));
-    double *own = rows + tensor->shape[0] * cols;
-    loong_status_t status = loongi_peft_values(s->peft, tensor, rows);
+    matrix_t m;
+    double *all = NULL;
+    LOONG_TRY(matrix_of(s, p, &m));
+    LOONG_TRY(loongi_calloc(s->ctx,
+                            (size_t)(m.rows * m.cols + part.rows * part.cols),
+                            sizeof(*all), "an adapter", &all));
+    double *own = all + m.rows * m.cols;
+    loong_status_t status =
+        in_pieces(s, &m) ? fill_pieces(s, &m, all) : fill(s, &m, all);
     for (int64_t r = 0, n = 0; r < part.rows; r += n) {
-        n = 1;
+        n = part.rows - r;
         int64_t row = loongi_param_slice_row(&part, r, &n);
-        n = 1;
-        row = parts ? loongi_hf_file_row(base, row) : row;
-        memcpy(own + r * part.cols, rows + row * cols + part.col,
-               (size_t)part.cols * sizeof(*own));
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(own + (r + i) * part.cols,
+                   all + (row + i) * m.cols + part.col,
+                   (size_t)part.cols * sizeof(*own));
+        }
     }
     if (status == LOONG_OK) {
         status =
             loongi_stage_set_param(stage, p, 0, part.rows * part.cols, own);
     }
-    loongi_free(s->ctx, rows);
+    loongi_free(s->ctx, all);
     return status;
 }
 

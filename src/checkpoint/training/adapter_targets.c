@@ -26,6 +26,7 @@ static const struct {
                 {"linear_kv_up", {"kv_b_proj", NULL}}};
 
 typedef struct targets {
+    loong_context_t *ctx;
     const loong_hf_map_t *map;
     loong_arena_t *arena;
     loong_adapters_t *a;
@@ -61,21 +62,18 @@ static loong_status_t add(targets_t *t, const char *name)
     return LOONG_OK;
 }
 
-/* A matrix of one layer, not an end of the model and not of experts. */
+/* A matrix of one layer, or of its experts, not an end of the model. */
 static bool is_linear(const loong_hf_param_t *p)
 {
-    return p->ndim == 2 && p->pieces == 1 &&
-           strncmp(p->name, "layers.", strlen("layers.")) == 0;
+    return p->ndim == 2 && strncmp(p->name, "layers.", strlen("layers.")) == 0;
 }
 
 /* The engine's module of a parameter. */
 static void module_of(const targets_t *t, const loong_hf_param_t *p,
                       char module[LOONG_HF_MODULE])
 {
-    const char *fused = NULL;
-    snprintf(module, LOONG_HF_MODULE, "%.*s",
-             (int)(strlen(p->name) - strlen(".weight")), p->name);
-    fused = loongi_lora_fused(module);
+    loongi_lora_module(p, module);
+    const char *fused = loongi_lora_fused(module);
     for (int i = 0; i < t->a->num_fused && fused != NULL; i++) {
         char *last = strrchr(module, '.');
         if (strcmp(fused, t->fused[i]) == 0 && last != NULL) {
@@ -84,6 +82,41 @@ static void module_of(const targets_t *t, const loong_hf_param_t *p,
             return;
         }
     }
+}
+
+/* Whether a target means the unit of an expert by its name in older files. */
+static bool names_unit(const targets_t *t, const char *target,
+                       const loong_hf_param_t *p, int unit)
+{
+    char file[LOONG_HF_MODULE];
+    loongi_lora_hf_piece(t->map, p, unit, file);
+    return names(target, file);
+}
+
+/* What files have as gate and up of each expert is one matrix here: both are
+ * meant, or none. */
+static loong_status_t add_units(targets_t *t, const char *target,
+                                const loong_hf_param_t *p, int64_t *found_p)
+{
+    bool found[2] = {false, false};
+    char file[LOONG_HF_MODULE];
+    for (int u = 0; u < p->units; u++) {
+        for (int i = 0; i < t->a->num_targets; i++) {
+            found[u] = found[u] || names_unit(t, t->a->targets[i], p, u);
+        }
+    }
+    loongi_lora_hf_piece(t->map, p, found[0] ? 1 : 0, file);
+    LOONG_CHECK(t->ctx, p->units == 1 || found[0] == found[1],
+                LOONG_ERR_CONFIG,
+                TARGETS ": %s names one of two matrices that are one here, %s: "
+                "%s too is wanted, or that name, or exclude_modules: "
+                "['*.experts']",
+                target, p->name, file);
+    bool here = found[0] && (names_unit(t, target, p, 0) ||
+                             names_unit(t, target, p, p->units - 1));
+    *found_p += here;
+    loongi_lora_module(p, file);
+    return here ? add(t, file) : LOONG_OK;
 }
 
 /* Layers that a target means by either name. */
@@ -103,6 +136,9 @@ static loong_status_t add_matches(targets_t *t, const char *target,
         *found_p += here || names(target, file);
         if (!here && names(target, file)) {
             LOONG_TRY(add(t, own));
+        } else if (!here && loongi_lora_of_experts(p) &&
+                   !loongi_scope_any(t->a->num_excluded, t->a->excluded, own)) {
+            LOONG_TRY(add_units(t, target, p, found_p));
         }
     }
     return LOONG_OK;
@@ -169,9 +205,7 @@ static loong_status_t translate(targets_t *t, loong_context_t *ctx,
         const loong_hf_param_t *p = loongi_hf_map_get(t->map, i);
         char module[LOONG_HF_MODULE];
         if (is_linear(p) && p->parts > 1) {
-            loongi_lora_hf_module(t->map, p, module);
-            snprintf(module, sizeof(module), "%.*s",
-                     (int)(strlen(p->name) - strlen(".weight")), p->name);
+            loongi_lora_module(p, module);
             const char *fused = loongi_lora_fused(module);
             if (fused != NULL) {
                 add_fused(t, fused);
@@ -201,7 +235,7 @@ loong_status_t loongi_adapter_targets(loong_context_t *ctx,
                                       const loong_adapters_t **adapters)
 {
     loong_hf_map_t *map = NULL;
-    targets_t t = {.arena = arena};
+    targets_t t = {.ctx = ctx, .arena = arena};
     if (*adapters == NULL) {
         return LOONG_OK;
     }

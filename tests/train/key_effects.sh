@@ -82,7 +82,7 @@ $m.max_position_embeddings=256"
     [BROKEN]=$place/chat/broken.jsonl
     [PLAIN]="$source/tests/fixtures/images/vit_plain.json"
     [SAVED]=$place/saved/save [HF]=$place/saved/hf)
-order=(CHAT PAIRS SHARES BROKEN CAPTIONS VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
+order=(CHAT PAIRS DATED SHARES BROKEN CAPTIONS VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
     LINES SAVED HF)
 
 # The keys of a text as overrides, one a line.

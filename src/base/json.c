@@ -279,17 +279,24 @@ loong_status_t loongi_pairs_set_json(loong_pairs_t *pairs, const char *key,
     return status;
 }
 
-void loongi_text_json_string(loong_text_t *text, const char *string)
+void loongi_text_json_bytes(loong_text_t *text, const char *bytes,
+                            size_t length)
 {
-    loongi_text_printf(text, "\"");
-    for (const unsigned char *c = (const unsigned char *)string; *c; c++) {
-        if (*c == '"' || *c == '\\') {
-            loongi_text_printf(text, "\\%c", *c);
-        } else if (*c < 0x20) {
-            loongi_text_printf(text, "\\u%04x", (unsigned)*c);
-        } else {
-            loongi_text_append(text, c, 1);
+    size_t begin = 0;
+    loongi_text_append(text, "\"", 1);
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)bytes[i];
+        if (c == '"' || c == '\\' || c < 0x20) {
+            loongi_text_append(text, bytes + begin, i - begin);
+            loongi_text_printf(text, c < 0x20 ? "\\u%04x" : "\\%c", c);
+            begin = i + 1;
         }
     }
-    loongi_text_printf(text, "\"");
+    loongi_text_append(text, bytes + begin, length - begin);
+    loongi_text_append(text, "\"", 1);
+}
+
+void loongi_text_json_string(loong_text_t *text, const char *string)
+{
+    loongi_text_json_bytes(text, string, strlen(string));
 }

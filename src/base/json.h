@@ -79,6 +79,8 @@ LOONG_NODISCARD loong_status_t loongi_pairs_set_json(loong_pairs_t *pairs,
                                                      const loong_json_t *json);
 /* A quoted and escaped string, appended. */
 void loongi_text_json_string(loong_text_t *text, const char *string);
+void loongi_text_json_bytes(loong_text_t *text, const char *bytes,
+                            size_t length);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,8 @@
 loong_test(NAME chat_formats SOURCES tests/data/test_chat_formats.c LABELS unit)
 loong_test(NAME chat_source SOURCES tests/data/test_chat_source.c LABELS unit)
 loong_test(NAME chat_masks SOURCES tests/data/test_chat_masks.c LABELS unit)
+loong_test(NAME chat_arrow SOURCES tests/data/test_chat_arrow.c LABELS unit)
+set_tests_properties(chat_arrow PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED: ")
 loong_fuzz(NAME chat RUNS 3000)
 # The commands of the guide.
 add_test(NAME docs_fine_tuning COMMAND

@@ -77,6 +77,20 @@ LOONG_NODISCARD loong_status_t loongi_chat_csv_next(chat_csv_t *csv,
                                                     int64_t *line_p,
                                                     bool *whole_p);
 
+/* Whether .parquet, .arrow and .feather files can be read: the object that does
+ * it is there. */
+bool loongi_chat_arrow_loads(void);
+/* The next row of one as a JSON object; length 0: there are no more. What JSON
+ * has no type for is left out and told. Errors: LOONG_ERR_FORMAT. */
+typedef struct chat_arrow chat_arrow_t;
+LOONG_NODISCARD loong_status_t loongi_chat_arrow_create(loong_context_t *ctx,
+                                                        const char *path,
+                                                        chat_arrow_t **arrow_p);
+void loongi_chat_arrow_destroy(chat_arrow_t **arrow);
+LOONG_NODISCARD loong_status_t loongi_chat_arrow_next(chat_arrow_t *arrow,
+                                                      loong_text_t *row,
+                                                      int64_t *row_p);
+
 /* ---- conversations ------------------------------------------------------- */
 
 typedef enum chat_role {

@@ -12,7 +12,7 @@
 #include "chat.h"
 #include "file.h"
 
-/* Kinds that would need a library, and what turns them into lines of JSON. */
+/* Kinds that need a library, and what turns them into lines of JSON. */
 static const struct {
     const char *suffix, *command;
 } foreign[] = {
@@ -25,8 +25,9 @@ static const struct {
 };
 
 static const char *const packed[] = {".gz", ".xz", ".zst"};
-static const char *const known[] = {".jsonl", ".ndjson", ".json",
-                                    ".csv",   ".tsv",    ".txt"};
+static const char *const known[] = {".jsonl",   ".ndjson", ".json",
+                                    ".csv",     ".tsv",    ".txt",
+                                    ".parquet", ".arrow",  ".feather"};
 
 static bool ends(const char *name, size_t length, const char *suffix)
 {
@@ -54,7 +55,8 @@ const char *loongi_chat_kind(const char *path)
 static loong_status_t refuse_foreign(loong_context_t *ctx, const char *path)
 {
     size_t length = strlen(path);
-    for (int64_t i = 0; i < LOONG_COUNT_OF(foreign); i++) {
+    for (int64_t i = 0;
+         i < LOONG_COUNT_OF(foreign) && !loongi_chat_arrow_loads(); i++) {
         const char *suffix = foreign[i].suffix;
         if (ends(path, length, suffix)) {
             char command[2048];
@@ -63,8 +65,9 @@ static loong_status_t refuse_foreign(loong_context_t *ctx, const char *path)
             snprintf(command, sizeof(command), foreign[i].command, path, stem,
                      path);
             return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
-                              "%s: %s files are not read, there is no library "
-                              "for them in this build; this converts it:\n  %s",
+                              "%s: %s files are read with Arrow "
+                              "(-DLOONG_ARROW=DIR, docs/install.md), which "
+                              "this build has not; this converts it:\n  %s",
                               path, suffix + 1, command);
         }
     }

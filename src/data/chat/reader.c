@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file into records: JSON by lines or as an array, rows of a table, lines of
- * a text. Called by prepare.c. Read chat.h before. */
+ * A file into records: JSON by lines or as an array, rows of a table or of
+ * columns, lines of a text. Called by prepare.c. Read chat.h before. */
 #include <string.h>
 
 #include "chat.h"
@@ -14,6 +14,7 @@ struct chat_reader {
     loong_context_t *ctx;
     loong_corpus_t *corpus; /* of JSON */
     chat_csv_t *csv;
+    chat_arrow_t *arrow;
     loong_text_t row;
     loong_stream_t *stream; /* of text */
     loong_text_t buffer;
@@ -30,6 +31,10 @@ static loong_status_t open_kind(chat_reader_t *r, const char *path)
     if (table) {
         return loongi_chat_csv_create(
             r->ctx, path, strcmp(kind, ".tsv") == 0 ? '\t' : ',', &r->csv);
+    }
+    if (strcmp(kind, ".parquet") == 0 || strcmp(kind, ".arrow") == 0 ||
+        strcmp(kind, ".feather") == 0) {
+        return loongi_chat_arrow_create(r->ctx, path, &r->arrow);
     }
     return strcmp(kind, ".txt") == 0
                ? loongi_stream_create(r->ctx, path, &r->stream)
@@ -62,6 +67,7 @@ void loongi_chat_reader_destroy(chat_reader_t **reader)
     }
     loong_corpus_destroy(&r->corpus);
     loongi_chat_csv_destroy(&r->csv);
+    loongi_chat_arrow_destroy(&r->arrow);
     loongi_stream_destroy(&r->stream);
     loongi_text_free(&r->row);
     loongi_text_free(&r->buffer);
@@ -87,7 +93,9 @@ static loong_status_t next_row(chat_reader_t *r, chat_record_t *record)
     bool whole = true;
     memset(record, 0, sizeof(*record));
     r->row.length = 0;
-    LOONG_TRY(loongi_chat_csv_next(r->csv, &r->row, &record->line, &whole));
+    LOONG_TRY(r->csv != NULL
+                  ? loongi_chat_csv_next(r->csv, &r->row, &record->line, &whole)
+                  : loongi_chat_arrow_next(r->arrow, &r->row, &record->line));
     record->bytes = r->row.length > 0 ? r->row.data : NULL;
     record->length = r->row.length;
     record->broken = !whole;
@@ -149,7 +157,7 @@ static loong_status_t next_line(chat_reader_t *r, chat_record_t *record)
 loong_status_t loongi_chat_reader_next(chat_reader_t *reader,
                                        chat_record_t *record)
 {
-    return reader->corpus != NULL ? next_json(reader, record)
-           : reader->csv != NULL  ? next_row(reader, record)
-                                  : next_line(reader, record);
+    return reader->corpus != NULL   ? next_json(reader, record)
+           : reader->stream == NULL ? next_row(reader, record)
+                                    : next_line(reader, record);
 }

@@ -594,11 +594,6 @@ static loong_status_t open_epochs(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-static void close_epochs(void *source)
-{
-    (void)source;
-}
-
 static void info_of_epochs(const void *source, loong_source_info_t *info)
 {
     (void)source;
@@ -631,7 +626,7 @@ static const loong_source_class_t epochs_source = {.struct_size =
                                                        sizeof(epochs_source),
                                                    .name = "epochs",
                                                    .open = open_epochs,
-                                                   .close = close_epochs,
+                                                   .close = free, /* of NULL */
                                                    .get_info = info_of_epochs,
                                                    .read = read_epoch};
 

@@ -102,7 +102,7 @@ loong_module(NAME draft DIR src/checkpoint/draft
   USES base safetensors huggingface native CALLS exchange)
 loong_module(NAME metrics DIR src/metrics PUBLIC progress USES base
   CALLS device)
-loong_module(NAME optim DIR src/optim USES base pass run CALLS recipe)
+loong_module(NAME optim DIR src/optim USES base recipe pass run)
 loong_module(NAME component DIR src/component
   USES base comm device graph pass run nn engine optim)
 loong_module(NAME plan DIR src/plan
@@ -122,7 +122,8 @@ loong_module(NAME train DIR src/train PUBLIC trainer
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
   USES base op kernels device_cpu comm_staged foundation_hf vision_hf projector
-  data images image_text chat INCLUDES ${PROJECT_SOURCE_DIR}/backends/cuda)
+  run_data images image_text chat
+  INCLUDES ${PROJECT_SOURCE_DIR}/backends/cuda)
 loong_module(NAME version DIR src/version PUBLIC version
   USES kernels native comm_mpi
   DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

@@ -4,14 +4,61 @@
  * Called by param_rules.c. Read loong_adapters_t before. */
 #include "adapter_rules.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "param_rules.h"
+#include "schema.h"
+
+#define LORA(member_) FILLS(loong_adapters_t, member_)
+#define PATTERN(member_) FILLS(loong_adapter_pattern_t, member_)
+
+static const loong_recipe_field_t keys[] = {
+    CHOICE("finetune.method", "full", "full lora", SAME,
+           "what is trained: the model, or adapters of low rank beside its "
+           "linear layers; finetune: lora is short for it"),
+    TEXT("finetune.adapter", NULL, FREE,
+         "directory of an adapter (adapter_config.json and "
+         "adapter_model.safetensors) to go on with, of the same rank, alpha "
+         "and modules"),
+    INT("finetune.rank", "16", 1, 65536, SAME, "of adapters", LORA(rank)),
+    REAL("finetune.alpha", "32", 1e-6, 1e6, SAME,
+         "what adapters make is multiplied by alpha / rank", LORA(alpha)),
+    REAL("finetune.dropout", "0", 0, 0.999, FREE,
+         "of what adapters read, in training", LORA(dropout)),
+    TEXTS("finetune.target_modules", SAME,
+          "modules with adapters, by their last names or globs over their "
+          "paths, as [q_proj, v_proj] or ['layers.0.*']; all linear layers "
+          "between the ends when not given"),
+    TEXTS("finetune.exclude_modules", SAME, "modules without, likewise"),
+    TEXTS("finetune.modules_to_save", SAME,
+          "modules of the model that are trained beside its adapters and "
+          "saved with them, as [norm]"),
+    CHOICE("finetune.bias", "none", "none all lora_only", SAME,
+           "biases that are trained beside adapters: all, or those of modules "
+           "with adapters"),
+    TEXT("finetune.rank_pattern[].scope", NULL, SAME,
+         "modules with a rank of their own; the last match holds",
+         PATTERN(scope)),
+    INT("finetune.rank_pattern[].rank", NULL, 1, 65536, SAME, "theirs",
+        PATTERN(value)),
+    TEXT("finetune.alpha_pattern[].scope", NULL, SAME,
+         "modules with an alpha of their own; the last match holds",
+         PATTERN(scope)),
+    REAL("finetune.alpha_pattern[].alpha", NULL, 1e-6, 1e6, SAME, "theirs",
+         PATTERN(value)),
+    BOOL("finetune.use_rslora", "false", SAME,
+         "alpha / sqrt(rank) in place of alpha / rank", LORA(rank_stabilized)),
+    REAL("finetune.loraplus_lr_ratio", "1", 1e-3, 1e6, FREE,
+         "learning rate of the second matrices over that of the first"),
+    CHOICE("finetune.init_lora_weights", "kaiming", "kaiming gaussian", FREE,
+           "how the first matrix of an adapter starts: uniform as linear "
+           "layers do, or normal of deviation 1 / rank; the second is 0",
+           LORA(gaussian)),
+};
+
+const loong_recipe_table_t loongi_adapter_keys = LOONG_KEYS(keys);
 
 #define KEY(name_) "finetune." name_
-
-enum { PATH_SIZE = 128 };
 
 /* Globs of the paths that a list names, by whole paths or by last parts, each
  * with `end` behind it; they go behind those of `list`, which has room. */
@@ -66,22 +113,17 @@ static loong_status_t read_trainable(const loong_recipe_t *recipe,
 }
 
 static loong_status_t read_patterns(const loong_recipe_t *recipe,
-                                    const char *key, const char *value,
-                                    loong_arena_t *arena, int *count_p,
+                                    const char *key, loong_arena_t *arena,
+                                    int *count_p,
                                     const loong_adapter_pattern_t **patterns_p)
 {
     int64_t count = loong_recipe_count(recipe, key);
     loong_adapter_pattern_t *list = NULL;
     LOONG_TRY(loongi_arena_alloc(
         arena, (size_t)LOONG_MAX(count, 1) * sizeof(*list), &list));
+    memset(list, 0, (size_t)count * sizeof(*list));
     for (int64_t i = 0; i < count; i++) {
-        char path[PATH_SIZE];
-        snprintf(path, sizeof(path), "%s[%lld].scope", key, (long long)i);
-        list[i].scope = loong_recipe_text(recipe, path);
-        snprintf(path, sizeof(path), "%s[%lld].%s", key, (long long)i, value);
-        list[i].value = strcmp(value, "rank") == 0
-                            ? (double)loong_recipe_int(recipe, path)
-                            : loong_recipe_real(recipe, path);
+        LOONG_FILL_ITEM(recipe, key, i, loong_adapter_pattern_t, &list[i]);
     }
     *count_p = (int)count;
     *patterns_p = list;
@@ -136,16 +178,11 @@ loong_status_t loongi_adapter_rules_read(const loong_recipe_t *recipe,
     LOONG_TRY(loongi_arena_alloc(arena, sizeof(*a), &a));
     memset(a, 0, sizeof(*a));
     LOONG_TRY(read_targets(r, arena, a));
-    a->rank = (int)loong_recipe_int(r, KEY("rank"));
-    a->alpha = loong_recipe_real(r, KEY("alpha"));
-    a->dropout = loong_recipe_real(r, KEY("dropout"));
-    a->rank_stabilized = loong_recipe_bool(r, KEY("use_rslora"));
-    a->gaussian =
-        strcmp(loong_recipe_text(r, KEY("init_lora_weights")), "gaussian") == 0;
-    LOONG_TRY(read_patterns(r, KEY("rank_pattern"), "rank", arena,
-                            &a->num_ranks, &a->ranks));
-    LOONG_TRY(read_patterns(r, KEY("alpha_pattern"), "alpha", arena,
-                            &a->num_alphas, &a->alphas));
+    LOONG_FILL(r, "", loong_adapters_t, a);
+    LOONG_TRY(
+        read_patterns(r, KEY("rank_pattern"), arena, &a->num_ranks, &a->ranks));
+    LOONG_TRY(read_patterns(r, KEY("alpha_pattern"), arena, &a->num_alphas,
+                            &a->alphas));
     rules->adapters = a;
     return read_trainable(r, arena, rules);
 }

@@ -5,12 +5,14 @@
 #define LOONG_ADAPTER_RULES_H
 
 #include "base.h"
+#include "fields.h"
 #include "loong/family.h"
-#include "loong/recipe.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+extern const loong_recipe_table_t loongi_adapter_keys;
 
 /* Fills adapters and what is trained beside them, of the component with the
  * loss where the recipe has adapters; nothing otherwise. */

@@ -12,6 +12,7 @@
 #include "graph_impl.h"
 #include "optimizer_settings.h"
 #include "problems.h"
+#include "schema.h"
 
 #define FREEZE "model.freeze"
 #define TRAINABLE "model.trainable"
@@ -20,6 +21,37 @@
 #define INIT "init.by_scope"
 
 enum { PATH_SIZE = 128 };
+
+/* ---- the keys ------------------------------------------------------------ */
+
+static const loong_recipe_field_t decay_keys[] = {
+    TEXT("optimizer.weight_decay_rules[].scope", NULL, FREE,
+         "glob over parameter names; the last match holds",
+         FILLS(loong_param_rule_t, scope)),
+    REAL("optimizer.weight_decay_rules[].factor", "0", 0, 1000, FREE,
+         "times optimizer.weight_decay; 1 for matrices and 0 for vectors when "
+         "no rule matches", FILLS(loong_param_rule_t, weight_decay)),
+};
+
+static const int init_kinds[] = {LOONG_INIT_NORMAL, LOONG_INIT_TRUNCATED_NORMAL,
+                                 LOONG_INIT_UNIFORM, LOONG_INIT_ZEROS,
+                                 LOONG_INIT_ONES};
+static const loong_recipe_field_t init_keys[] = {
+    TEXT("init.by_scope[].scope", NULL, FREE,
+         "glob over parameter names: how these start; the last match holds. "
+         "With init.from_hf, and of a checkpoint, those that it lacks or has "
+         "in another shape", FILLS(loong_param_rule_t, scope)),
+    CHOICE("init.by_scope[].method", "normal",
+           "normal truncated_normal uniform zeros ones", FREE,
+           "distribution; truncated_normal draws again beyond 3 std",
+           FILLS(loong_param_rule_t, init), .values = init_kinds),
+    REAL("init.by_scope[].std", "0", 0, 1000, FREE,
+         "standard deviation, of uniform too; 0: as the model has it",
+         FILLS(loong_param_rule_t, std)),
+};
+
+const loong_recipe_table_t loongi_param_rule_keys[] = {LOONG_KEYS(decay_keys),
+                                                       LOONG_KEYS(init_keys)};
 
 /* ---- reading ------------------------------------------------------------- */
 
@@ -41,30 +73,6 @@ loong_status_t loongi_read_globs(const loong_recipe_t *recipe, const char *path,
     return LOONG_OK;
 }
 
-static const char *item(const char *list, int64_t i, const char *key,
-                        char path[PATH_SIZE])
-{
-    snprintf(path, PATH_SIZE, "%s[%lld].%s", list, (long long)i, key);
-    return path;
-}
-
-static loong_init_kind_t init_kind(const char *text)
-{
-    static const struct {
-        const char *name;
-        loong_init_kind_t kind;
-    } kinds[] = {{"truncated_normal", LOONG_INIT_TRUNCATED_NORMAL},
-                 {"uniform", LOONG_INIT_UNIFORM},
-                 {"zeros", LOONG_INIT_ZEROS},
-                 {"ones", LOONG_INIT_ONES}};
-    for (int64_t i = 0; i < LOONG_COUNT_OF(kinds); i++) {
-        if (strcmp(text, kinds[i].name) == 0) {
-            return kinds[i].kind;
-        }
-    }
-    return LOONG_INIT_NORMAL;
-}
-
 /* The part of a glob behind a role; NULL: it is of another one. */
 static const char *glob_of(const loong_recipe_t *recipe, const char *role,
                            const char *glob)
@@ -79,11 +87,13 @@ static const char *glob_of(const loong_recipe_t *recipe, const char *role,
     return glob;
 }
 
+/* Of a group. */
 static const char *scope_at(const loong_recipe_t *r, const char *role,
-                            const char *list, int64_t i)
+                            int64_t i)
 {
     char path[PATH_SIZE];
-    return glob_of(r, role, loong_recipe_text(r, item(list, i, "scope", path)));
+    snprintf(path, sizeof(path), GROUPS "[%lld].scope", (long long)i);
+    return glob_of(r, role, loong_recipe_text(r, path));
 }
 
 typedef struct globs {
@@ -177,21 +187,19 @@ loong_status_t loongi_param_rules_read(loong_context_t *ctx,
     int64_t count = decays + 2 + groups + inits;
     loong_param_rule_t *rules = NULL;
     loong_param_rule_t *rule = NULL;
-    char path[PATH_SIZE];
     LOONG_TRY(read_freeze(ctx, r, role, num_layers, arena, rules_p));
     LOONG_TRY(loongi_arena_alloc(
         arena, (size_t)count * sizeof(*rules), &rules));
     memset(rules, 0, (size_t)count * sizeof(*rules));
     rule = rules;
     for (int64_t i = 0; i < decays; i++) {
-        rule->scope = scope_at(r, role, DECAY, i);
-        rule->weight_decay =
-            loong_recipe_real(r, item(DECAY, i, "factor", path));
+        LOONG_FILL_ITEM(r, DECAY, i, loong_param_rule_t, rule);
+        rule->scope = glob_of(r, role, rule->scope);
         rule += rule->scope != NULL;
     }
     for (int64_t i = -1; i < groups; i++) {
         rule->sets = LOONG_RULE_GROUP;
-        rule->scope = i < 0 ? "*" : scope_at(r, role, GROUPS, i);
+        rule->scope = i < 0 ? "*" : scope_at(r, role, i);
         rule->group = loongi_optimizer_item_group(r, role, i);
         rule += rule->scope != NULL;
     }
@@ -203,10 +211,8 @@ loong_status_t loongi_param_rules_read(loong_context_t *ctx,
     }
     for (int64_t i = 0; i < inits; i++) {
         rule->sets = LOONG_RULE_INIT;
-        rule->scope = scope_at(r, role, INIT, i);
-        rule->init =
-            init_kind(loong_recipe_text(r, item(INIT, i, "method", path)));
-        rule->std = loong_recipe_real(r, item(INIT, i, "std", path));
+        LOONG_FILL_ITEM(r, INIT, i, loong_param_rule_t, rule);
+        rule->scope = glob_of(r, role, rule->scope);
         rule += rule->scope != NULL;
     }
     rules_p->num_rules = (int)(rule - rules);
@@ -239,7 +245,7 @@ static void find_items(const loong_recipe_t *recipe, const char *role,
     int64_t count = loong_recipe_count(recipe, GROUPS);
     items[0] = items[1] = -1;
     for (int64_t i = 0; i < count && items[1] < 0; i++) {
-        const char *glob = scope_at(recipe, role, GROUPS, i);
+        const char *glob = scope_at(recipe, role, i);
         if (glob != NULL && loongi_scope_match(glob, name)) {
             items[items[0] >= 0] = i;
         }

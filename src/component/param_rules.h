@@ -5,13 +5,16 @@
 #ifndef LOONG_PARAM_RULES_H
 #define LOONG_PARAM_RULES_H
 
+#include "fields.h"
 #include "loong/family.h"
-#include "loong/recipe.h"
 #include "model.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Of weight decay, and of how parameters start. */
+extern const loong_recipe_table_t loongi_param_rule_keys[];
 
 /* The texts of a list, in the arena. */
 LOONG_NODISCARD loong_status_t loongi_read_globs(const loong_recipe_t *recipe,

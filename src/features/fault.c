@@ -15,12 +15,14 @@
 
 #include "loong/job.h"
 #include "native_dir.h"
+#include "schema.h"
 
 enum { DAMAGE_BYTES = 64 };
 
 typedef struct fault {
     loong_fault_kind_t kind;
-    int64_t step;
+    int rank;
+    int64_t step, attempts;
     double seconds;
     const char *where; /* in the recipe */
     bool happened;
@@ -43,46 +45,47 @@ static const char *kind_name(loong_fault_kind_t kind)
     return names[kind];
 }
 
-static loong_fault_kind_t kind_of(const char *name)
-{
-    int kind = 0;
-    while (kind + 1 < LOONG_FAULT_COUNT &&
-           strcmp(name, kind_name((loong_fault_kind_t)kind)) != 0) {
-        kind++;
-    }
-    return (loong_fault_kind_t)kind;
-}
-
 /* ---- from the recipe ----------------------------------------------------- */
 
-static const char *item_key(char path[64], int64_t i, const char *key)
-{
-    snprintf(path, 64, "fault[%lld].%s", (long long)i, key);
-    return path;
-}
+/* Kinds stand in the order of their list. */
+static const loong_recipe_field_t keys[] = {
+    CHOICE("fault[].kind", NULL,
+           "kill crash stop hang exit slow wrong_collective io_error "
+           "nan_gradient corrupt_checkpoint",
+           FREE,
+           "what is made to go wrong, to try what happens: docs/faults.md",
+           FILLS(fault_t, kind)),
+    INT("fault[].rank", "0", 0, 1e6, FREE, "rank that it happens on",
+        FILLS(fault_t, rank)),
+    AMOUNT("fault[].step", NULL, 0, BIG, FREE,
+           "steps done before it; of corrupt_checkpoint: the checkpoint's",
+           FILLS(fault_t, step)),
+    SECONDS("fault[].seconds", "1", 0, FREE, "how late slow is",
+            FILLS(fault_t, seconds)),
+    INT("fault[].attempts", "1", 0, 1e6, FREE,
+        "it happens in so many first attempts of loong-supervise; 0: in all",
+        FILLS(fault_t, attempts)),
+};
+
+const loong_recipe_table_t loongi_fault_keys = LOONG_KEYS(keys);
 
 /* Takes one in; `attempt` is that of the job. */
 static void take(loong_faults_t *f, const loong_recipe_t *r, int64_t i,
                  int attempt)
 {
     char path[64];
-    int64_t attempts = loong_recipe_int(r, item_key(path, i, "attempts"));
-    int64_t rank = loong_recipe_int(r, item_key(path, i, "rank"));
-    fault_t fault = {
-        .kind = kind_of(loong_recipe_text(r, item_key(path, i, "kind"))),
-        .step = loong_recipe_int(r, item_key(path, i, "step")),
-        .seconds = loong_recipe_real(r, item_key(path, i, "seconds")),
-        .where = loong_recipe_where(r, item_key(path, i, "kind")),
-    };
-    bool now = attempts == 0 || attempt <= attempts;
+    snprintf(path, sizeof(path), "fault[%lld].kind", (long long)i);
+    fault_t fault = {.where = loong_recipe_where(r, path)};
+    LOONG_FILL_ITEM(r, "fault", i, fault_t, &fault);
+    bool now = fault.attempts == 0 || attempt <= fault.attempts;
     if (loong_comm_rank(f->comm) == 0) {
         loongi_log(f->ctx, LOONG_LOG_WARN,
-                   "FAULT INJECTION (%s): %s on rank %lld at step %lld%s",
-                   fault.where, kind_name(fault.kind), (long long)rank,
+                   "FAULT INJECTION (%s): %s on rank %d at step %lld%s",
+                   fault.where, kind_name(fault.kind), fault.rank,
                    (long long)fault.step,
                    now ? "" : ", not in this attempt any more");
     }
-    if (now && rank == loong_comm_rank(f->comm)) {
+    if (now && fault.rank == loong_comm_rank(f->comm)) {
         f->faults[f->count++] = fault;
     }
 }

@@ -7,8 +7,8 @@
 #define LOONG_FAULT_H
 
 #include "base.h"
+#include "fields.h"
 #include "loong/comm.h"
-#include "loong/recipe.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,6 +33,8 @@ typedef enum loong_fault_kind {
 #undef LOONG_FAULT_ENUM
         LOONG_FAULT_COUNT
 } loong_fault_kind_t;
+
+extern const loong_recipe_table_t loongi_fault_keys;
 
 typedef struct loong_faults loong_faults_t;
 

@@ -319,9 +319,7 @@ loong_status_t loongi_router_replay_open(const loong_plan_t *plan,
         return begin_replay(r);
     }
     if (loong_comm_rank(plan->comm) == 0) {
-        LOONG_TRY(begin_record(
-            r, consumed,
-            loong_recipe_text(plan->recipe, "checkpoint.load") != NULL));
+        LOONG_TRY(begin_record(r, consumed, plan->set->load != NULL));
     }
     LOONG_TRY(loong_comm_barrier(plan->comm, "record of routing"));
     if (plan->absent) { /* nothing is routed on this rank */

@@ -12,7 +12,7 @@
 /* A supervisor restarts the command as it is. */
 static loong_status_t check_restartable(const loong_plan_t *plan)
 {
-    const char *load = loong_recipe_text(plan->recipe, "checkpoint.load");
+    const char *load = plan->set->load;
     loong_problems_t problems = loongi_problems_begin(plan->ctx);
     if (load == NULL || strcmp(load, "auto") != 0) {
         loongi_problems_add(&problems, "checkpoint.load: found %s, auto wanted",

@@ -12,8 +12,8 @@ extern "C" {
 
 typedef enum loong_lr_style {
     LOONG_LR_CONSTANT,
-    LOONG_LR_LINEAR,
     LOONG_LR_COSINE,
+    LOONG_LR_LINEAR,
     LOONG_LR_WSD /* warm-up, stable, decay */
 } loong_lr_style_t;
 

@@ -5,8 +5,6 @@
  * and loads it. Read optimizer_class.h before. */
 #include "optimizer_class.h"
 
-#include <string.h>
-
 static const loong_optimizer_class_t classes[] = {
     {"adamw", false, 2, {LOONG_STATE_EXP_AVG, LOONG_STATE_EXP_AVG_SQ}},
     {"lion", false, 1, {LOONG_STATE_EXP_AVG}},
@@ -27,13 +25,4 @@ const char *loongi_state_name(loong_optimizer_state_t state)
 const loong_optimizer_class_t *loongi_optimizer_class(int number)
 {
     return &classes[number];
-}
-
-int loongi_optimizer_class_number(const char *name)
-{
-    int number = 0;
-    while (strcmp(classes[number].name, name) != 0) {
-        number++;
-    }
-    return number;
 }

@@ -42,10 +42,6 @@ const char *loongi_state_name(loong_optimizer_state_t state);
 
 const loong_optimizer_class_t *loongi_optimizer_class(int number);
 
-/* The number of the class of this name, which is there: the schema knows the
- * same names. */
-int loongi_optimizer_class_number(const char *name);
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,51 +1,114 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the optimizer keys of a recipe. The plan asks before a component is
- * planned; src/recipe/optimizer_keys.c says which keys a class has. */
+ * The optimizer keys of a recipe. The plan asks before a component is planned;
+ * src/recipe/optimizer_keys.c says which keys a class has. */
 #include "optimizer_settings.h"
 
-#include <stdio.h>
-#include <string.h>
+#include "lr_schedule.h"
+#include "schema.h"
 
-/* What the class alone reads. */
-static void read_class(const loong_recipe_t *r, const char *name,
-                       loong_optimizer_group_t *group)
-{
-    if (strcmp(name, "lion") == 0) {
-        group->beta1 = loong_recipe_real(r, "optimizer.lion_beta1");
-        group->beta2 = loong_recipe_real(r, "optimizer.lion_beta2");
-    } else if (strcmp(name, "sgd") == 0) {
-        group->momentum = loong_recipe_real(r, "optimizer.sgd_momentum");
-        group->nesterov = loong_recipe_bool(r, "optimizer.sgd_nesterov");
-    } else if (strcmp(name, "muon") == 0) {
-        const char *mode = loong_recipe_text(r, "optimizer.muon_scale_mode");
-        group->momentum = loong_recipe_real(r, "optimizer.muon_momentum");
-        group->nesterov = loong_recipe_bool(r, "optimizer.muon_use_nesterov");
-        group->ns_steps =
-            (int)loong_recipe_int(r, "optimizer.muon_num_ns_steps");
-        group->match_rms = strcmp(mode, "match_rms_adamw") == 0;
-    } else {
-        group->beta1 = loong_recipe_real(r, "optimizer.adam_beta1");
-        group->beta2 = loong_recipe_real(r, "optimizer.adam_beta2");
-        group->eps = loong_recipe_real(r, "optimizer.adam_eps");
-    }
-}
+#define RATE(member_) FILLS(loong_lr_schedule_t, member_)
+#define GROUP(member_) FILLS(loong_optimizer_group_t, member_)
+#define ALL(member_) FILLS(loong_optimizer_params_t, member_)
 
-static loong_optimizer_group_t read_base(const loong_recipe_t *r)
-{
-    loong_optimizer_group_t group = {.lr = 1.0};
-    const char *name = loong_recipe_text(r, "optimizer.name");
-    group.kind = loongi_optimizer_class_number(name);
-    group.weight_decay = loong_recipe_real(r, "optimizer.weight_decay");
-    read_class(r, name, &group);
-    return group;
-}
+/* Classes stand in the order of their table. */
+static const loong_recipe_field_t of_all[] = {
+    CHOICE("optimizer.name", "adamw", "adamw lion sgd muon", SAME,
+           "class of the update rule; keys of another class are refused",
+           GROUP(kind)),
+    REAL("optimizer.lr", NULL, 0, 1000, FREE, "highest learning rate",
+         RATE(lr)),
+    REAL("optimizer.min_lr", "0", 0, 1000, FREE, "lowest learning rate",
+         RATE(min_lr)),
+    CHOICE("optimizer.lr_decay_style", "cosine", "constant cosine linear WSD",
+           FREE, "shape of the decay", RATE(style)),
+    AMOUNT("optimizer.lr_warmup_iters", "0", 0, BIG, FREE, "steps of warm-up",
+           RATE(warmup_iters)),
+    REAL("optimizer.lr_warmup_fraction", "0", 0, 1, FREE,
+         "of the steps until the decay ends: in place of lr_warmup_iters, "
+         "rounded up",
+         RATE(warmup_fraction)),
+    AMOUNT("optimizer.lr_decay_iters", NULL, 1, BIG, FREE,
+           "step where the decay ends; train_iters when not given",
+           RATE(decay_iters)),
+    AMOUNT("optimizer.lr_wsd_decay_iters", "0", 0, BIG, FREE,
+           "length of the decay", RATE(wsd_decay_iters)),
+    CHOICE("optimizer.lr_wsd_decay_style", "exponential",
+           "linear cosine exponential minus_sqrt", FREE, "shape of WSD's decay",
+           RATE(wsd_style)),
+    REAL("optimizer.adam_beta1", "0.9", 0, 0.99999, SAME, "first moment",
+         GROUP(beta1)),
+    REAL("optimizer.adam_beta2", "0.95", 0, 0.999999, SAME, "second moment",
+         GROUP(beta2)),
+    REAL("optimizer.adam_eps", "1e-8", 0, 1, SAME, "added to the root",
+         GROUP(eps)),
+    REAL("optimizer.lion_beta1", "0.9", 0, 0.99999, SAME,
+         "share of the momentum in what the sign is taken of", GROUP(beta1)),
+    REAL("optimizer.lion_beta2", "0.99", 0, 0.999999, SAME,
+         "share of the momentum that the next step keeps", GROUP(beta2)),
+    REAL("optimizer.sgd_momentum", "0.9", 0, 0.999999, SAME,
+         "share of the momentum buffer that a step keeps; 0: the gradient "
+         "alone",
+         GROUP(momentum)),
+    BOOL("optimizer.sgd_nesterov", "false", SAME,
+         "the step looks ahead by its momentum", GROUP(nesterov)),
+    REAL("optimizer.muon_momentum", "0.95", 0, 0.999999, SAME,
+         "share of the momentum buffer that a step keeps", GROUP(momentum)),
+    BOOL("optimizer.muon_use_nesterov", "true", SAME,
+         "the step looks ahead by its momentum", GROUP(nesterov)),
+    INT("optimizer.muon_num_ns_steps", "5", 1, 100, SAME,
+        "steps of Newton-Schulz", GROUP(ns_steps)),
+    CHOICE("optimizer.muon_scale_mode", "original", "original match_rms_adamw",
+           SAME,
+           "size of a step: times sqrt(max(1, rows / columns)), or "
+           "0.2 sqrt(max(rows, columns)), about that of adamw",
+           GROUP(match_rms)),
+    CHOICE("optimizer.exp_avg_dtype", "fp32", "fp32 bf16", FREE,
+           "how the first moment is stored; fp32 stands for fp64 where that "
+           "is params_dtype",
+           ALL(bf16[LOONG_STATE_EXP_AVG])),
+    CHOICE("optimizer.exp_avg_sq_dtype", "fp32", "fp32 bf16", FREE,
+           "how the second moment is stored, likewise",
+           ALL(bf16[LOONG_STATE_EXP_AVG_SQ])),
+    CHOICE("optimizer.momentum_buffer_dtype", "fp32", "fp32 bf16", FREE,
+           "how sgd's momentum buffer is stored, likewise",
+           ALL(bf16[LOONG_STATE_MOMENTUM_BUFFER])),
+    BOOL("optimizer.stochastic_rounding", "false", FREE,
+         "of moments stored in bf16: up or down by chance, so that what is "
+         "smaller than their last place adds up; else to nearest",
+         ALL(stochastic_rounding)),
+    REAL("optimizer.weight_decay", "0.1", 0, 100, FREE,
+         "of matrices and embeddings, not of norms and biases",
+         GROUP(weight_decay)),
+};
 
-static const char *item_key(int64_t item, const char *key, char path[64])
-{
-    snprintf(path, 64, "optimizer.groups[%lld].%s", (long long)item, key);
-    return path;
-}
+static const loong_recipe_field_t of_some[] = {
+    TEXT("optimizer.groups[].scope", NULL, SAME,
+         "glob over parameter names; what is trained is in one scope, where "
+         "there are groups"),
+    CHOICE("optimizer.groups[].name", NULL, "adamw lion sgd muon", SAME,
+           "class of these; optimizer.name when not given", GROUP(kind)),
+    REAL("optimizer.groups[].lr", NULL, 0, 1000, FREE,
+         "highest learning rate of these, in the proportion of which they "
+         "follow the schedule; optimizer.lr when not given",
+         GROUP(lr)),
+    REAL("optimizer.groups[].weight_decay", NULL, 0, 100, FREE,
+         "of these; optimizer.weight_decay when not given",
+         GROUP(weight_decay)),
+    REAL("optimizer.ema.decay", "0", 0, 0.9999999, FREE,
+         "of an exponential moving average of what is trained, kept beside it "
+         "in the type of masters and saved; 0: none is kept",
+         ALL(ema.decay)),
+    AMOUNT("optimizer.ema.update_after_step", "0", 0, BIG, FREE,
+           "until so many updates the average is what is trained",
+           ALL(ema.start)),
+    BOOL("optimizer.ema.use_ema_warmup", "false", FREE,
+         "n updates later the decay is (1 + n) / (10 + n) at most",
+         ALL(ema.warmup)),
+};
+
+const loong_recipe_table_t loongi_optimizer_keys[] = {LOONG_KEYS(of_all),
+                                                      LOONG_KEYS(of_some)};
 
 /* A rate or decay that the path says, where it is set. */
 static double rate(const loong_recipe_t *r, const char *path, double otherwise)
@@ -59,27 +122,25 @@ static double rate(const loong_recipe_t *r, const char *path, double otherwise)
 static loong_optimizer_group_t group_of(const loong_recipe_t *r,
                                         const char *role, int64_t item)
 {
-    loong_optimizer_group_t group = read_base(r);
-    double all = loong_recipe_real(r, "optimizer.lr");
-    double lr = all;
-    char path[64];
+    static const char *const of_class[] = {"optimizer.adam_", "optimizer.lion_",
+                                           "optimizer.sgd_", "optimizer.muon_"};
+    loong_optimizer_group_t group = {.lr =
+                                         loong_recipe_real(r, "optimizer.lr")};
+    double all = group.lr;
+    LOONG_FILL(r, "optimizer.name", loong_optimizer_group_t, &group);
+    LOONG_FILL(r, "optimizer.weight_decay", loong_optimizer_group_t, &group);
     if (role != NULL) {
-        lr = rate(r, loong_recipe_own_path(r, role, "optimizer.lr"), lr);
+        group.lr = rate(r, loong_recipe_own_path(r, role, "optimizer.lr"), all);
         group.weight_decay =
             rate(r, loong_recipe_own_path(r, role, "optimizer.weight_decay"),
                  group.weight_decay);
     }
     if (item >= 0) {
-        const char *name = loong_recipe_text(r, item_key(item, "name", path));
-        if (name != NULL) {
-            group.kind = loongi_optimizer_class_number(name);
-            read_class(r, name, &group);
-        }
-        lr = rate(r, item_key(item, "lr", path), lr);
-        group.weight_decay =
-            rate(r, item_key(item, "weight_decay", path), group.weight_decay);
+        LOONG_FILL_ITEM(r, "optimizer.groups", item, loong_optimizer_group_t,
+                        &group);
     }
-    group.lr = lr != all ? lr / all : 1.0;
+    LOONG_FILL(r, of_class[group.kind], loong_optimizer_group_t, &group);
+    group.lr = group.lr != all ? group.lr / all : 1.0;
     return group;
 }
 
@@ -154,16 +215,5 @@ void loongi_optimizer_settings(const loong_recipe_t *r,
                                loong_optimizer_params_t *params)
 {
     read_groups(r, params);
-    for (int i = 0; i < LOONG_STATE_COUNT; i++) {
-        char key[64];
-        snprintf(key, sizeof(key), "optimizer.%s_dtype", loongi_state_name(i));
-        params->bf16[i] = strcmp(loong_recipe_text(r, key), "bf16") == 0;
-    }
-    params->stochastic_rounding =
-        loong_recipe_bool(r, "optimizer.stochastic_rounding");
-    params->ema = (loong_ema_t){
-        .decay = loong_recipe_real(r, "optimizer.ema.decay"),
-        .start = loong_recipe_int(r, "optimizer.ema.update_after_step"),
-        .warmup = loong_recipe_bool(r, "optimizer.ema.use_ema_warmup"),
-        .evaluates = loong_recipe_bool(r, "eval.ema")};
+    LOONG_FILL(r, "", loong_optimizer_params_t, params);
 }

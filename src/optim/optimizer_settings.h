@@ -4,12 +4,15 @@
 #ifndef LOONG_OPTIMIZER_SETTINGS_H
 #define LOONG_OPTIMIZER_SETTINGS_H
 
-#include "loong/recipe.h"
+#include "fields.h"
 #include "optimizer.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Up to the weight decay of all, and behind the rules of it. */
+extern const loong_recipe_table_t loongi_optimizer_keys[];
 
 /* The group of the parameters of a component in the scope of an item of
  * optimizer.groups, -1: of all, of a checked recipe. Where the same is said is

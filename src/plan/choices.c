@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "devices.h"
+#include "fields.h"
 #include "file.h"
 #include "isa.h"
 #include "predict.h"
@@ -52,21 +53,19 @@ static bool prefers_fused(const loong_plan_t *plan)
            (generation == 9 || generation == 10);
 }
 
-static loong_status_t read_attention(const loong_plan_t *plan,
-                                     loong_attention_backend_t *backend_p)
+static loong_status_t settle_attention(const loong_plan_t *plan,
+                                       loong_attention_backend_t *backend_p)
 {
-    const char *text = loong_recipe_text(plan->recipe, ATTENTION_KEY);
     bool has = loong_device_has_fused_attention(plan->device);
-    bool fused = strcmp(text, "fused") == 0;
+    bool fused = *backend_p == LOONG_ATTENTION_FUSED;
     LOONG_CHECK(plan->ctx, has || !fused || loongi_devices_are_mixed(plan),
                 LOONG_ERR_CONFIG,
                 ATTENTION_KEY ": fused, but device %s has no cuDNN; auto takes "
                               "it where there is one, local never",
                 loong_device_name(plan->device));
-    bool prefers = strcmp(text, "auto") == 0 && prefers_fused(plan);
-    *backend_p = fused     ? LOONG_ATTENTION_FUSED
-                 : prefers ? LOONG_ATTENTION_AUTO
-                           : LOONG_ATTENTION_LOCAL;
+    if (*backend_p == LOONG_ATTENTION_AUTO && !prefers_fused(plan)) {
+        *backend_p = LOONG_ATTENTION_LOCAL;
+    }
     return LOONG_OK;
 }
 
@@ -149,12 +148,11 @@ static void tell_file(const loong_plan_t *plan, const loong_kernel_policy_t *p)
 loong_status_t loongi_choices_policy(const loong_plan_t *plan,
                                      loong_kernel_policy_t *policy)
 {
-    loong_kernel_policy_t p = {
-        .tf32 = loong_recipe_bool(plan->recipe, TF32_KEY),
-        .algorithms = loong_recipe_text(plan->recipe, FILE_KEY)};
+    loong_kernel_policy_t p = {0};
+    LOONG_FILL(plan->recipe, "", loong_kernel_policy_t, &p);
     bool has = loong_device_has_tf32(plan->device);
     p.tf32 = p.tf32 && (has || !loongi_devices_are_mixed(plan));
-    LOONG_TRY(read_attention(plan, &p.attention));
+    LOONG_TRY(settle_attention(plan, &p.attention));
     LOONG_CHECK(plan->ctx, !p.tf32 || has, LOONG_ERR_CONFIG,
                 TF32_KEY ": device %s does not multiply tf32; leave the key "
                          "out, or choose a device that does",

@@ -10,6 +10,9 @@
 extern "C" {
 #endif
 
+/* Of layout, schedule, precision and products. */
+extern const loong_recipe_table_t loongi_layout_keys;
+
 /* Fills all that the recipe says, beside the model, in params; segments: the
  * most that a sample has. Lists are in the arena. Errors: LOONG_ERR_CONFIG. */
 LOONG_NODISCARD loong_status_t

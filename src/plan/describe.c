@@ -19,7 +19,7 @@
 static void describe_phase(loong_plan_t *plan)
 {
     const char *phase = loong_recipe_text(plan->recipe, "training_phase");
-    const char *load = loong_recipe_text(plan->recipe, "checkpoint.load");
+    const char *load = plan->set->load;
     const char *init = loong_recipe_init_key(plan->recipe, NULL);
     bool loads = load != NULL && strcmp(load, "auto") != 0;
     const char *from = loads          ? load

@@ -121,7 +121,7 @@ static loong_status_t add_evaluations(const loong_plan_t *plan, records_t *r)
     int64_t interval = plan->set->eval_interval;
     bool validates =
         loong_recipe_count(plan->recipe, "data.validation") > 0 ||
-        loong_recipe_real(plan->recipe, "data.validation_split") > 0;
+        plan->set->validation_split > 0;
     if (interval == 0 || interval >= plan->set->train_iters) {
         return LOONG_OK;
     }

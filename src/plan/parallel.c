@@ -9,11 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base.h"
-#include "pipeline_split.h"
+#include "component.h"
+#include "fields.h"
 #include "schedule.h"
-
-#define PAIR_KEY "parallel.overlap_moe_expert_parallel_comm"
 
 /* The path of a key that components that others read have as well. */
 static const char *own_path(const loong_parallel_t *l, const char *key,
@@ -26,35 +24,17 @@ static const char *own_path(const loong_parallel_t *l, const char *key,
     return path;
 }
 
-static int size_of(const loong_recipe_t *r, const char *key)
-{
-    char path[128];
-    snprintf(path, sizeof(path), "parallel.%s", key);
-    return (int)loong_recipe_int(r, path);
-}
-
-static loong_cp_comm_t comm_of(const loong_recipe_t *r)
-{
-    const char *text = loong_recipe_text(r, "parallel.cp_comm_type");
-    return strcmp(text, "a2a") == 0       ? LOONG_CP_A2A
-           : strcmp(text, "p2p") == 0     ? LOONG_CP_P2P
-           : strcmp(text, "a2a+p2p") == 0 ? LOONG_CP_A2A_P2P
-                                          : LOONG_CP_ALL_GATHER;
-}
-
 /* Ranks of group CP_A2A. */
-static int exchanging(const loong_recipe_t *r)
+static int exchanging(const loong_recipe_t *r, int cp)
 {
-    switch (comm_of(r)) {
-    case LOONG_CP_A2A:
-        return size_of(r, "context_parallel_size");
-    case LOONG_CP_A2A_P2P:
-        return size_of(r, "hierarchical_context_parallel_sizes[0]");
-    case LOONG_CP_ALL_GATHER:
-    case LOONG_CP_P2P:
-        break;
-    }
-    return 1;
+    loong_model_request_t request;
+    memset(&request, 0, sizeof(request));
+    LOONG_FILL(r, "parallel.", loong_model_request_t, &request);
+    return request.cp_comm == LOONG_CP_A2A ? cp
+           : request.cp_comm == LOONG_CP_A2A_P2P
+               ? (int)loong_recipe_int(
+                     r, "parallel.hierarchical_context_parallel_sizes[0]")
+               : 1;
 }
 
 static int count_ranks(const loong_parallel_t *l)
@@ -66,30 +46,17 @@ static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
 {
     char path[128];
     loong_model_facts_t facts = {0};
+    loong_mesh_params_t p = {.world = count_ranks(l)};
     l->family->facts(l->config, &facts);
-    int tp = (int)loong_recipe_int(
-        l->recipe, own_path(l, "tensor_model_parallel_size", path));
-    int cp = size_of(l->recipe, "context_parallel_size");
+    LOONG_FILL(l->recipe, "parallel.", loong_mesh_params_t, &p);
     if (l->component != NULL) {
-        return (loong_mesh_params_t){.world = count_ranks(l),
-                                     .tp = LOONG_MAX(tp, 1),
-                                     .cp = cp,
-                                     .pp = 1,
-                                     .ep = 1,
-                                     .etp = 1,
-                                     .kv_heads = facts.kv_heads,
-                                     .cp_a2a = exchanging(l->recipe)};
+        int tp = (int)loong_recipe_int(
+            l->recipe, own_path(l, "tensor_model_parallel_size", path));
+        p.tp = LOONG_MAX(tp, 1);
+        p.pp = p.ep = p.etp = 1;
     }
-    loong_mesh_params_t p = {
-        .world = count_ranks(l),
-        .tp = tp,
-        .cp = cp,
-        .pp = size_of(l->recipe, "pipeline_model_parallel_size"),
-        .ep = size_of(l->recipe, "expert_model_parallel_size"),
-        .etp = size_of(l->recipe, "expert_tensor_parallel_size"),
-        .kv_heads = facts.kv_heads,
-        .cp_a2a = exchanging(l->recipe),
-    };
+    p.kv_heads = facts.kv_heads;
+    p.cp_a2a = exchanging(l->recipe, p.cp);
     return p;
 }
 
@@ -171,6 +138,7 @@ void loongi_parallel_request(const loong_parallel_t *layout,
     const loong_recipe_t *r = layout->recipe;
     loong_model_request_t *p = request;
     char path[128];
+    LOONG_FILL(r, "", loong_model_request_t, p);
     p->sequence_parallel =
         loong_recipe_bool(r, own_path(layout, "sequence_parallel", path));
     p->seq_length = p->max_seqlen =
@@ -186,10 +154,7 @@ void loongi_parallel_request(const loong_parallel_t *layout,
         p->rows = loongi_round_up(p->rows, mesh->size[LOONG_AXIS_TP]);
         p->max_segments++;
     }
-    p->cp_comm = comm_of(r);
     p->dispatcher = dispatcher_of(layout, mesh);
-    p->capacity_plan = loong_recipe_real(r, "parallel.moe_capacity_plan");
-    p->z_loss = loong_recipe_real(r, "train.z_loss_coeff");
 }
 
 /* ---- rules --------------------------------------------------------------- */
@@ -252,15 +217,14 @@ static loong_status_t check_pipeline(const loong_parallel_t *l,
                                      loong_stage_split_t **cuts_p)
 {
     loong_model_facts_t facts = {0};
+    loong_component_params_t asked;
+    memset(&asked, 0, sizeof(asked));
+    LOONG_FILL(l->recipe, "", loong_component_params_t, &asked);
     loong_schedule_params_t p = {.ranks = mesh->size[LOONG_AXIS_PP],
-                                 .pair =
-                                     loong_recipe_bool(l->recipe, PAIR_KEY)};
+                                 .pair = asked.pair};
     l->family->facts(l->config, &facts);
-    loong_split_params_t cut = {
-        facts.num_layers, p.ranks,
-        size_of(l->recipe, "num_layers_per_virtual_pipeline_stage"),
-        loong_recipe_text(l->recipe,
-                          "parallel.pipeline_model_parallel_layout")};
+    loong_split_params_t cut = {facts.num_layers, p.ranks,
+                                asked.layers_per_chunk, asked.layout};
     loong_status_t status =
         loongi_pipeline_split(l->ctx, &cut, arena, cuts_p, &p.chunks);
     *cuts_p = status == LOONG_OK ? *cuts_p : NULL;
@@ -271,8 +235,8 @@ static loong_status_t check_pipeline(const loong_parallel_t *l,
         LOONG_TRY(loongi_to_int(l->ctx, batch / samples,
                                 "micro-batches of a step", &p.micro_batches));
     }
-    const char *name = loongi_schedule_resolve(
-        loong_recipe_text(l->recipe, "schedule"), p.ranks, p.chunks);
+    const char *name =
+        loongi_schedule_resolve(asked.schedule, p.ranks, p.chunks);
     return loongi_schedule_accept(l->ctx, name, &p) == LOONG_OK
                ? status
                : first_of(status, LOONG_ERR_CONFIG);

@@ -16,16 +16,16 @@ loong_rates_t loongi_predict_rates(const loong_plan_t *plan)
     const char *name = loong_recipe_text(r, "predict.device");
     bool any = strcmp(name, "auto") == 0;
     loong_rates_t rates = *loongi_rates_find(any ? "h200" : name);
-    double tflops = 1e12 * loong_recipe_real(r, "predict.tflops");
-    int64_t machine = loong_recipe_int(r, "predict.machine");
+    loong_rates_t asked = {0}; /* in the recipe's units; 0: nothing */
+    LOONG_FILL(r, "predict.", loong_rates_t, &asked);
+    double tflops = 1e12 * asked.bf16;
     struct {
         double *rate;
         double asked;
-    } keys[] = {
-        {&rates.products, loong_recipe_real(r, "predict.products")},
-        {&rates.copy, 1e9 * loong_recipe_real(r, "predict.copy")},
-        {&rates.link, 1e9 * loong_recipe_real(r, "predict.link")},
-        {&rates.network, 1e9 * loong_recipe_real(r, "predict.network")}};
+    } keys[] = {{&rates.products, asked.products},
+                {&rates.copy, 1e9 * asked.copy},
+                {&rates.link, 1e9 * asked.link},
+                {&rates.network, 1e9 * asked.network}};
     if (tflops > 0.0) { /* the others keep their proportion */
         rates.tf32 *= tflops / rates.bf16;
         rates.fp32 *= tflops / rates.bf16;
@@ -34,7 +34,7 @@ loong_rates_t loongi_predict_rates(const loong_plan_t *plan)
     for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
         *keys[i].rate = keys[i].asked > 0.0 ? keys[i].asked : *keys[i].rate;
     }
-    rates.machine = machine > 0 ? (int)machine : rates.machine;
+    rates.machine = asked.machine > 0 ? asked.machine : rates.machine;
     return rates;
 }
 

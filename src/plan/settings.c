@@ -6,9 +6,168 @@
 
 #include <string.h>
 
-#include "base.h"
+#include "component.h"
+#include "rates.h"
+#include "schema.h"
 
-loong_rampup_t loongi_recipe_rampup(const loong_recipe_t *recipe)
+#define SET(member_) FILLS(loong_train_settings_t, member_)
+#define RATE(member_) FILLS(loong_rates_t, member_)
+
+static const loong_recipe_field_t training[] = {
+    INT("train.micro_batch_size", "1", 1, 1e6, FREE, "samples at once",
+        SET(micro_batch_size)),
+    AMOUNT("train.global_batch_size", NULL, 1, 1e9, SAME, "samples of a step",
+           SET(global_batch_size)),
+    INTS("train.rampup_batch_size", 0, BIG, SAME,
+         "[start, increment, samples]"),
+    AMOUNT("train.train_iters", NULL, 1, BIG, FREE,
+           "optimizer steps; or the next, or the one after it",
+           SET(train_iters)),
+    AMOUNT("train.train_samples", NULL, 1, BIG, FREE,
+           "length of the training in samples", SET(train_samples)),
+    AMOUNT("train.train_tokens", NULL, 1, BIG, FREE,
+           "length of the training in tokens", SET(train_tokens)),
+    REAL("train.epochs", NULL, 1e-9, 1e9, FREE,
+         "length of the training in passes over data.train, counted in rows "
+         "where texts share them; the rest of a last batch is empty",
+         SET(epochs)),
+    AMOUNT("train.exit_interval", "0", 0, BIG, FREE,
+           "stop with a checkpoint when the step is a multiple; 0: never",
+           SET(exit_interval)),
+    SECONDS("train.max_wall_time", "0", 0, FREE,
+            "stop with a checkpoint after this time; 0: never",
+            SET(max_wall_time)),
+    CHOICE("train.loss_normalization", "token", "token sample square_root",
+           SAME,
+           "what counts equally in the loss of a step: learned tokens; "
+           "samples, whatever their N learned tokens; or, between the two, "
+           "each token weighs 1 / sqrt(N)",
+           SET(loss_normalization)),
+    REAL("train.z_loss_coeff", "0", 0, 1, SAME, "of the squared log-sum-exp",
+         FILLS(loong_model_request_t, z_loss)),
+    REAL("train.kl_loss_coeff", "0", 0, 1e6, SAME,
+         "of the KL divergence from the model as it was at the start"),
+    CHOICE("train.cuda_graph_impl", "none", "none local auto", FREE,
+           "programs are captured once and replayed as graphs of the device; "
+           "auto: where it has them, and step by step should that fail"),
+    CHOICE("train.attention_backend", "auto", "local fused auto", FREE,
+           "who makes attention on a GPU: local: the library's own kernels; "
+           "fused: cuDNN; auto: cuDNN on compute capability 9.x and 10.x, and "
+           "own kernels for what it refuses and on other GPUs",
+           FILLS(loong_kernel_policy_t, attention)),
+    CHOICE("train.on_nan", "stop", "stop skip", FREE,
+           "a loss or gradient that is not finite", SET(skip_nan)),
+};
+
+static const loong_recipe_field_t beginning[] = {
+    REAL("optimizer.clip_grad", "1.0", 0, 1e9, FREE,
+         "largest global norm; 0: no clipping", SET(clip_grad)),
+
+    TEXT("init.from_hf", NULL, FREE, "Hugging Face directory to start from"),
+};
+
+static const loong_recipe_field_t running[] = {
+    TEXT("export.hf", NULL, FREE,
+         "Hugging Face directory to write at the end, in the place of one of "
+         "the same model if it is there; needs checkpoint.save"),
+    BOOL("export.ema", "false", FREE,
+         "export.hf writes the average that optimizer.ema.decay keeps"),
+    BOOL("export.merge", "false", FREE,
+         "of a run with adapters: the model with what they add to its "
+         "matrices; else export.hf is a directory of the adapters alone, as "
+         "peft has them"),
+    TEXT("export.as", NULL, FREE,
+         "model type of its config.json, of those that can say the same "
+         "model, as llama for an internlm2; default: its own"),
+    TEXT("checkpoint.save", NULL, FREE, "directory of checkpoints",
+         SET(save_dir)),
+    TEXT("checkpoint.load", NULL, FREE,
+         "directory to resume from; auto: checkpoint.save if it has one",
+         SET(load)),
+    BOOL("checkpoint.no_load_optim", "false", FREE,
+         "parameters only, as from an imported checkpoint: moments begin at 0"),
+    AMOUNT("checkpoint.save_interval", "0", 0, BIG, FREE,
+           "steps; 0: only at the end", SET(save_interval)),
+    SECONDS("checkpoint.save_interval_seconds", "0", 0, FREE, "0: never",
+            SET(save_interval_seconds)),
+    INT("checkpoint.keep_last", "2", 0, 1e6, FREE,
+        "older ones are removed; 0: all", SET(keep_last)),
+    BOOL("checkpoint.async", "true", FREE, "write while training goes on",
+         SET(async_save)),
+    TEXTS("resume.override", FREE,
+          "keys, maps or lists of them that may change although marked same"),
+
+    AMOUNT("eval.interval", "0", 0, BIG, FREE, "steps; 0: only at the end",
+           SET(eval_interval)),
+    BOOL("eval.on_start", "false", FREE, "an evaluation before the first step",
+         SET(eval_on_start)),
+    AMOUNT("eval.iters", "0", 0, BIG, FREE, "global batches; 0: the whole set",
+           SET(eval_iters)),
+    BOOL("eval.ema", "false", FREE,
+         "evaluations and samples are those of the average that "
+         "optimizer.ema.decay keeps",
+         FILLS(loong_optimizer_params_t, ema.evaluates)),
+    TEXTS("eval.sample.prompts", FREE, "texts to continue at an evaluation"),
+    INT("eval.sample.conversations", "0", 0, 1000, FREE,
+        "of the first validation set, else of the training: first questions "
+        "that are answered at an evaluation"),
+    INT("eval.sample.max_new_tokens", "64", 1, 100000, FREE, "tokens",
+        SET(max_new_tokens)),
+    REAL("eval.sample.temperature", "0.8", 0, 100, FREE, "0: the likeliest",
+         SET(sample_temperature)),
+    INT("eval.sample.top_k", "40", 0, 1e6, FREE, "0: all", SET(sample_top_k)),
+
+    AMOUNT("log.interval", "10", 1, BIG, FREE, "steps", SET(log_interval)),
+    TEXT("log.dir", NULL, FREE, "of metrics.jsonl and TensorBoard files",
+         SET(log_dir)),
+    TEXTS("log.tensors", FREE,
+          "globs of scopes whose tensors and their gradients are logged: "
+          "norm, largest value, number not finite"),
+    AMOUNT("log.tensors_interval", "100", 1, BIG, FREE, "steps",
+           SET(tensors_interval)),
+    BOOL("log.tensorboard", "true", FREE, "write event files",
+         SET(tensorboard)),
+
+    CHOICE("comm.backend", "auto", "auto self mpi", FREE, "communicator"),
+    CHOICE("comm.device_backend", "auto", "auto staged", FREE,
+           "between devices of one kind; auto: their own (NCCL), staged: "
+           "through host memory, as between devices of several kinds"),
+    SECONDS("comm.timeout", "300", 1, FREE,
+            "a collective that waits longer for a rank fails"),
+    SECONDS("comm.heartbeat_timeout", "40", 1, FREE,
+            "a rank on another machine that is waited for and does not answer "
+            "for so long is lost; so is a collective in which all its devices "
+            "stand, and a device that ends nothing of what was launched"),
+    BOOL("comm.overlap", "true", FREE,
+         "collectives run beside computation, on a thread of their own",
+         FILLS(loong_component_params_t, compile.lanes)),
+    BYTES("comm.overlap_work", "256KiB", 0, BIG, FREE,
+          "where the computation beside one touches at least so many bytes",
+          FILLS(loong_component_params_t, compile.lane_work)),
+
+    CHOICE("predict.device", "auto", "auto a100 h100 h200 b200", FREE,
+           "GPU whose rates --dry-run takes for device: cuda; auto: an h200"),
+    REAL("predict.tflops", "0", 0, 1e6, FREE,
+         "dense bf16 products, TFLOP/s of the datasheet; 0: the table's, as "
+         "in all of these",
+         RATE(bf16)),
+    REAL("predict.products", "0", 0, 1, FREE,
+         "share of it that a large product reaches", RATE(products)),
+    REAL("predict.copy", "0", 0, 1e6, FREE,
+         "GB/s that a copy on the device reads and writes together",
+         RATE(copy)),
+    REAL("predict.link", "0", 0, 1e6, FREE,
+         "GB/s that a GPU sends to another of its machine", RATE(link)),
+    REAL("predict.network", "0", 0, 1e6, FREE,
+         "GB/s that a GPU sends to another machine", RATE(network)),
+    INT("predict.machine", "0", 0, 1e6, FREE, "GPUs of a machine",
+        RATE(machine)),
+};
+
+const loong_recipe_table_t loongi_settings_keys[] = {
+    LOONG_KEYS(training), LOONG_KEYS(beginning), LOONG_KEYS(running)};
+
+static loong_rampup_t read_rampup(const loong_recipe_t *recipe)
 {
     loong_rampup_t ramp = {0, 0, 0};
     if (loong_recipe_count(recipe, "train.rampup_batch_size") == 3) {
@@ -19,63 +178,11 @@ loong_rampup_t loongi_recipe_rampup(const loong_recipe_t *recipe)
     return ramp;
 }
 
-static int choice(const char *text, const char *const *names, int count)
-{
-    for (int i = 0; i < count; i++) {
-        if (text != NULL && strcmp(text, names[i]) == 0) {
-            return i;
-        }
-    }
-    return 0;
-}
-
-static loong_loss_normalization_t read_normalization(const loong_recipe_t *r)
-{
-    static const char *const names[] = {"token", "sample", "square_root"};
-    return (loong_loss_normalization_t)choice(
-        loong_recipe_text(r, "train.loss_normalization"), names, 3);
-}
-
-loong_packing_t loongi_recipe_packing(const loong_recipe_t *recipe)
-{
-    static const char *const names[] = {"none", "greedy", "best_fit"};
-    return (loong_packing_t)choice(loong_recipe_text(recipe, "data.packing"),
-                                   names, 3);
-}
-
-loong_truncation_t loongi_recipe_truncation(const loong_recipe_t *recipe)
-{
-    static const char *const names[] = {"refuse", "left", "right", "turn"};
-    return (loong_truncation_t)choice(
-        loong_recipe_text(recipe, "data.truncation"), names, 4);
-}
-
-static void read_lr(const loong_recipe_t *r, loong_train_settings_t *s)
-{
-    static const char *const styles[] = {"constant", "linear", "cosine", "WSD"};
-    static const char *const decays[] = {"linear", "cosine", "exponential",
-                                         "minus_sqrt"};
-    loong_lr_schedule_t *lr = &s->lr;
-    lr->style = (loong_lr_style_t)choice(
-        loong_recipe_text(r, "optimizer.lr_decay_style"), styles, 4);
-    lr->wsd_style = (loong_wsd_style_t)choice(
-        loong_recipe_text(r, "optimizer.lr_wsd_decay_style"), decays, 4);
-    lr->lr = loong_recipe_real(r, "optimizer.lr");
-    lr->min_lr = loong_recipe_real(r, "optimizer.min_lr");
-    lr->warmup_iters = loong_recipe_int(r, "optimizer.lr_warmup_iters");
-    lr->warmup_fraction = loong_recipe_real(r, "optimizer.lr_warmup_fraction");
-    lr->decay_iters = loong_recipe_int(r, "optimizer.lr_decay_iters");
-    if (lr->decay_iters == 0) {
-        lr->decay_iters = s->train_iters;
-    }
-    lr->wsd_decay_iters = loong_recipe_int(r, "optimizer.lr_wsd_decay_iters");
-}
-
 /* A last part of a batch is a whole step. */
-static int64_t steps_of(const loong_recipe_t *r, int64_t samples)
+static int64_t steps_of(const loong_train_settings_t *s, int64_t samples)
 {
-    int64_t full = loong_recipe_int(r, "train.global_batch_size");
-    loong_rampup_t ramp = loongi_recipe_rampup(r);
+    int64_t full = s->global_batch_size;
+    loong_rampup_t ramp = s->rampup;
     int64_t iters = 0;
     int64_t consumed = 0;
     for (; ramp.start > 0 && consumed < LOONG_MIN(samples, ramp.samples);
@@ -100,64 +207,34 @@ const char *loongi_recipe_length_key(const loong_recipe_t *recipe)
     return NULL;
 }
 
-/* Steps of a training whose length is given in steps, samples or tokens; 0: in
- * epochs, of data that is not open. */
-static int64_t read_length(const loong_recipe_t *r)
+static void set_iters(loong_train_settings_t *s, int64_t iters)
 {
-    int64_t samples = loong_recipe_int(r, "train.train_samples");
-    if (loong_recipe_is_set(r, "train.train_iters")) {
-        return loong_recipe_int(r, "train.train_iters");
+    s->train_iters = iters;
+    if (s->lr.decay_iters == 0) {
+        s->lr.decay_iters = iters;
     }
-    if (loong_recipe_is_set(r, "train.train_tokens")) {
-        samples = loong_recipe_int(r, "train.train_tokens") /
-                  loong_recipe_int(r, "data.seq_length");
-    }
-    return samples > 0 ? steps_of(r, samples) : 0;
 }
 
-void loongi_settings_set_samples(const loong_recipe_t *recipe, int64_t samples,
+void loongi_settings_set_samples(int64_t samples,
                                  loong_train_settings_t *settings)
 {
     settings->num_samples = samples;
-    settings->train_iters = steps_of(recipe, samples);
-    if (settings->lr.decay_iters == 0) {
-        settings->lr.decay_iters = settings->train_iters;
-    }
+    set_iters(settings, steps_of(settings, samples));
 }
 
 void loongi_settings_read(const loong_recipe_t *recipe, bool evaluate_only,
                           loong_train_settings_t *settings)
 {
-    const loong_recipe_t *r = recipe;
-    loong_train_settings_t *s = settings;
-    s->seq_length = loong_recipe_int(r, "data.seq_length");
-    s->micro_batch_size = loong_recipe_int(r, "train.micro_batch_size");
-    s->global_batch_size = loong_recipe_int(r, "train.global_batch_size");
-    s->train_iters = read_length(r);
-    s->exit_interval = loong_recipe_int(r, "train.exit_interval");
-    s->max_wall_time = loong_recipe_real(r, "train.max_wall_time");
-    s->skip_nan = strcmp(loong_recipe_text(r, "train.on_nan"), "skip") == 0;
-    s->clip_grad = loong_recipe_real(r, "optimizer.clip_grad");
-    s->loss_normalization = read_normalization(r);
-    s->save_interval = loong_recipe_int(r, "checkpoint.save_interval");
-    s->save_interval_seconds =
-        loong_recipe_real(r, "checkpoint.save_interval_seconds");
-    s->keep_last = (int)loong_recipe_int(r, "checkpoint.keep_last");
-    s->load_optim =
-        !evaluate_only && !loong_recipe_bool(r, "checkpoint.no_load_optim");
-    s->async_save = loong_recipe_bool(r, "checkpoint.async");
-    s->saves = loong_recipe_text(r, "checkpoint.save") != NULL;
-    s->eval_interval = loong_recipe_int(r, "eval.interval");
-    s->eval_on_start = loong_recipe_bool(r, "eval.on_start");
-    s->eval_iters = loong_recipe_int(r, "eval.iters");
-    s->max_new_tokens = loong_recipe_int(r, "eval.sample.max_new_tokens");
-    s->sample_top_k = loong_recipe_int(r, "eval.sample.top_k");
-    s->sample_temperature = loong_recipe_real(r, "eval.sample.temperature");
-    s->log_interval = loong_recipe_int(r, "log.interval");
-    s->tensors_interval = loong_recipe_int(r, "log.tensors_interval");
-    s->tensorboard = !evaluate_only &&
-                     loong_recipe_text(r, "log.dir") != NULL &&
-                     loong_recipe_bool(r, "log.tensorboard");
-    s->seed = (uint64_t)loong_recipe_int(r, "seed");
-    read_lr(r, s);
+    loong_train_settings_t s = {.rampup = read_rampup(recipe)};
+    LOONG_FILL(recipe, "", loong_train_settings_t, &s);
+    LOONG_FILL(recipe, "", loong_lr_schedule_t, &s.lr);
+    int64_t samples =
+        s.train_tokens > 0 ? s.train_tokens / s.seq_length : s.train_samples;
+    bool counted = s.train_iters == 0 && samples > 0;
+    set_iters(&s, counted ? steps_of(&s, samples) : s.train_iters);
+    s.seed = (uint64_t)loong_recipe_int(recipe, "seed");
+    s.load_optim = !evaluate_only &&
+                   !loong_recipe_bool(recipe, "checkpoint.no_load_optim");
+    s.tensorboard = s.tensorboard && !evaluate_only && s.log_dir != NULL;
+    *settings = s;
 }

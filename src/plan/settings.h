@@ -4,20 +4,29 @@
 #ifndef LOONG_SETTINGS_H
 #define LOONG_SETTINGS_H
 
+#include "fields.h"
 #include "loong/loader.h"
-#include "loong/recipe.h"
 #include "lr_schedule.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Everything the recipe says, as numbers. */
+/* Around what optimizer and component have. */
+extern const loong_recipe_table_t loongi_settings_keys[];
+
+/* Everything the recipe says, as numbers; texts are the recipe's. */
 typedef struct loong_train_settings {
     int64_t seq_length;
+    loong_packing_t packing;
+    double validation_split;
+    int64_t max_images; /* of a micro-batch; 0: not set */
     int64_t micro_batch_size;
     int64_t global_batch_size;
-    int64_t train_iters;
+    loong_rampup_t rampup;
+    int64_t train_iters; /* of all lengths; 0: in epochs, of data not open */
+    int64_t train_samples, train_tokens; /* as given */
+    double epochs;
     int64_t num_samples; /* of a length in epochs; 0: whole batches */
     int64_t exit_interval;
     double max_wall_time;
@@ -29,7 +38,7 @@ typedef struct loong_train_settings {
     double save_interval_seconds;
     int keep_last;
     bool async_save;
-    bool saves; /* a directory of checkpoints is set */
+    const char *save_dir, *load; /* of checkpoints; NULL: not set */
     bool eval_on_start;
     int64_t eval_interval;
     bool load_optim;
@@ -38,7 +47,8 @@ typedef struct loong_train_settings {
     int64_t sample_top_k;
     double sample_temperature;
     int64_t log_interval, tensors_interval;
-    bool tensorboard; /* beside the metrics of a training */
+    const char *log_dir; /* NULL: not set */
+    bool tensorboard;    /* beside the metrics of a training */
     uint64_t seed;
 } loong_train_settings_t;
 
@@ -47,13 +57,10 @@ void loongi_settings_read(const loong_recipe_t *recipe, bool evaluate_only,
                           loong_train_settings_t *settings);
 /* The key that says how long a training is; NULL: none does. */
 const char *loongi_recipe_length_key(const loong_recipe_t *recipe);
-loong_rampup_t loongi_recipe_rampup(const loong_recipe_t *recipe);
-loong_packing_t loongi_recipe_packing(const loong_recipe_t *recipe);
-loong_truncation_t loongi_recipe_truncation(const loong_recipe_t *recipe);
 
 /* The training has so many samples: its steps, and a decay as long as it. Rows
  * of the last step that are none are empty. */
-void loongi_settings_set_samples(const loong_recipe_t *recipe, int64_t samples,
+void loongi_settings_set_samples(int64_t samples,
                                  loong_train_settings_t *settings);
 /* What a training takes of its data, at most. */
 static inline int64_t loongi_settings_samples(const loong_train_settings_t *s)

@@ -59,10 +59,9 @@ static void read_pictures(loong_plan_t *plan,
     plan->pictures.rows = side * side + (facts.class_token ? 1 : 0);
     plan->pictures.skip = facts.class_token && !facts.sends_class_token ? 1 : 0;
     plan->pictures.sent = plan->pictures.rows - plan->pictures.skip;
-    plan->pictures.most =
-        loong_recipe_is_set(plan->recipe, "data.max_images")
-            ? loong_recipe_int(plan->recipe, "data.max_images")
-            : plan->set->micro_batch_size;
+    plan->pictures.most = plan->set->max_images > 0
+                              ? plan->set->max_images
+                              : plan->set->micro_batch_size;
 }
 
 /* Edges have no messages between devices. */

@@ -38,6 +38,6 @@
         .values = values_
 /* The second of two words makes a bool true. */
 #define FLAG(name_, member_, words_, resume_, help_) \
-    KEY(name_, CHOICE, 0, 0, words_, resume_, help_), MEMBER(CHOICE, member_)
+    KEY(name_, CHOICE, 0, 0, words_, resume_, help_), MEMBER(BOOL, member_)
 
 #endif

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From texts to the members of a configuration and back, by the rows of a
- * table. Called by the families that a recipe names; read fields.h before. */
+ * From texts to the members of a configuration and back, and from a recipe to
+ * those of a struct, by the rows of tables. Called by the families that a
+ * recipe names and by whatever takes values from it; read fields.h before. */
 #include "fields.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "recipe_impl.h"
 
 /* The index of a text among the words "a b c"; -1: it is none of them. */
 static int word_index(const char *words, const char *text)
@@ -26,66 +27,64 @@ static int word_index(const char *words, const char *text)
     return -1;
 }
 
-static void set_choice(loong_problems_t *problems,
-                       const loong_recipe_field_t *f, const loong_pair_t *pair,
-                       void *at)
+static double most_of(const loong_recipe_field_t *f)
 {
-    int index = word_index(f->key.choices, pair->value);
-    if (index < 0) {
-        loongi_problems_add(problems, "%s: found %s, allowed: %s", pair->key,
-                            pair->value, f->key.choices);
-    } else if (f->values == NULL) {
-        *(bool *)at = index > 0;
-    } else {
-        *(int *)at = f->values[index];
-    }
+    return f->kind == LOONG_FIELD_INT ? LOONG_MIN(f->key.max, INT_MAX)
+                                      : f->key.max;
 }
 
-static void set_flag(loong_problems_t *problems, const loong_recipe_field_t *f,
-                     const loong_pair_t *pair, void *at)
+static bool must_be_whole(const loong_recipe_field_t *f)
 {
-    bool yes = strcmp(pair->value, "true") == 0;
-    if (!yes && strcmp(pair->value, "false") != 0) {
-        loongi_problems_add(problems, "%s: found %s, true or false wanted",
-                            pair->key, pair->value);
-    }
-    *(bool *)at = f->kind == LOONG_FIELD_NOT ? !yes : yes;
+    return f->kind == LOONG_FIELD_WHOLE || loongi_recipe_is_whole(f->key.type);
 }
 
-static void set_number(loong_problems_t *problems,
-                       const loong_recipe_field_t *f, const loong_pair_t *pair,
-                       void *at)
+/* The number or flag that a text stands for; false: it is none of the key's. */
+static bool read_text(const loong_recipe_field_t *f, const char *text,
+                      double *number, bool *yes)
 {
-    char *end = NULL;
-    errno = 0;
-    double real = strtod(pair->value, &end);
-    bool whole = f->kind != LOONG_FIELD_REAL;
-    double most = f->kind == LOONG_FIELD_INT ? LOONG_MIN(f->key.max, INT_MAX)
-                                             : f->key.max;
-    bool number = end != pair->value && *end == '\0' && errno == 0;
-    if (!number || !(real >= f->key.min && real <= most) ||
-        (whole && real != floor(real))) {
-        loongi_problems_add(
-            problems, "%s: found %s, %s from %g to %.10g wanted", pair->key,
-            pair->value, whole ? "a whole number" : "a number", f->key.min,
-            most);
+    if (f->key.type == LOONG_RECIPE_CHOICE) {
+        int index = word_index(f->key.choices, text);
+        *yes = index > 0;
+        *number = index >= 0 && f->values != NULL ? f->values[index] : index;
+        return index >= 0;
+    }
+    return f->key.type == LOONG_RECIPE_BOOL
+               ? loongi_recipe_flag(text, yes)
+               : loongi_recipe_number(f->key.type, text, number) &&
+                     *number >= f->key.min && *number <= most_of(f) &&
+                     (!must_be_whole(f) || *number == floor(*number));
+}
+
+static bool put(const loong_recipe_field_t *f, const char *text, void *at)
+{
+    double number = 0.0;
+    bool yes = false;
+    if (f->kind == LOONG_FIELD_STRING) {
+        *(const char **)at = text;
+        return true;
+    }
+    if (f->kind == LOONG_FIELD_NONE || !read_text(f, text, &number, &yes)) {
+        return f->kind == LOONG_FIELD_NONE;
+    }
+    if (f->kind == LOONG_FIELD_BOOL || f->kind == LOONG_FIELD_NOT) {
+        *(bool *)at = yes == (f->kind == LOONG_FIELD_BOOL);
     } else if (f->kind == LOONG_FIELD_REAL || f->kind == LOONG_FIELD_WHOLE) {
-        *(double *)at = real;
+        *(double *)at = number;
     } else if (f->kind == LOONG_FIELD_INT64) {
-        *(int64_t *)at = (int64_t)real;
+        *(int64_t *)at = (int64_t)number;
     } else {
-        *(int *)at = (int)real;
+        *(int *)at = (int)number;
     }
+    return true;
 }
 
 const loong_recipe_field_t *
 loongi_recipe_field_find(const loong_recipe_table_t *table, const char *name)
 {
-    const loong_recipe_field_t *rows = table->rows;
     size_t prefix = strlen(table->prefix);
     for (int64_t i = 0; i < table->count; i++) {
-        if (strcmp(rows[i].key.path + prefix, name) == 0) {
-            return &rows[i];
+        if (strcmp(table->rows[i].key.path + prefix, name) == 0) {
+            return &table->rows[i];
         }
     }
     return NULL;
@@ -101,23 +100,20 @@ void loongi_recipe_field_set(loong_problems_t *problems,
         loongi_problems_add(problems, "%s: no such key of %s", pair->key, what);
         return;
     }
-    void *at = (char *)config + f->offset;
-    switch (f->kind) {
-    case LOONG_FIELD_NONE:
-        break;
-    case LOONG_FIELD_INT:
-    case LOONG_FIELD_INT64:
-    case LOONG_FIELD_REAL:
-    case LOONG_FIELD_WHOLE:
-        set_number(problems, f, pair, at);
-        break;
-    case LOONG_FIELD_BOOL:
-    case LOONG_FIELD_NOT:
-        set_flag(problems, f, pair, at);
-        break;
-    case LOONG_FIELD_CHOICE:
-        set_choice(problems, f, pair, at);
-        break;
+    if (put(f, pair->value, (char *)config + f->offset)) {
+        return;
+    }
+    if (f->key.type == LOONG_RECIPE_CHOICE) {
+        loongi_problems_add(problems, "%s: found %s, allowed: %s", pair->key,
+                            pair->value, f->key.choices);
+    } else if (f->key.type == LOONG_RECIPE_BOOL) {
+        loongi_problems_add(problems, "%s: found %s, true or false wanted",
+                            pair->key, pair->value);
+    } else {
+        loongi_problems_add(
+            problems, "%s: found %s, %s from %g to %.10g wanted", pair->key,
+            pair->value, must_be_whole(f) ? "a whole number" : "a number",
+            f->key.min, most_of(f));
     }
 }
 
@@ -125,7 +121,8 @@ void loongi_recipe_field_set(loong_problems_t *problems,
 static void choice_text(const loong_recipe_field_t *f, const void *at,
                         char text[LOONG_FIELD_TEXT])
 {
-    int value = f->values == NULL ? *(const bool *)at : *(const int *)at;
+    int value =
+        f->kind == LOONG_FIELD_BOOL ? *(const bool *)at : *(const int *)at;
     int index = 0;
     for (const char *word = f->key.choices; *word != '\0'; index++) {
         size_t length = strcspn(word, " ");
@@ -142,8 +139,14 @@ void loongi_recipe_field_text(const loong_recipe_field_t *f, const void *config,
     const void *at = (const char *)config + f->offset;
     long long whole = 0;
     text[0] = '\0';
+    if (f->key.type == LOONG_RECIPE_CHOICE && f->kind != LOONG_FIELD_NONE) {
+        choice_text(f, at, text);
+        return;
+    }
     switch (f->kind) {
     case LOONG_FIELD_NONE:
+    case LOONG_FIELD_CHOICE:
+    case LOONG_FIELD_STRING:
         break;
     case LOONG_FIELD_INT:
     case LOONG_FIELD_INT64:
@@ -162,9 +165,6 @@ void loongi_recipe_field_text(const loong_recipe_field_t *f, const void *config,
         snprintf(text, LOONG_FIELD_TEXT, "%s",
                  *(const bool *)at == (f->kind == LOONG_FIELD_BOOL) ? "true"
                                                                     : "false");
-        break;
-    case LOONG_FIELD_CHOICE:
-        choice_text(f, at, text);
         break;
     }
 }
@@ -206,4 +206,36 @@ loong_status_t loongi_recipe_fields_read(loong_context_t *ctx,
     }
     *pairs_p = pairs;
     return LOONG_OK;
+}
+
+/* ---- from a recipe ------------------------------------------------------- */
+
+void loongi_recipe_fields_fill(const loong_recipe_t *recipe, const char *prefix,
+                               const char *type, void *at)
+{
+    char generic[LOONG_RECIPE_PATH];
+    loongi_recipe_generic_path(prefix, generic);
+    size_t length = strlen(generic);
+    for (int64_t i = 0; i < loong_recipe_num_keys(); i++) {
+        const loong_recipe_field_t *f = (const void *)loong_recipe_key(i);
+        char path[LOONG_RECIPE_PATH];
+        if (f->type == NULL || strcmp(f->type, type) != 0 ||
+            strncmp(f->key.path, generic, length) != 0) {
+            continue;
+        }
+        snprintf(path, sizeof(path), "%s%s", prefix, f->key.path + length);
+        const char *text = loong_recipe_text(recipe, path);
+        if (text != NULL) { /* which was checked */
+            (void)put(f, text, (char *)at + f->offset);
+        }
+    }
+}
+
+void loongi_recipe_fields_fill_item(const loong_recipe_t *recipe,
+                                    const char *list, int64_t item,
+                                    const char *type, void *at)
+{
+    char prefix[64];
+    snprintf(prefix, sizeof(prefix), "%s[%lld].", list, (long long)item);
+    loongi_recipe_fields_fill(recipe, prefix, type, at);
 }

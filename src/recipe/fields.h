@@ -2,8 +2,9 @@
  *
  * Keys of recipes that fill a struct: a row of a table says type, range, help
  * and member of a key. The table stands beside its struct and is a part of the
- * schema (loongi_recipe_tables). A configuration is set from texts, which come
- * from a recipe or a config.json, and is written as texts again. */
+ * schema (loongi_recipe_tables). What a run is asked for is filled from the
+ * recipe (LOONG_FILL). The configuration of a family is set from texts, which
+ * come from a recipe or a config.json, and is written as texts again. */
 #ifndef LOONG_FIELDS_H
 #define LOONG_FIELDS_H
 
@@ -24,10 +25,11 @@ typedef enum loong_field_kind {
     LOONG_FIELD_INT64,
     LOONG_FIELD_REAL,
     LOONG_FIELD_WHOLE, /* double, which holds whole numbers */
-    LOONG_FIELD_BOOL,
+    LOONG_FIELD_BOOL,  /* of choices: the second word is true */
     LOONG_FIELD_NOT,   /* bool, the opposite of the key */
-    LOONG_FIELD_CHOICE /* enum, values[i] for the i-th word of choices; without
-                          values bool: the second word is true */
+    LOONG_FIELD_CHOICE, /* enum, values[i] for the i-th word of choices, i
+                           without values */
+    LOONG_FIELD_STRING  /* const char *, borrowed from the recipe */
 } loong_field_kind_t;
 
 typedef struct loong_recipe_field {
@@ -35,13 +37,13 @@ typedef struct loong_recipe_field {
     loong_field_kind_t kind;
     size_t offset;
     const int *values;
-    bool needed; /* no family has a default */
+    bool needed;      /* no family has a default */
+    const char *type; /* of a struct that LOONG_FILL fills; NULL: of none */
 } loong_recipe_field_t;
 
-/* A table of fields, or of keys that no struct has as they are. */
 typedef struct loong_recipe_table {
-    const char *prefix; /* NULL: rows are keys */
-    const void *rows;   /* of loong_recipe_field_t, or of loong_recipe_key_t */
+    const char *prefix; /* of a family's; NULL: of keys with defaults */
+    const loong_recipe_field_t *rows;
     int64_t count;
 } loong_recipe_table_t;
 
@@ -52,7 +54,22 @@ extern const loong_recipe_table_t *const loongi_recipe_tables[];
 extern const loong_recipe_table_t loongi_recipe_run_keys;
 /* Of the image encoder, the projector and the foundation, whatever family. */
 extern const loong_recipe_table_t loongi_recipe_component_keys[];
-extern const loong_recipe_table_t loongi_recipe_keys;
+
+/* Sets members of a struct from the keys below a prefix ("", "optimizer.",
+ * "fault[2].") that fill its type. A member whose key is not set and has no
+ * default stays as it is. */
+#define LOONG_FILL(recipe_, prefix_, type_, at_) \
+    loongi_recipe_fields_fill(recipe_, prefix_, #type_,  \
+                              1 ? (at_) : (type_ *)NULL)
+/* From an item of a list of maps. */
+#define LOONG_FILL_ITEM(recipe_, list_, item_, type_, at_) \
+    loongi_recipe_fields_fill_item(recipe_, list_, item_, #type_, \
+                                   1 ? (at_) : (type_ *)NULL)
+void loongi_recipe_fields_fill(const loong_recipe_t *recipe, const char *prefix,
+                               const char *type, void *at);
+void loongi_recipe_fields_fill_item(const loong_recipe_t *recipe,
+                                    const char *list, int64_t item,
+                                    const char *type, void *at);
 
 /* Sets the member of a pair's key; `what` has no such key otherwise. Adds what
  * is wrong with the text. */

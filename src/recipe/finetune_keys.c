@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which keys of finetune: go with which method and model. together.c calls it;
- * each key alone was checked against the schema. Read schema_model.c before. */
+ * each key alone was checked against the schema. Read
+ * src/component/adapter_rules.c before. */
 #include <string.h>
 
 #include "problems.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which keys of optimizer: belong to which class of optimizers. together.c
- * calls it; each key alone was checked against the schema. Read schema.c
- * before. */
+ * calls it; each key alone was checked against the schema. Read
+ * src/optim/optimizer_settings.c before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What keys must be together; each alone was checked against the schema. Called
- * by trainer_create.c and parallel.c. Read schema.c before. */
+ * by trainer_create.c and parallel.c. Read fields.h before. */
 #include <stdio.h>
 #include <string.h>
 

@@ -4,8 +4,14 @@
  * that they fill. Called by src/recipe; read fields.h before. */
 #include "fields.h"
 
+#include "adapter_rules.h"
+#include "component_params.h"
 #include "decoder_config.h"
+#include "fault.h"
+#include "optimizer_settings.h"
+#include "param_rules.h"
 #include "projector.h"
+#include "run_data.h"
 #include "vision.h"
 
 const loong_recipe_table_t *const loongi_recipe_tables[] = {
@@ -16,6 +22,15 @@ const loong_recipe_table_t *const loongi_recipe_tables[] = {
     &loongi_recipe_component_keys[1],
     &loongi_decoder_fields,
     &loongi_recipe_component_keys[2],
-    &loongi_recipe_component_keys[3],
-    &loongi_recipe_keys,
+    &loongi_adapter_keys,
+    &loongi_layout_keys,
+    &loongi_data_keys,
+    &loongi_settings_keys[0],
+    &loongi_optimizer_keys[0],
+    &loongi_param_rule_keys[0],
+    &loongi_optimizer_keys[1],
+    &loongi_settings_keys[1],
+    &loongi_param_rule_keys[1],
+    &loongi_settings_keys[2],
+    &loongi_fault_keys,
     NULL};

@@ -24,7 +24,7 @@ double loongi_unix_time(void)
 
 static loong_status_t open_files(loong_report_t *r)
 {
-    const char *dir = loong_recipe_text(r->plan->recipe, "log.dir");
+    const char *dir = r->plan->set->log_dir;
     char path[1024];
     if (dir == NULL || loong_comm_rank(r->plan->comm) != 0 ||
         r->plan->evaluate_only) {
@@ -335,7 +335,7 @@ void loongi_report_end(loong_report_t *r, bool stopped)
     char took[LOONG_TIME_SIZE];
     char tokens[LOONG_HUMAN_SIZE];
     char lowest[64] = "";
-    const char *save = loong_recipe_text(r->plan->recipe, "checkpoint.save");
+    const char *save = r->plan->set->save_dir;
     if (r->lowest_step > 0) {
         snprintf(lowest, sizeof(lowest), ", lowest %.4f at step %lld",
                  r->lowest_loss, (long long)r->lowest_step);

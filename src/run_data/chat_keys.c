@@ -30,19 +30,9 @@ static loong_status_t read_chat(const loong_run_data_t *d, chat_keys_t *keys)
         snprintf(key, sizeof(key), "data.chat.tags[%lld]", (long long)i);
         keys->tags[i] = loong_recipe_text(r, key);
     }
-    keys->options = (loong_chat_options_t){
-        .format = loong_recipe_text(r, "data.chat.format"),
-        .template_name = loong_recipe_text(r, "data.chat.template"),
-        .template_kwargs = loong_recipe_text(r, "data.chat.template_kwargs"),
-        .date = loong_recipe_text(r, date_key),
-        .train_on = loong_recipe_text(r, "data.chat.train_on"),
-        .train_on_tool_results =
-            loong_recipe_bool(r, "data.chat.train_on_tool_results"),
-        .use_chosen = loong_recipe_bool(r, "data.chat.use_chosen"),
-        .skip_refused = loong_recipe_bool(r, "data.chat.skip_refused"),
-        .tags = keys->tags,
-        .num_tags = tags,
-        .cache = loong_recipe_text(r, "data.chat.cache")};
+    keys->options =
+        (loong_chat_options_t){.tags = keys->tags, .num_tags = tags};
+    LOONG_FILL(r, "", loong_chat_options_t, &keys->options);
     return LOONG_OK;
 }
 
@@ -53,10 +43,7 @@ bool loongi_run_data_has_chat(const loong_run_data_t *d)
     bool has = strcmp(loong_recipe_text(r, "training_phase"), "sft") == 0;
     for (int l = 0; l < 2; l++) {
         for (int64_t i = 0; i < loong_recipe_count(r, lists[l]); i++) {
-            char key[64];
-            snprintf(key, sizeof(key), "%s[%lld].source", lists[l],
-                     (long long)i);
-            const char *name = loong_recipe_text(r, key);
+            const char *name = loongi_run_data_source_class(d, lists[l], i);
             has = has || (name != NULL && strcmp(name, "chat") == 0);
         }
     }

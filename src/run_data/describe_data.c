@@ -104,7 +104,7 @@ static void describe_length(const loong_run_data_t *d, loong_text_t *text)
     int64_t samples = d->plan->set->num_samples;
     int64_t rest = samples % d->plan->set->global_batch_size;
     int64_t steps = d->plan->set->train_iters;
-    double epochs = loong_recipe_real(d->plan->recipe, "train.epochs");
+    double epochs = d->plan->set->epochs;
     if (samples == 0) {
         return;
     }
@@ -112,7 +112,7 @@ static void describe_length(const loong_run_data_t *d, loong_text_t *text)
                        epochs == 1.0 ? " is" : "s are", (long long)samples,
                        loongi_blend_packs(d->blend) ? "row" : "sample",
                        plural(samples), (long long)steps, plural(steps));
-    if (rest > 0 && loongi_recipe_rampup(d->plan->recipe).start == 0) {
+    if (rest > 0 && d->plan->set->rampup.start == 0) {
         loongi_text_printf(text, "; the last one has %lld of %lld",
                            (long long)rest,
                            (long long)d->plan->set->global_batch_size);
@@ -185,7 +185,7 @@ void loongi_run_data_describe(const loong_run_data_t *d, loong_text_t *text)
         tokens ? "tokens" : "samples");
     loongi_text_printf(
         text, "the run takes %s%s, %d validation set%s\n",
-        loongi_recipe_rampup(d->plan->recipe).start > 0 ? "up to " : "",
+        d->plan->set->rampup.start > 0 ? "up to " : "",
         loongi_human_count(tokens ? taken : (double)samples, human),
         d->num_validation, plural(d->num_validation));
     for (int64_t i = 0; i < blend.num_sources; i++) {

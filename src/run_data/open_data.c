@@ -12,11 +12,12 @@ enum { MAX_SOURCES = 256 };
 
 /* ---- opening ------------------------------------------------------------- */
 
-static loong_status_t check_path(loong_run_data_t *d, const char *key,
-                                 const char *path)
+static loong_status_t read_source(const loong_run_data_t *d, const char *list,
+                                  int64_t i, loong_blend_source_t *source)
 {
-    LOONG_CHECK(d->plan->ctx, path != NULL, LOONG_ERR_CONFIG, "%s is not set",
-                key);
+    LOONG_FILL_ITEM(d->plan->recipe, list, i, loong_blend_source_t, source);
+    LOONG_CHECK(d->plan->ctx, source->path != NULL, LOONG_ERR_CONFIG,
+                "%s[%lld].path is not set", list, (long long)i);
     return LOONG_OK;
 }
 
@@ -28,7 +29,7 @@ static loong_status_t note_split(loong_run_data_t *d, loong_status_t status)
             d->plan->ctx,
             "data.validation_split %g keeps whole documents, the last ones of "
             "each source, for validation and the others for training",
-            loong_recipe_real(d->plan->recipe, "data.validation_split"));
+            d->plan->set->validation_split);
     }
     return status;
 }
@@ -77,16 +78,16 @@ static loong_blend_params_t blend_params(const loong_run_data_t *d,
                                          const loong_blend_source_t *sources,
                                          int64_t count)
 {
-    return (loong_blend_params_t){
+    loong_blend_params_t params = {
         .name = name,
         .sources = sources,
         .num_sources = count,
         .seq_length = loongi_run_data_row(d),
+        .packing = d->plan->set->packing,
         .seed = d->plan->set->seed,
-        .tokenizer = loongi_recipe_tokenizer_path(d->plan->recipe),
-        .image_token = loong_recipe_text(d->plan->recipe, "data.image_token"),
-        .packing = loongi_recipe_packing(d->plan->recipe),
-        .truncation = loongi_recipe_truncation(d->plan->recipe)};
+        .tokenizer = loongi_recipe_tokenizer_path(d->plan->recipe)};
+    LOONG_FILL(d->plan->recipe, "", loong_blend_params_t, &params);
+    return params;
 }
 
 bool loongi_blend_packs(const loong_blend_t *blend)
@@ -124,21 +125,14 @@ static loong_status_t open_train(loong_run_data_t *d, indices_t *known,
                                  loong_blend_source_t *sources)
 {
     int64_t count = loong_recipe_count(d->plan->recipe, "data.train");
-    double split = loong_recipe_real(d->plan->recipe, "data.validation_split");
+    double split = d->plan->set->validation_split;
     LOONG_CHECK(d->plan->ctx, count > 0 && count <= MAX_SOURCES,
                 LOONG_ERR_CONFIG,
                 "data.train: %lld sources, a list of 1 to %d paths wanted",
                 (long long)count, MAX_SOURCES);
     memset(sources, 0, sizeof(*sources) * (size_t)count);
     for (int64_t i = 0; i < count; i++) {
-        char key[64];
-        snprintf(key, sizeof(key), "data.train[%lld].path", (long long)i);
-        sources[i].path = loong_recipe_text(d->plan->recipe, key);
-        LOONG_TRY(check_path(d, key, sources[i].path));
-        snprintf(key, sizeof(key), "data.train[%lld].weight", (long long)i);
-        sources[i].weight = loong_recipe_real(d->plan->recipe, key);
-        snprintf(key, sizeof(key), "data.train[%lld].max_epochs", (long long)i);
-        sources[i].max_epochs = loong_recipe_int(d->plan->recipe, key);
+        LOONG_TRY(read_source(d, "data.train", i, &sources[i]));
         sources[i].split_end = split > 0.0 ? 1.0 - split : 0.0;
         sources[i].known = &known->train[i];
         sources[i].class_name =
@@ -177,11 +171,7 @@ static loong_token_params_t token_params(const loong_run_data_t *d)
     p.context_parallel_rank = d->plan->mesh.coord[LOONG_AXIS_CP];
     p.context_parallel_size = d->plan->mesh.size[LOONG_AXIS_CP];
     p.context_parallel_a2a = d->plan->mesh.cp_a2a;
-    p.reset_position_ids =
-        loong_recipe_bool(d->plan->recipe, "data.reset_position_ids");
-    p.reset_attention_mask =
-        loong_recipe_bool(d->plan->recipe, "data.reset_attention_mask");
-    p.eod_mask_loss = loong_recipe_bool(d->plan->recipe, "data.eod_mask_loss");
+    LOONG_FILL(d->plan->recipe, "", loong_token_params_t, &p);
     p.num_vision_ids =
         (int)loong_recipe_count(d->plan->recipe, "data.vision_token_ids");
     for (int i = 0; i < p.num_vision_ids; i++) {
@@ -285,7 +275,7 @@ static loong_loader_params_t loader_params(const loong_run_data_t *d)
     p.global_batch_size = d->plan->set->global_batch_size;
     p.data_parallel_rank = d->plan->mesh.coord[LOONG_AXIS_DP];
     p.data_parallel_size = d->plan->mesh.size[LOONG_AXIS_DP];
-    p.num_workers = (int)loong_recipe_int(d->plan->recipe, "data.num_workers");
+    LOONG_FILL(d->plan->recipe, "", loong_loader_params_t, &p);
     return p;
 }
 
@@ -348,12 +338,10 @@ static loong_status_t open_validation(loong_run_data_t *d, indices_t *known,
             1,
             &known->validation[i],
             loongi_run_data_source_class(d, "data.validation", i)};
-        snprintf(key, sizeof(key), "data.validation[%lld].path", (long long)i);
-        whole.path = loong_recipe_text(d->plan->recipe, key);
         if (whole.class_name == NULL) {
             continue;
         }
-        LOONG_TRY(check_path(d, key, whole.path));
+        LOONG_TRY(read_source(d, "data.validation", i, &whole));
         snprintf(key, sizeof(key), "data.validation[%lld].name", (long long)i);
         const char *name = loong_recipe_text(d->plan->recipe, key);
         int before = d->num_validation;
@@ -364,9 +352,8 @@ static loong_status_t open_validation(loong_run_data_t *d, indices_t *known,
             note_indices(d->validation[before].blend, 1, &known->validation[i]);
         }
     }
-    bool split =
-        loong_recipe_real(d->plan->recipe, "data.validation_split") > 0.0;
-    return split && status == LOONG_OK && d->blend != NULL
+    return d->plan->set->validation_split > 0.0 && status == LOONG_OK &&
+                   d->blend != NULL
                ? add_held_out(d, sources)
                : status;
 }
@@ -376,7 +363,7 @@ static bool wants_sources(const loong_run_data_t *d)
 {
     return !d->plan->evaluate_only ||
            loong_recipe_count(d->plan->recipe, "data.train") > 0 ||
-           loong_recipe_real(d->plan->recipe, "data.validation_split") > 0.0;
+           d->plan->set->validation_split > 0.0;
 }
 
 static loong_status_t open_blends(loong_run_data_t *d, indices_t *known)
@@ -419,7 +406,7 @@ static loong_status_t load_train(loong_run_data_t *d)
     loong_loader_params_t p = loader_params(d);
     LOONG_TRY(loongi_run_data_set_costs(d, &p));
     p.blend = d->blend;
-    p.rampup_batch_size = loongi_recipe_rampup(d->plan->recipe);
+    p.rampup_batch_size = d->plan->set->rampup;
     p.num_samples = d->plan->set->num_samples;
     LOONG_TRY(loong_loader_create(d->plan->ctx, &p, &d->loader));
     return loongi_images_open(d->plan, d->loader, &p, &d->images);

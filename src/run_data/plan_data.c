@@ -105,7 +105,7 @@ static bool lacks_data(const loong_run_data_t *d)
 static int64_t most_possible(loong_run_data_t *d, bool packed)
 {
     bool lays = lays_rows(d);
-    bool several = loongi_recipe_packing(d->plan->recipe) != LOONG_PACK_NONE;
+    bool several = d->plan->set->packing != LOONG_PACK_NONE;
     return packed || (lays && several) ? loongi_run_data_row(d) : lays ? 2 : 1;
 }
 
@@ -137,8 +137,7 @@ loong_status_t loongi_run_data_set_length(loong_run_data_t *d,
 {
     static const char key[] = "train.epochs";
     loong_blend_info_t info;
-    double epochs = loong_recipe_real(d->plan->recipe, key);
-    if (!loong_recipe_is_set(d->plan->recipe, key)) {
+    if (settings->epochs == 0.0) {
         return LOONG_OK;
     }
     if (lacks_data(d) || d->plan->evaluate_only) {
@@ -147,19 +146,18 @@ loong_status_t loongi_run_data_set_length(loong_run_data_t *d,
                        "%s: data.train is not read: one step stands for all",
                        key);
         }
-        loongi_settings_set_samples(d->plan->recipe,
-                                    d->plan->set->global_batch_size, settings);
+        loongi_settings_set_samples(settings->global_batch_size, settings);
         settings->num_samples = 0;
         return LOONG_OK;
     }
     LOONG_TRY(loongi_run_data_open_blends(d));
     loong_blend_get_info(d->blend, &info);
-    double samples = floor(epochs * (double)info.epoch_samples + 0.5);
+    double samples = floor(settings->epochs * (double)info.epoch_samples + 0.5);
     LOONG_CHECK(d->plan->ctx, samples >= 1.0, LOONG_ERR_CONFIG,
                 "%s: %s: %g of %lld samples is none",
-                loong_recipe_where(d->plan->recipe, key), key, epochs,
+                loong_recipe_where(d->plan->recipe, key), key, settings->epochs,
                 (long long)info.epoch_samples);
-    loongi_settings_set_samples(d->plan->recipe, (int64_t)samples, settings);
+    loongi_settings_set_samples((int64_t)samples, settings);
     return LOONG_OK;
 }
 
@@ -200,7 +198,7 @@ static loong_status_t set_length(loong_run_data_t *d, int64_t length,
 static int64_t step_rows(const loong_run_data_t *d, const sample_figures_t *of)
 {
     int64_t each = loong_recipe_int(d->plan->recipe, length_key);
-    bool packs = loongi_recipe_packing(d->plan->recipe) != LOONG_PACK_NONE;
+    bool packs = d->plan->set->packing != LOONG_PACK_NONE;
     double samples = (double)LOONG_MAX(of->samples, 1);
     double full = packs ? (double)of->ids / samples / (double)each : 1.0;
     full = fmin(full, 1.0); /* what is longer is cut, or refused */

@@ -6,6 +6,7 @@
 #define LOONG_RUN_DATA_H
 
 #include "data_check.h"
+#include "fields.h"
 #include "loong/image.h"
 #include "loong/loader.h"
 #include "plan.h"
@@ -41,6 +42,9 @@ static inline loong_status_t loongi_first_of(loong_status_t a, loong_status_t b)
 {
     return a != LOONG_OK ? a : b;
 }
+
+/* ---- data_keys.c ---- */
+extern const loong_recipe_table_t loongi_data_keys;
 
 /* ---- open_data.c ---- */
 /* data.seq_length; data is looked at beside a recipe that is wrong, too. */

@@ -198,10 +198,8 @@ loong_status_t loongi_trainer_resume(loong_trainer_t *t, const char *load,
 {
     resume_t r = {t, judged, judged ? 0 : loong_comm_rank(t->comm),
                   judged ? 1 : loong_comm_size(t->comm)};
-    return strcmp(load, "auto") != 0
-               ? resume_from(&r, load)
-               : resume_newest(&r,
-                               loong_recipe_text(t->recipe, "checkpoint.save"));
+    return strcmp(load, "auto") != 0 ? resume_from(&r, load)
+                                     : resume_newest(&r, t->set.save_dir);
 }
 
 /* ---- its recipe ---------------------------------------------------------- */
@@ -226,7 +224,7 @@ static bool read_recipe(const loong_trainer_t *t, const char *path,
 static loong_status_t read_newest(const loong_trainer_t *t,
                                   loong_arena_t *arena, loong_text_t *text)
 {
-    const char *dir = loong_recipe_text(t->recipe, "checkpoint.save");
+    const char *dir = t->set.save_dir;
     const char **names = NULL;
     int64_t count = 0;
     bool found = false;
@@ -312,8 +310,7 @@ void loongi_trainer_renew(const loong_trainer_t *t)
         loong_comm_rank(t->comm) != 0) {
         return;
     }
-    snprintf(path, sizeof(path), "%s/" LOONG_STEP_FORMAT,
-             loong_recipe_text(t->recipe, "checkpoint.save"),
+    snprintf(path, sizeof(path), "%s/" LOONG_STEP_FORMAT, t->set.save_dir,
              (long long)t->saving.saved_step);
     if (loongi_native_renew(t->ctx, path) != LOONG_OK) {
         loongi_log(t->ctx, LOONG_LOG_WARN,

@@ -274,6 +274,8 @@ static loong_status_t complete(loong_trainer_t *t)
     bool filled = false;
     loong_status_t status = loong_trainer_fill_recipe(
         t->ctx, t->recipe, loong_comm_rank(t->comm) == 0);
+    /* What is opened before all is checked asks for settings. */
+    LOONG_FILL(t->recipe, "", loong_train_settings_t, &t->set);
     if (status == LOONG_OK && t->plan.evaluate_only) {
         status = loongi_complete_evaluation(&t->plan);
     } else if (status == LOONG_OK && t->plan.plan_only && !t->plan.judge) {
@@ -284,6 +286,7 @@ static loong_status_t complete(loong_trainer_t *t)
     if (filled) {
         LOONG_TRY(loongi_trainer_keep_keys(t));
         LOONG_TRY(loongi_run_data_complete_date(&t->data));
+        LOONG_FILL(t->recipe, "", loong_train_settings_t, &t->set);
     }
     return filled ? loongi_run_data_complete_rows(&t->data) : status;
 }

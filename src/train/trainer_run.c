@@ -67,13 +67,13 @@ static loong_status_t heed_requests(loong_trainer_t *t, bool *stop_p)
     if (*stop_p && t->report.window.steps > 0) {
         LOONG_TRY(loongi_report_interval(&t->report));
     }
-    if (!t->set.saves && (t->flags & LOONG_STEP_SAVE) != 0) {
+    if (t->set.save_dir == NULL && (t->flags & LOONG_STEP_SAVE) != 0) {
         loongi_log(t->ctx, LOONG_LOG_WARN,
                    "step %lld: a save was asked for, but checkpoint.save is "
                    "not set",
                    (long long)t->state.step);
     }
-    return wanted && done && t->set.saves ? save(t) : LOONG_OK;
+    return wanted && done && t->set.save_dir != NULL ? save(t) : LOONG_OK;
 }
 
 static loong_status_t export_model(loong_trainer_t *t)
@@ -94,7 +94,7 @@ static loong_status_t export_model(loong_trainer_t *t)
  * that fails loses nothing. */
 static loong_status_t keep_last(loong_trainer_t *t)
 {
-    if (t->set.saves) {
+    if (t->set.save_dir != NULL) {
         LOONG_TRY(save(t));
         LOONG_TRY(loongi_trainer_finish_save(t));
     }
@@ -113,7 +113,7 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
     bool due = every(step, t->set.save_interval) || *stop_p;
     if (last) {
         LOONG_TRY(keep_last(t));
-    } else if (due && t->set.saves) {
+    } else if (due && t->set.save_dir != NULL) {
         LOONG_TRY(save(t));
         LOONG_TRY(*stop_p ? loongi_trainer_finish_save(t) : LOONG_OK);
     }

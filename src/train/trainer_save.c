@@ -96,7 +96,7 @@ static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
                                     broadcast};
     loong_checkpoint_save_params_t params;
     memset(&params, 0, sizeof(params));
-    params.dir = loong_recipe_text(t->recipe, "checkpoint.save");
+    params.dir = t->set.save_dir;
     params.step = t->state.step;
     params.comm = &comm;
     params.metadata = meta;
@@ -123,9 +123,8 @@ static loong_status_t end_save(loong_trainer_t *t, loong_status_t status)
     loongi_checkpoint_save_destroy(&t->saving.save);
     loongi_pairs_destroy(&t->saving.metadata);
     LOONG_TRY(status);
-    return loongi_supervise_saved(
-        &t->supervision, loong_recipe_text(t->recipe, "checkpoint.save"),
-        t->saving.saved_step);
+    return loongi_supervise_saved(&t->supervision, t->set.save_dir,
+                                  t->saving.saved_step);
 }
 
 loong_status_t loongi_trainer_advance_save(loong_trainer_t *t)
@@ -150,8 +149,7 @@ loong_status_t loongi_trainer_finish_save(loong_trainer_t *t)
 static void step_path(const loong_trainer_t *t, int64_t step,
                       char path[PATH_SIZE])
 {
-    snprintf(path, PATH_SIZE, "%s/" LOONG_STEP_FORMAT,
-             loong_recipe_text(t->recipe, "checkpoint.save"),
+    snprintf(path, PATH_SIZE, "%s/" LOONG_STEP_FORMAT, t->set.save_dir,
              (long long)step);
 }
 
@@ -206,7 +204,7 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
 static bool is_own(const loong_trainer_t *t, const loong_checkpoint_t *ck)
 {
     char path[PATH_SIZE];
-    if (!t->set.saves) {
+    if (t->set.save_dir == NULL) {
         return false;
     }
     step_path(t, t->state.step, path);
@@ -270,8 +268,7 @@ loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
 loong_status_t loong_trainer_export(loong_trainer_t *trainer, const char *dir)
 {
     loong_trainer_t *t = trainer;
-    const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
-    LOONG_CHECK(t->ctx, save != NULL, LOONG_ERR_CONFIG,
+    LOONG_CHECK(t->ctx, t->set.save_dir != NULL, LOONG_ERR_CONFIG,
                 "export.hf goes through a checkpoint: set checkpoint.save");
     LOONG_TRY(loongi_trainer_save(t));
     LOONG_TRY(loongi_trainer_finish_save(t));

@@ -77,7 +77,10 @@ static void check(loong_dtype_t dtype, int recompute, int watch,
     int64_t planned = 0;
     int64_t bases = 0;
     loong_component_params_t p = engine_params(dtype);
-    p.optimizer.group[0].kind = loongi_optimizer_class_number(optimizer);
+    int *kind = &p.optimizer.group[0].kind;
+    while (strcmp(loongi_optimizer_class(*kind)->name, optimizer) != 0) {
+        ++*kind;
+    }
     p.optimizer.ema.decay = watch == 1 ? 0.9 : 0.0;
     p.compile.num_recompute = recompute;
     p.compile.num_watch = watch;

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The keys of data:, which fill what blends, sources and loaders are made of.
+ * Listed by src/registry/recipe_tables.c. Read run_data.h before. */
+#include "loong/chat.h"
+#include "run_data.h"
+#include "schema.h"
+
+#define SET(member_) FILLS(loong_train_settings_t, member_)
+#define BLEND(member_) FILLS(loong_blend_params_t, member_)
+#define CHAT(member_) FILLS(loong_chat_options_t, member_)
+#define SOURCE(member_) FILLS(loong_blend_source_t, member_)
+#define TOKENS(member_) FILLS(loong_token_params_t, member_)
+
+static const loong_recipe_field_t keys[] = {
+    TEXT("data.tokenizer", NULL, FREE,
+         "tokenizer.json or its directory: for texts with pictures, samples, "
+         "and what exports bring; data sets are tokens already"),
+    TEXT("data.image_token", "<image>", SAME,
+         "token of texts that stands for a picture", BLEND(image_token)),
+    CHOICE("data.chat.format", "auto",
+           "auto openai sharegpt alpaca prompt_completion preference kto text",
+           SAME,
+           "of the records of conversations; auto: of each file by the keys of "
+           "its first record",
+           CHAT(format)),
+    TEXT("data.chat.template", NULL, SAME,
+         "how conversations are written: one of the model's templates or a "
+         "built-in one by name, or the path of a .jinja; the model's own when "
+         "not given",
+         CHAT(template_name)),
+    TEXT("data.chat.template_kwargs", NULL, SAME,
+         "a JSON object of more variables of the template, as "
+         "'{\"enable_thinking\": false}'",
+         CHAT(template_kwargs)),
+    TEXT("data.chat.date", NULL, FREE,
+         "day that a template shows as today's (strftime_now), as 2026-01-31; "
+         "when not given that on which the run began, also of a resumed one",
+         CHAT(date)),
+    CHOICE("data.chat.train_on", "assistant", "assistant all last", SAME,
+           "what of a conversation is learned: the assistant's messages, all "
+           "(but results of tools), or the last of the assistant's; never a "
+           "message whose weight is 0",
+           CHAT(train_on)),
+    BOOL("data.chat.train_on_tool_results", "false", SAME,
+         "results of tools are learned as well", CHAT(train_on_tool_results)),
+    BOOL("data.chat.use_chosen", "false", SAME,
+         "of preference pairs what was chosen is learned, of labelled answers "
+         "(KTO) those labelled true",
+         CHAT(use_chosen)),
+    TEXTS("data.chat.tags", SAME,
+          "names of keys and roles in sharegpt's format, of messages, role, "
+          "content, user, assistant, system, tool, function, as [user=human, "
+          "assistant=gpt]"),
+    BOOL("data.chat.skip_refused", "false", FREE,
+         "records that cannot be used are left out; else there is no run "
+         "with them",
+         CHAT(skip_refused)),
+    TEXT("data.chat.cache", NULL, FREE,
+         "directory for texts and ids of conversations, made once; libloong "
+         "below $XDG_CACHE_HOME or $HOME/.cache when not given",
+         CHAT(cache)),
+    /* A checkpoint has the content of each source and its share. */
+    TEXT("data.train[].path", NULL, FREE,
+         "prefix of an indexed data set, or where pictures or conversations "
+         "are; an item that is a text is its path; a resumed run wants the "
+         "same content",
+         SOURCE(path)),
+    TEXT("data.train[].source", NULL, SAME,
+         "class of the source: tokens, an indexed data set; documents, the "
+         "same by whole documents; images, labelled pictures in a directory "
+         "for each class, or tar files; image_text, a .jsonl of texts with "
+         "pictures; chat, conversations; or one that was registered; what the "
+         "model reads when not given, and chat in training_phase sft"),
+    REAL("data.train[].weight", NULL, 0, 1e9, FREE,
+         "share of the blend, above 0; sources are drawn by their size when "
+         "none has a weight; a resumed run wants the same shares",
+         SOURCE(weight)),
+    INT("data.train[].max_epochs", "0", 0, 1e9, SAME, "0: no bound",
+        SOURCE(max_epochs)),
+    TEXT("data.validation[].name", NULL, FREE, "name in the log"),
+    TEXT("data.validation[].path", NULL, FREE, "prefix of a data set",
+         SOURCE(path)),
+    TEXT("data.validation[].source", NULL, FREE, "as in data.train"),
+    TEXT("data.image_processor", NULL, SAME,
+         "preprocessor_config.json of pictures; when not given that of the "
+         "family, for the model's image_size"),
+    REAL("data.mask_ratio", "0.6", 1e-6, 1, SAME,
+         "masked image modelling: share of a picture's patches that are "
+         "masked, rounded to whole ones; which, is drawn anew each time"),
+    INT("data.max_images", NULL, 1, 1e6, FREE,
+        "pictures of a micro-batch of texts, at most, for which the image "
+        "encoder has memory; one a sample when not given",
+        SET(max_images)),
+    INT("data.num_workers", "2", 0, 1024, FREE,
+        "threads of a rank that read and decode the pictures of the next "
+        "step; 0: between the steps",
+        FILLS(loong_loader_params_t, num_workers)),
+    REAL("data.validation_split", "0", 0, 0.5, SAME,
+         "share of each source's documents, at its end, kept for validation",
+         SET(validation_split)),
+    AMOUNT("data.seq_length", NULL, 1, 1e9, SAME,
+           "tokens of a sample; of a model that reads pictures the rows of "
+           "one, which need not be given",
+           SET(seq_length)),
+    CHOICE("data.packing", "none", "none greedy best_fit", SAME,
+           "how texts of lengths of their own share rows of seq_length: each "
+           "has one of its own, padded; in a drawn order, each where it leaves "
+           "the least room; or likewise from the longest on. They do not see "
+           "each other, and positions restart",
+           SET(packing)),
+    BOOL("data.balance", "true", FREE,
+         "micro-batches of rows that texts share are dealt to data-parallel "
+         "ranks by their planned cost: places, and attention among the ids of "
+         "each text; else in the order they are drawn in"),
+    CHOICE("data.truncation", "refuse", "refuse left right turn", SAME,
+           "of texts of more than seq_length + 1 ids: an error that names "
+           "them; their left or right end is cut; or their oldest turns are "
+           "dropped",
+           BLEND(truncation)),
+    BOOL("data.reset_position_ids", "false", SAME,
+         "positions restart at each document", TOKENS(reset_position_ids)),
+    BOOL("data.reset_attention_mask", "false", SAME,
+         "documents do not see each other", TOKENS(reset_attention_mask)),
+    BOOL("data.eod_mask_loss", "false", SAME,
+         "no loss across the end of a document", TOKENS(eod_mask_loss)),
+    INTS("data.vision_token_ids", 0, BIG, SAME,
+         "ids that stand for parts of images: their tokens go to the second "
+         "set of experts (moe_vision_ffn_hidden_size)"),
+};
+
+const loong_recipe_table_t loongi_data_keys = LOONG_KEYS(keys);

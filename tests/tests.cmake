@@ -144,6 +144,7 @@ loong_test(NAME recipe SOURCES tests/unit/test_recipe.c LABELS unit)
 loong_test(NAME recipe_resume SOURCES tests/unit/test_recipe_resume.c
   LABELS unit)
 loong_test(NAME recipe_print SOURCES tests/unit/test_recipe_print.c LABELS unit)
+loong_test(NAME recipe_fill SOURCES tests/unit/test_recipe_fill.c LABELS unit)
 loong_test(NAME recipe_together SOURCES tests/unit/test_recipe_together.c
   LABELS unit)
 loong_fuzz(NAME recipe)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "complete.h"
 #include "run_data.h"
 #include "sample.h"
 
@@ -67,10 +68,8 @@ const char *loongi_run_data_source_class(const loong_run_data_t *d,
            : role == NULL                                       ? NULL
            : loong_recipe_component(d->plan->recipe, 1) != NULL ? "image_text"
            : strcmp(role, "image_encoder") == 0                 ? "images"
-           : strcmp(loong_recipe_text(d->plan->recipe, "training_phase"),
-                    "sft") == 0
-               ? "chat"
-               : "tokens";
+           : loongi_recipe_finetunes(d->plan->recipe)           ? "chat"
+                                                                : "tokens";
 }
 
 static loong_blend_params_t blend_params(const loong_run_data_t *d,

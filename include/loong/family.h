@@ -98,6 +98,7 @@ typedef struct loong_adapters {
     const loong_adapter_pattern_t *ranks, *alphas;
     double dropout;
     bool rank_stabilized; /* scale = alpha / sqrt(rank), Kalajdzievski 2023 */
+    bool alone;           /* nothing else of the model is trained */
     bool gaussian; /* a starts normal, else uniform as linear layers do */
 } loong_adapters_t;
 
@@ -133,6 +134,9 @@ typedef struct loong_model_request {
      * || reference) of the labels whose loss_weight is above 0, by the
      * log-probabilities that arrive at LOONG_REFERENCE_PORT. */
     double kl_loss;
+    /* These are of the model itself without its adapters, by a forward of its
+     * own in the same graph; nothing arrives. */
+    bool kl_to_base;
     bool train;             /* dropout; a gradient follows */
     /* Rows that arrive at port "projected" [rows of the stream, hidden] stand
      * in place of embedded tokens where is_feature i32 [T] is not 0. */

@@ -36,6 +36,7 @@ typedef struct loong_nn {
     int64_t seq_length; /* of a sample, on all ranks of CP together */
     bool train;
     loong_val_t token_key; /* of a region's rows, for adapters with dropout */
+    loong_val_t reference; /* without adapters, for the request's kl_to_base */
 } loong_nn_t;
 
 /* For the layers of one graph; both deviations are init_std. */
@@ -282,12 +283,15 @@ LOONG_API loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,
                                          loong_val_t table,
                                          loong_nn_slice_t rows);
 
-/* What ends a language model: the stream, times the rows of `table`, as the
- * request wants it: loss "lm" over the inputs labels and loss_weight, or output
- * "logits". Scope "lm_head". */
+/* Ends a language model: the stream, times the rows of `table`; loss "lm" over
+ * the inputs labels and loss_weight, or output "logits". Scope "lm_head". */
 LOONG_API void loong_nn_language_head(loong_nn_t *nn, loong_val_t x,
                                       loong_val_t table, loong_nn_slice_t rows,
                                       const loong_model_request_t *request);
+/* Log-probabilities of input labels; x: of all rows, loong_nn_enter. */
+LOONG_API loong_val_t loong_nn_label_logprob(loong_nn_t *nn, loong_val_t x,
+                                             loong_val_t table,
+                                             loong_nn_slice_t rows);
 
 #ifdef __cplusplus
 }

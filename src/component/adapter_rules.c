@@ -82,7 +82,8 @@ static loong_status_t add_names(const loong_recipe_t *recipe, const char *key,
 
 static loong_status_t read_trainable(const loong_recipe_t *recipe,
                                      loong_arena_t *arena,
-                                     loong_param_rules_t *rules)
+                                     loong_param_rules_t *rules,
+                                     bool *alone_p)
 {
     static const char *const matrices[] = {"*.lora_A", "*.lora_B"};
     const char *bias = loong_recipe_text(recipe, KEY("bias"));
@@ -109,6 +110,7 @@ static loong_status_t read_trainable(const loong_recipe_t *recipe,
     rules->restricted = true;
     rules->num_trainable = count;
     rules->trainable = list;
+    *alone_p = count == LOONG_COUNT_OF(matrices);
     return LOONG_OK;
 }
 
@@ -184,5 +186,5 @@ loong_status_t loongi_adapter_rules_read(const loong_recipe_t *recipe,
     LOONG_TRY(read_patterns(r, KEY("alpha_pattern"), arena, &a->num_alphas,
                             &a->alphas));
     rules->adapters = a;
-    return read_trainable(r, arena, rules);
+    return read_trainable(r, arena, rules, &a->alone);
 }

@@ -13,31 +13,43 @@ loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,
     return loong_nn_leave(nn, x);
 }
 
-/* Of a frozen copy of the model, or against one. */
-static void add_logprob(loong_graph_t *g, loong_val_t x, loong_val_t table,
-                        loong_nn_slice_t rows,
-                        const loong_model_request_t *request)
+loong_val_t loong_nn_label_logprob(loong_nn_t *nn, loong_val_t x,
+                                   loong_val_t table, loong_nn_slice_t rows)
 {
-    loong_shape_t shape = loong_shape_1d(request->rows);
-    loong_dtype_t wide = loong_graph_precision(g).wide;
+    loong_graph_t *g = nn->graph;
+    loong_shape_t shape = loong_shape_1d(loong_value_shape(g, x).dim[0]);
     loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, shape);
     const loong_token_logprob_params_t params = {.vocab =
                                                      rows.total - rows.padding,
                                                  .begin = rows.begin,
                                                  .shared = true,
                                                  .group = LOONG_GROUP_TP};
-    loong_val_t logprob = loong_token_logprob(g, x, table, labels, &params);
-    if (request->head == LOONG_MODEL_LOGPROB) {
-        loong_graph_send(g, LOONG_REFERENCE_PORT, logprob);
-        return;
-    }
+    return loong_token_logprob(g, x, table, labels, &params);
+}
+
+/* Against a frozen copy of the model, or against the model without its
+ * adapters. */
+static void add_kl(loong_nn_t *nn, loong_val_t logprob,
+                   const loong_model_request_t *request)
+{
+    loong_graph_t *g = nn->graph;
+    loong_shape_t shape = loong_shape_1d(request->rows);
+    loong_dtype_t wide = loong_graph_precision(g).wide;
     const loong_loss_params_t loss = {.name = "kl",
                                       .normaliser = "loss_weight",
                                       .weight = request->kl_loss,
                                       .same = LOONG_SAME_TP};
+    if (request->kl_to_base && nn->reference == LOONG_NONE) {
+        (void)loong_graph_fail(g, LOONG_ERR_UNSUPPORTED,
+                               "train.kl_loss_coeff: this family has no "
+                               "forward without adapters beside its own");
+        return;
+    }
     loong_val_t weight = loong_graph_input(g, "loss_weight", wide, shape);
     loong_val_t reference =
-        loong_graph_receive(g, LOONG_REFERENCE_PORT, wide, shape);
+        request->kl_to_base
+            ? nn->reference
+            : loong_graph_receive(g, LOONG_REFERENCE_PORT, wide, shape);
     loong_loss(
         g, loong_multiply(g, loong_kl_estimate(g, logprob, reference), weight),
         &loss);
@@ -54,7 +66,8 @@ void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
     if (request->head == LOONG_MODEL_LOGITS) {
         loong_graph_output(g, "logits", loong_linear(g, x, table, LOONG_NONE));
     } else if (request->head == LOONG_MODEL_LOGPROB) {
-        add_logprob(g, x, table, rows, request);
+        loong_graph_send(g, LOONG_REFERENCE_PORT,
+                         loong_nn_label_logprob(nn, x, table, rows));
     } else {
         loong_dtype_t wide = loong_graph_precision(g).wide;
         loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, shape);
@@ -68,7 +81,7 @@ void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
             .loss = {.name = "lm", .normaliser = "loss_weight", .weight = 1.0}};
         loong_cross_entropy(g, x, table, labels, weight, &loss);
         if (request->kl_loss > 0.0) {
-            add_logprob(g, x, table, rows, request);
+            add_kl(nn, loong_nn_label_logprob(nn, x, table, rows), request);
         }
     }
     loong_graph_pop(g);

@@ -59,6 +59,7 @@ loong_nn_t loong_nn_begin(loong_graph_t *graph,
                      request->capacity_plan,
                      request->seq_length,
                      request->train,
+                     LOONG_NONE,
                      LOONG_NONE};
     return nn;
 }

@@ -46,7 +46,8 @@ static const loong_recipe_field_t training[] = {
     REAL("train.z_loss_coeff", "0", 0, 1, SAME, "of the squared log-sum-exp",
          FILLS(loong_model_request_t, z_loss)),
     REAL("train.kl_loss_coeff", "0", 0, 1e6, SAME,
-         "of the KL divergence from the model as it was at the start"),
+         "of the KL divergence from the model as it was at the start; of "
+         "adapters, from the model without them"),
     CHOICE("train.cuda_graph_impl", "none", "none local auto", FREE,
            "programs are captured once and replayed as graphs of the device; "
            "auto: where it has them, and step by step should that fail"),

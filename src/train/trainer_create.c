@@ -26,7 +26,8 @@
 /* ---- plan ---------------------------------------------------------------- */
 
 /* The model as it was at the start, for train.kl_loss_coeff: frozen, with
- * weights of its own, on the same mesh. */
+ * weights of its own, on the same mesh. Where adapters alone are trained, it is
+ * the model without them, and no component. */
 static loong_component_params_t
 reference_of(const loong_component_params_t *model)
 {
@@ -82,8 +83,13 @@ static loong_status_t list_components(
     *count_p = 0;
     for (int i = 0; i < count; i++) {
         if (i == count - 1 && last->request.kl_loss > 0.0) {
+            const loong_adapters_t *a = last->request.rules.adapters;
             LOONG_TRY(check_reference(t, last));
-            params[(*count_p)++] = reference_of(last);
+            last->request.kl_to_base =
+                a != NULL && a->alone && !last->request.features;
+            if (!last->request.kl_to_base) {
+                params[(*count_p)++] = reference_of(last);
+            }
         }
         params[(*count_p)++] = asked[i];
     }

@@ -5,7 +5,10 @@
   lora.py                  writes lora/CASE/: an adapter that both begin with
                            (adapter_config.json, adapter_model.safetensors),
                            curve.txt: loss and gradient norm of each step, and
-                           final.safetensors: the adapter after them
+                           final.safetensors: the adapter after them; of some
+                           kl_curve.txt and kl_final.safetensors with a KL
+                           divergence from the model without its adapter, which
+                           stands in the third column
   lora.py --check          computes again and compares
   lora.py --fp32           how far the same steps go astray in PyTorch's float32
   lora.py --export BUILD [CASE ...]
@@ -67,6 +70,7 @@ CASES = {
         rank_pattern={"down_proj": 3})),
 }
 PLUS = {"llama_plus": 8}  # rate of the second matrices, LoRA+
+KL = {"llama": 0.3, "qwen2_moe": 0.3}  # of the divergence in a second training
 # As transformers 4 had experts: a module for each matrix of each.
 OLDER = "mixtral_older"
 CASES[OLDER] = ("mixtral", dict(
@@ -132,13 +136,23 @@ def begin(name):
     return model.double().eval()
 
 
-def loss_of(model, ids):
+def logprobs(model, ids):
     logits = model(input_ids=ids[:, :-1]).logits
-    return -torch.log_softmax(logits, -1).gather(
-        -1, ids[:, 1:, None]).mean()
+    return torch.log_softmax(logits, -1).gather(-1, ids[:, 1:, None])
 
 
-def train(name, start, dtype=torch.float64):
+def losses(model, ids, kl):
+    """The loss, and the estimate of the divergence (kl_train.py)."""
+    logp = logprobs(model, ids)
+    if kl == 0.0:
+        return -logp.mean(), torch.zeros(())
+    with model.disable_adapter(), torch.no_grad():
+        d = logprobs(model, ids)
+    d = d - logp
+    return -logp.mean(), (torch.exp(d) - 1 - d).mean()
+
+
+def train(name, start, dtype=torch.float64, kl=0.0):
     model = begin(name).to(dtype)
     exact = dtype == torch.float64
     if start is not None:
@@ -155,10 +169,11 @@ def train(name, start, dtype=torch.float64):
     for _ in range(STEPS):
         model.zero_grad()
         with wide.widened() if exact else contextlib.nullcontext():
-            loss = loss_of(model, ids)
-            loss.backward()
+            loss, away = losses(model, ids, kl)
+            (loss + kl * away).backward()
         norm = torch.sqrt(sum((p.grad.double() ** 2).sum() for p in params))
-        lines.append((loss.item(), norm.item()))
+        lines.append((loss.item(), norm.item()) +
+                     ((away.item(),) if kl > 0 else ()))
         optimizer.step()
     return model, lines
 
@@ -166,6 +181,12 @@ def train(name, start, dtype=torch.float64):
 def final(model):
     return {k: v.detach().clone().contiguous()
             for k, v in peft.get_peft_model_state_dict(model).items()}
+
+
+def keep(place, which, model, lines):
+    save_file(final(model), os.path.join(place, which + "final.safetensors"))
+    with open(os.path.join(place, which + "curve.txt"), "w") as f:
+        f.writelines(" ".join(map(repr, line)) + "\n" for line in lines)
 
 
 def write(name):
@@ -184,21 +205,26 @@ def write(name):
         text = f.read()
     with open(os.path.join(place, "adapter_config.json"), "w") as f:
         f.write(text.replace(os.path.join(HERE, ""), ""))
-    save_file(final(model), os.path.join(place, "final.safetensors"))
-    with open(os.path.join(place, "curve.txt"), "w") as f:
-        f.writelines(f"{a!r} {b!r}\n" for a, b in lines)
+    keep(place, "", model, lines)
+    if name in KL:
+        keep(place, "kl_", *train(name, None, kl=KL[name]))
+
+
+def distance(name, which, model, lines):
+    place = os.path.join(HERE, "lora", name, which)
+    worst = np.max(np.abs(np.array(lines) - np.loadtxt(place + "curve.txt")))
+    there = load_file(place + "final.safetensors")
+    here = final(model)
+    assert there.keys() == here.keys(), there.keys() ^ here.keys()
+    return max([worst] + [(value - there[key]).abs().max().item()
+                          for key, value in here.items()])
 
 
 def check(name):
-    place = os.path.join(HERE, "lora", name)
-    model, lines = train(name, None)
-    worst = np.max(np.abs(np.array(lines) -
-                          np.loadtxt(os.path.join(place, "curve.txt"))))
-    there = load_file(os.path.join(place, "final.safetensors"))
-    here = final(model)
-    assert there.keys() == here.keys(), there.keys() ^ here.keys()
-    for key, value in here.items():
-        worst = max(worst, (value - there[key]).abs().max().item())
+    worst = distance(name, "", *train(name, None))
+    if name in KL:
+        worst = max(worst, distance(name, "kl_",
+                                    *train(name, None, kl=KL[name])))
     print(f"{name}: {worst:.1e}")
     return worst < 1e-10
 

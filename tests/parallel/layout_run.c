@@ -62,7 +62,8 @@ static void recipe_text(const layout_place_t *place, const layout_run_t *r,
         "  reset_attention_mask: %s\n"
         "  vision_token_ids: %s\n"
         "train: {micro_batch_size: %d, global_batch_size: %d,\n"
-        "  z_loss_coeff: %g, train_iters: %d, exit_interval: %d%s}\n"
+        "  z_loss_coeff: %g, kl_loss_coeff: %g,\n"
+        "  train_iters: %d, exit_interval: %d%s}\n"
         "optimizer: {lr: 3e-3, lr_warmup_iters: 2%s%s}\n"
         "parallel: %s\n"
         "checkpoint: {save: %s/%s, save_interval: %d%s%s}\n"
@@ -72,7 +73,8 @@ static void recipe_text(const layout_place_t *place, const layout_run_t *r,
         r->unpacked ? "false" : "true",
         r->vision_ids != NULL ? r->vision_ids : "null", r->micro_batch_size,
         r->global_batch_size > 0 ? r->global_batch_size : 24, r->z_loss,
-        r->steps, r->stop_at, ramp, r->optimizer != NULL ? ", " : "",
+        r->kl_loss, r->steps, r->stop_at, ramp,
+        r->optimizer != NULL ? ", " : "",
         r->optimizer != NULL ? r->optimizer : "", r->parallel, place->dir,
         r->save, r->save_interval,
         r->load != NULL ? ", load: " : "", r->load != NULL ? r->load : "",

@@ -25,6 +25,7 @@ typedef struct layout_run {
     const char *vision_ids; /* data.vision_token_ids; NULL: none */
     bool unpacked;  /* documents of a sample see each other */
     double z_loss;  /* its coefficient */
+    double kl_loss; /* train.kl_loss_coeff */
     int steps;
     int stop_at;      /* 0: not */
     int save_interval; /* 0: at the end alone */

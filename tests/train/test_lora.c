@@ -112,22 +112,24 @@ static void run(const job_place_t *p, const case_t *c, int ranks,
     }
 }
 
-/* The log has nine digits. */
+/* which: "" or "kl_", a training with a divergence. The log has nine digits. */
 static void compare_curve(const job_place_t *p, const case_t *c,
-                          const char *what, int steps, double bound)
+                          const char *which, const char *what, int steps,
+                          double bound)
 {
-    static const char *const keys[] = {"loss", "grad_norm"};
-    double got[2][STEPS + 1];
+    static const char *const keys[] = {"loss", "grad_norm", "kl_loss"};
+    double got[3][STEPS + 1];
     char path[512];
-    snprintf(path, sizeof(path), GOLDEN "lora/%s/curve.txt", c->name);
+    int columns = which[0] != '\0' ? 3 : 2;
+    snprintf(path, sizeof(path), GOLDEN "lora/%s/%scurve.txt", c->name, which);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < columns; k++) {
         assert_int_equal(job_metrics(p, NULL, keys[k], got[k], STEPS + 1),
                          STEPS);
     }
     for (int i = 0; i < steps; i++) {
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < columns; k++) {
             double wanted = NAN;
             assert_int_equal(fscanf(file, "%lf", &wanted), 1);
             if (!(fabs(got[k][i] - wanted) <= bound * fabs(wanted))) {
@@ -165,7 +167,7 @@ static double at(const loong_safetensor_t *t, int64_t element)
 
 /* Every tensor of peft's is in the export, of the same numbers. */
 static void compare_adapter(const job_place_t *p, const case_t *c,
-                            const char *what, double bound)
+                            const char *which, const char *what, double bound)
 {
     char path[512];
     char out[400];
@@ -174,7 +176,8 @@ static void compare_adapter(const job_place_t *p, const case_t *c,
     export(p, false, "adapter", out);
     snprintf(path, sizeof(path), "%s/adapter_model.safetensors", out);
     assert_ok(p->ctx, loongi_safetensors_open(p->ctx, path, &made));
-    snprintf(path, sizeof(path), GOLDEN "lora/%s/final.safetensors", c->name);
+    snprintf(path, sizeof(path), GOLDEN "lora/%s/%sfinal.safetensors", c->name,
+             which);
     assert_ok(p->ctx, loongi_safetensors_open(p->ctx, path, &wanted));
     for (int64_t i = 0; i < loongi_safetensors_count(wanted); i++) {
         const loong_safetensor_t *w = loongi_safetensors_get(wanted, i);
@@ -219,10 +222,10 @@ static void twenty_steps_are_those_of_peft(void **state)
         for (int k = 0; k < LOONG_COUNT_OF(layouts); k++) {
             job_place_t p = begin(&cases[i]);
             run(&p, &cases[i], layouts[k].ranks, layouts[k].keys);
-            compare_curve(&p, &cases[i], layouts[k].keys, layouts[k].steps,
+            compare_curve(&p, &cases[i], "", layouts[k].keys, layouts[k].steps,
                           layouts[k].bound);
             if (layouts[k].steps == STEPS) {
-                compare_adapter(&p, &cases[i], layouts[k].keys, 1e-9);
+                compare_adapter(&p, &cases[i], "", layouts[k].keys, 1e-9);
             }
             job_end(&p);
         }
@@ -242,9 +245,40 @@ static void experts_of_older_files(void **state)
         "foundation.moe_aux_loss_coeff=0\n"};
     job_place_t p = begin(&older);
     run(&p, &older, 1, "train.micro_batch_size=4\n");
-    compare_curve(&p, &older, "older", STEPS, 1e-8);
-    compare_adapter(&p, &older, "older", 1e-9);
+    compare_curve(&p, &older, "", "older", STEPS, 1e-8);
+    compare_adapter(&p, &older, "", "older", 1e-9);
     job_end(&p);
+}
+
+/* A second forward without adapters, over the same parameters. */
+static void a_divergence_is_from_the_model_without(void **state)
+{
+    (void)state;
+    static const struct {
+        int of; /* cases */
+        int ranks;
+        const char *keys;
+    } layouts[] = {
+        {0, 1, "train.micro_batch_size=4\n"},
+        {0, 4,
+         "parallel.tensor_model_parallel_size=2\n"
+         "parallel.sequence_parallel=true\n"
+         "parallel.context_parallel_size=2\n"},
+        {5, 2,
+         "parallel.tensor_model_parallel_size=2\n"
+         "parallel.sequence_parallel=true\n"},
+    };
+    for (int i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+        const case_t *c = &cases[layouts[i].of];
+        job_place_t p = begin(c);
+        char keys[512];
+        snprintf(keys, sizeof(keys), "train.kl_loss_coeff=0.3\n%s",
+                 layouts[i].keys);
+        run(&p, c, layouts[i].ranks, keys);
+        compare_curve(&p, c, "kl_", layouts[i].keys, STEPS, 1e-8);
+        compare_adapter(&p, c, "kl_", layouts[i].keys, 1e-9);
+        job_end(&p);
+    }
 }
 
 static void ignore(void *user, const char *line)
@@ -275,8 +309,8 @@ static void a_resume_reads_the_rest_where_it_was(void **state)
     run(&p, c, 2,
         "checkpoint.load=auto\nparallel.data_parallel_sharding="
         "optim_grads_params\n");
-    compare_curve(&p, c, "resumed", STEPS, 1e-8);
-    compare_adapter(&p, c, "resumed", 1e-9);
+    compare_curve(&p, c, "", "resumed", STEPS, 1e-8);
+    compare_adapter(&p, c, "", "resumed", 1e-9);
     assert_int_equal(
         job_tensor(&p, "save", "param",
                    "foundation.layers.0.self_attn.q_proj.lora_A.weight",
@@ -372,6 +406,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(twenty_steps_are_those_of_peft),
         cmocka_unit_test(experts_of_older_files),
+        cmocka_unit_test(a_divergence_is_from_the_model_without),
         cmocka_unit_test(a_resume_reads_the_rest_where_it_was),
         cmocka_unit_test(a_merge_is_exact_to_rounding),
         cmocka_unit_test(what_does_not_fit_is_refused),

@@ -289,11 +289,72 @@ static loong_val_t head_matrix(decoder_t *d)
     return w;
 }
 
+static loong_val_t last_norm(decoder_t *d, loong_val_t x)
+{
+    return loong_nn_norm(&d->nn, "norm", d->c->normalization, x,
+                         d->c->hidden_size, d->c->norm_eps);
+}
+
+static void begin(decoder_t *d, loong_graph_t *graph,
+                  const loong_decoder_config_t *c,
+                  const loong_model_request_t *request)
+{
+    memset(d, 0, sizeof(*d));
+    d->g = graph;
+    d->c = c;
+    d->request = request;
+    d->nn = loong_nn_begin(graph, request, c->init_std);
+    if (c->scaled_output_init) {
+        d->nn.output_init_std /= sqrt(2.0 * c->num_layers);
+    }
+    d->router_loss = LOONG_NONE;
+    d->pool.counts = LOONG_NONE;
+    d->pool.logits = d->pooled;
+    d->vocab = loong_nn_vocabulary(&d->nn, c->vocab_size, c->padded_vocab_size);
+    sequence(d);
+    token_types(d);
+}
+
+static loong_val_t stack(decoder_t *d)
+{
+    const loong_model_request_t *r = d->request;
+    loong_val_t x = r->begins ? embed(d)
+                              : loong_nn_stage_input(&d->nn, r->rows,
+                                                     d->c->hidden_size);
+    for (int i = 0; i < r->num_layers; i++) {
+        x = layer(d, x, r->first_layer + i);
+    }
+    return x;
+}
+
+/* The log-probabilities of the labels without adapters and dropout, over the
+ * same parameters. */
+static loong_val_t base_logprob(const decoder_t *d)
+{
+    decoder_t base;
+    loong_model_request_t request = *d->request;
+    request.rules.adapters = NULL;
+    request.train = false;
+    if (request.routing == LOONG_ROUTING_RECORD) {
+        request.routing = LOONG_ROUTING_LIVE;
+    }
+    begin(&base, d->g, d->c, &request);
+    loong_val_t x = last_norm(&base, stack(&base));
+    loong_val_t table = head_matrix(&base);
+    x = loong_nn_enter(&base.nn, x);
+    loong_graph_push(d->g, "lm_head");
+    loong_val_t logprob =
+        loong_nn_label_logprob(&base.nn, x, table, base.vocab);
+    loong_graph_pop(d->g);
+    return logprob;
+}
+
 static void end(decoder_t *d, loong_val_t x)
 {
-    const loong_decoder_config_t *c = d->c;
-    x = loong_nn_norm(&d->nn, "norm", c->normalization, x, c->hidden_size,
-                      c->norm_eps);
+    x = last_norm(d, x);
+    if (d->request->kl_loss > 0.0 && d->request->kl_to_base) {
+        d->nn.reference = base_logprob(d);
+    }
     loong_nn_language_head(&d->nn, x, head_matrix(d), d->vocab, d->request);
 }
 
@@ -302,27 +363,8 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
 {
     const loong_decoder_config_t *c = config;
     decoder_t d;
-    memset(&d, 0, sizeof(d));
-    d.g = graph;
-    d.c = c;
-    d.request = request;
-    d.nn = loong_nn_begin(graph, request, c->init_std);
-    if (c->scaled_output_init) {
-        d.nn.output_init_std /= sqrt(2.0 * c->num_layers);
-    }
-    d.router_loss = LOONG_NONE;
-    d.pool.counts = LOONG_NONE;
-    d.pool.logits = d.pooled;
-    d.vocab =
-        loong_nn_vocabulary(&d.nn, c->vocab_size, c->padded_vocab_size);
-    sequence(&d);
-    token_types(&d);
-    loong_val_t x = request->begins ? embed(&d)
-                                    : loong_nn_stage_input(&d.nn, request->rows,
-                                                           c->hidden_size);
-    for (int i = 0; i < request->num_layers; i++) {
-        x = layer(&d, x, request->first_layer + i);
-    }
+    begin(&d, graph, c, request);
+    loong_val_t x = stack(&d);
     if (request->ends) {
         end(&d, x);
     } else {

@@ -9,6 +9,7 @@ loong_test(NAME index_digest LABELS unit
   SOURCES tests/unit/test_index_digest.c)
 loong_test(NAME blend SOURCES tests/unit/test_blend.c LABELS unit)
 loong_test(NAME loader SOURCES tests/unit/test_loader.c LABELS unit)
+loong_test(NAME loader_epochs SOURCES tests/unit/test_loader_epochs.c LABELS unit)
 loong_test(NAME packing SOURCES tests/unit/test_packing.c LABELS unit)
 loong_test(NAME balance SOURCES tests/unit/test_balance.c LABELS unit)
 loong_test(NAME safetensors SOURCES tests/unit/test_safetensors.c LABELS unit)

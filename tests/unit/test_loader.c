@@ -581,110 +581,12 @@ static void test_unknown_fields(void **state)
     loong_loader_destroy(&loader);
 }
 
-/* ---- epochs -------------------------------------------------------------- */
-
-enum { SAMPLES = 10, EPOCHS = 4 };
-
-static loong_status_t open_epochs(loong_context_t *ctx,
-                                  const loong_source_params_t *params,
-                                  void **source_p)
-{
-    (void)ctx, (void)params;
-    *source_p = NULL;
-    return LOONG_OK;
-}
-
-static void info_of_epochs(const void *source, loong_source_info_t *info)
-{
-    (void)source;
-    *info = (loong_source_info_t){
-        .path = "epochs", .samples = SAMPLES, .tokens = SAMPLES * T};
-}
-
-/* Its tokens are its number, and in which epoch it is read. */
-static loong_status_t read_epoch(const void *source, int64_t i,
-                                 loong_items_t *items)
-{
-    LOONG_TRY(loong_items_begin(items, (T + 1) * 4 * sizeof(int64_t)));
-    loong_item_t *item = &items->item[items->count++];
-    *item = (loong_item_t){
-        .type = LOONG_ITEM_TOKENS,
-        .size = {T + 1},
-        .ids = loong_items_take(items, (T + 1) * sizeof(*item->ids)),
-        .weight = loong_items_take(items, T + 1),
-        .starts = loong_items_take(items, T + 1)};
-    memset(item->starts, 0, T + 1);
-    memset(item->weight, 1, T + 1);
-    for (int t = 0; t <= T; t++) {
-        item->ids[t] = (int32_t)(items->epoch * SAMPLES + i);
-    }
-    (void)source;
-    return LOONG_OK;
-}
-
-static const loong_source_class_t epochs_source = {.struct_size =
-                                                       sizeof(epochs_source),
-                                                   .name = "epochs",
-                                                   .open = open_epochs,
-                                                   .close = free, /* of NULL */
-                                                   .get_info = info_of_epochs,
-                                                   .read = read_epoch};
-
-/* A source reads each sample once an epoch, in an order of that epoch, and is
- * told which it is; so is one that is read from any sample on. */
-static void test_epochs(void **state)
-{
-    fixture_t *f = *state;
-    loong_blend_t *blend = NULL;
-    loong_blend_source_t source = {"epochs", 1, 0, 0, 0, NULL, "epochs"};
-    loong_blend_params_t train = {.name = "epochs",
-                                  .sources = &source,
-                                  .num_sources = 1,
-                                  .seq_length = T,
-                                  .seed = 5,
-                                  .shuffle = true};
-    int32_t order[EPOCHS * SAMPLES];
-    assert_ok(f->ctx, loong_register_source(f->ctx, &epochs_source));
-    assert_ok(f->ctx, loong_blend_create(f->ctx, &train, &blend));
-    params_t p = base_params(f);
-    p.loader.blend = blend;
-    p.loader.micro_batch_size = p.loader.global_batch_size = 4;
-    for (int64_t from = 0; from < EPOCHS * SAMPLES; from += 12) {
-        loong_loader_t *loader = NULL;
-        assert_ok(f->ctx, create(f, &p, &loader)); /* as of a resumed run */
-        for (int64_t at = from; at < EPOCHS * SAMPLES; at += 4) {
-            arrays_t a;
-            check_step(f, loader, &p, at);
-            fill(f, loader, &p, at, 0, &a);
-            for (int64_t i = 0; i < 4; i++) {
-                order[at + i] = from == 0 ? a.tokens[i * T] : order[at + i];
-                assert_int_equal(a.tokens[i * T], order[at + i]);
-                assert_int_equal(order[at + i] / SAMPLES, (at + i) / SAMPLES);
-            }
-        }
-        loong_loader_destroy(&loader);
-    }
-    for (int e = 0; e < EPOCHS; e++) {
-        int taken = 0;
-        int moved = 0;
-        for (int k = 0; k < SAMPLES; k++) {
-            taken |= 1 << order[e * SAMPLES + k] % SAMPLES;
-            moved += order[e * SAMPLES + k] % SAMPLES !=
-                     order[(e + 1) % EPOCHS * SAMPLES + k] % SAMPLES;
-        }
-        assert_int_equal(taken, (1 << SAMPLES) - 1);
-        assert_true(moved > 0);
-    }
-    loong_blend_destroy(&blend);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_independent_of_ranks, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_read_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_epochs, setup, teardown),
         cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
         cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
         cmocka_unit_test_setup_teardown(test_context_parallel, setup, teardown),

@@ -433,8 +433,8 @@ static void tell_stop(parent_t *parent, int number)
     if (number != SIGUSR1 && !parent->stopping && parent->launch.rank == 0) {
         char line[LINE_BYTES];
         snprintf(line, sizeof(line),
-                 "asked to stop (%s): the step is finished first, also if the "
-                 "launcher ends before that (process %ld)",
+                 "asked to stop (%s): the step is finished or given up first, "
+                 "also if the launcher ends before that (process %ld)",
                  strsignal(number), (long)parent->worker);
         report(parent, line);
     }

@@ -201,12 +201,36 @@ static loong_status_t plan_schedule(loong_trainer_t *t)
     return loongi_model_plan_step(t->model, micro_batches);
 }
 
+enum { ASK_EVERY = 16 }; /* micro-batches */
+
+/* Before some micro-batches all ranks ask each other whether to stop: until the
+ * update nothing has changed that a checkpoint holds. A pipeline, or components
+ * that read each other, would leave messages behind. */
+static loong_status_t ask_to_stop(loong_trainer_t *t,
+                                  const loong_entry_t *entry)
+{
+    if (entry->kind != LOONG_ENTRY_F || entry->micro_batch == 0 ||
+        entry->micro_batch % ASK_EVERY != 0 || entry->pair >= 0 ||
+        t->model->num_components > 1 || t->plan.mesh.size[LOONG_AXIS_PP] > 1) {
+        return LOONG_OK;
+    }
+    int64_t stop = (loongi_trainer_requests(t) & LOONG_STEP_STOP) != 0;
+    LOONG_TRY(loong_comm_all_reduce(t->comm, &stop, 1, LOONG_I64,
+                                    LOONG_REDUCE_MAX, "a request to stop"));
+    t->flags |= stop != 0 ? LOONG_STEP_STOP : 0;
+    return LOONG_OK;
+}
+
 static loong_status_t run_schedule(loong_trainer_t *t)
 {
-    int64_t count =
-        loongi_model_entries(t->model, LOONG_VARIANT_TRAIN)->num_entries;
+    const loong_rank_schedule_t *list =
+        loongi_model_entries(t->model, LOONG_VARIANT_TRAIN);
     loongi_timeline_begin(&t->plan);
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < list->num_entries; i++) {
+        LOONG_TRY(ask_to_stop(t, &list->entries[i]));
+        if ((t->flags & LOONG_STEP_STOP) != 0) {
+            break;
+        }
         LOONG_TRY(run_entry(t, i));
     }
     return loongi_model_finish(t->model, LOONG_VARIANT_TRAIN);
@@ -442,6 +466,9 @@ static loong_status_t train_step(loong_trainer_t *t)
                                   LOONG_FAULT_NAN_GRADIENT, t->state.step);
     t->losses.scale = fault ? NAN : 1.0;
     LOONG_TRY(run_schedule(t));
+    if ((t->flags & LOONG_STEP_STOP) != 0) {
+        return LOONG_OK;
+    }
     LOONG_TRY(reduce_records(t));
     if (t->frame.log_tensors) {
         LOONG_TRY(loongi_tensors_report(&t->report));

@@ -77,6 +77,8 @@ LOONG_NODISCARD loong_status_t loongi_trainer_model(
 /* ---- train_step.c ---- */
 /* A step: what all agree on, t->flags in it, and work that need not follow. */
 LOONG_NODISCARD loong_status_t loongi_train_begin(loong_trainer_t *t);
+/* With LOONG_STEP_STOP in t->flags behind it the step was given up, and the run
+ * is where it was before. */
 LOONG_NODISCARD loong_status_t loongi_train_step(loong_trainer_t *t);
 unsigned loongi_trainer_requests(const loong_trainer_t *t);
 

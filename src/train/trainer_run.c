@@ -164,6 +164,10 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
             break;
         }
         LOONG_TRY(loongi_train_step(t));
+        if ((t->flags & LOONG_STEP_STOP) != 0) {
+            LOONG_TRY(heed_requests(t, &stop));
+            break;
+        }
         tell_progress(t);
         loongi_supervise_step(&t->supervision, t->state.step);
         LOONG_TRY(after_step(t, &stop));

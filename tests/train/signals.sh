@@ -95,4 +95,25 @@ stopped one
 start two
 kill -TERM "$(pgrep -P $job -x loongrun | tail -n 1)"
 stopped two
+# A step of 20001 micro-batches is given up: what is saved is the one before it.
+long() { # DIRECTORY [KEY]
+    exec "$mpirun" --oversubscribe -n 2 "$build/loongrun" recipe.yaml \
+        log.interval=10 checkpoint.save="$1" train.global_batch_size=80004 \
+        'train.rampup_batch_size=[4, 80000, 40]' "${@:2}"
+}
+(long before train.exit_interval=10) >out 2>err || [ $? = 75 ] ||
+    fail "no ten steps"
+long during >out 2>err &
+job=$!
+within 30 grep -q '^step 10/' out || fail "no steps before the long one"
+sleep 1
+kill -TERM "$(pgrep -P $job -x loongrun | tail -n 1)"
+code=0
+wait $job || code=$?
+job=
+[ $code = 75 ] || fail "in a step: exit $code, not 75"
+has out "stopped at step 10 of 1000000"
+{ "$build/loong-ckpt" verify during &&
+    "$build/loong-ckpt" diff before/step_00000010 during/step_00000010; } \
+    >whole 2>&1 || fail "in a step: $(cat whole)"
 echo "USR1 at step $saved and on, USR2 and TERM: 75"

@@ -320,6 +320,41 @@ static void a_resume_reads_the_rest_where_it_was(void **state)
     job_end(&p);
 }
 
+/* Biases (qwen2) and a norm (gpt2) that an adapter's directory has. */
+static void what_was_trained_beside_goes_on(void **state)
+{
+    (void)state;
+    for (int i = 2; i <= 4; i += 2) {
+        const case_t *c = &cases[i];
+        double loss[STEPS + 1];
+        double wanted = NAN;
+        char keys[512];
+        char path[512];
+        char out[400];
+        job_place_t first = begin(c);
+        job_place_t second = begin(c);
+        run(&first, c, 1, "train.exit_interval=8\n");
+        export(&first, false, "adapter", out);
+        snprintf(keys, sizeof(keys),
+                 "finetune.adapter=%s\ntrain.exit_interval=1\n", out);
+        run(&second, c, 1, keys);
+        assert_int_equal(
+            job_metrics(&second, NULL, "loss", loss, STEPS + 1), 1);
+        snprintf(path, sizeof(path), GOLDEN "lora/%s/curve.txt", c->name);
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        for (int k = 0; k <= 8; k++) { /* samples are the same in each step */
+            assert_int_equal(fscanf(file, "%lf %*f", &wanted), 1);
+        }
+        fclose(file);
+        if (!(fabs(loss[0] - wanted) <= 1e-8 * wanted)) {
+            fail_msg("%s: %.12g, wanted %.12g", c->name, loss[0], wanted);
+        }
+        job_end(&second);
+        job_end(&first);
+    }
+}
+
 static double element(const loong_safetensors_t *file, const char *name,
                       int64_t row, int64_t col)
 {
@@ -380,7 +415,10 @@ static void what_does_not_fit_is_refused(void **state)
          "finetune.rank_pattern[0].scope: no parameter matches k_proj"},
         {"finetune.rank=5\n", "has rank 4, here it has 5"},
         {"finetune.alpha=7\n", "is multiplied by 1.5, here by 1.75"},
-        {"finetune.target_modules=[k_proj]\n", "there is no base_model.model"},
+        {"finetune.target_modules=[q_proj, v_proj]\n",
+         "finetune.target_modules leaves it out"},
+        {"finetune.target_modules=[q_proj, v_proj, down_proj, k_proj]\n",
+         "there is no base_model.model"},
     };
     job_place_t p = begin(&cases[0]);
     for (int i = 0; i < LOONG_COUNT_OF(refusals); i++) {
@@ -408,6 +446,7 @@ int main(void)
         cmocka_unit_test(experts_of_older_files),
         cmocka_unit_test(a_divergence_is_from_the_model_without),
         cmocka_unit_test(a_resume_reads_the_rest_where_it_was),
+        cmocka_unit_test(what_was_trained_beside_goes_on),
         cmocka_unit_test(a_merge_is_exact_to_rounding),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };

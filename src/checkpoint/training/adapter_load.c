@@ -102,9 +102,9 @@ static loong_status_t fill(const start_t *s, const matrix_t *m, double *to)
     loongi_lora_hf_module(s->map, m->base, module);
     LOONG_TRY(find(s, m, module, m->rank, &t));
     bool parts = m->base->parts > 1 && t->shape[0] != m->rows;
-    LOONG_TRY(mixed ? want_shape(s, m, t, out, m->cols * experts)
-                    : want_shape(s, m, t, parts ? t->shape[0] : m->rows,
-                                 m->cols));
+    LOONG_TRY(
+        mixed ? want_shape(s, m, t, out, m->cols * experts)
+              : want_shape(s, m, t, parts ? t->shape[0] : m->rows, m->cols));
     LOONG_TRY(read(s, t, &from));
     for (int64_t r = 0; r < m->rows; r++) {
         int64_t row = parts ? loongi_hf_file_row(m->base, r) : r;
@@ -162,6 +162,20 @@ static bool in_pieces(const start_t *s, const matrix_t *m)
 }
 
 /* The rows and columns of a matrix that are the rank's. */
+static void copy_part(const loong_param_slice_t *part, const double *all,
+                      double *own)
+{
+    for (int64_t r = 0, n = 0; r < part->rows; r += n) {
+        n = part->rows - r;
+        int64_t row = loongi_param_slice_row(part, r, &n);
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(own + (r + i) * part->cols,
+                   all + (row + i) * part->all_cols + part->col,
+                   (size_t)part->cols * sizeof(*own));
+        }
+    }
+}
+
 static loong_status_t load(const start_t *s, loong_stage_t *stage,
                            const loong_chunk_param_t *p)
 {
@@ -175,15 +189,7 @@ static loong_status_t load(const start_t *s, loong_stage_t *stage,
     double *own = all + m.rows * m.cols;
     loong_status_t status =
         in_pieces(s, &m) ? fill_pieces(s, &m, all) : fill(s, &m, all);
-    for (int64_t r = 0, n = 0; r < part.rows; r += n) {
-        n = part.rows - r;
-        int64_t row = loongi_param_slice_row(&part, r, &n);
-        for (int64_t i = 0; i < n; i++) {
-            memcpy(own + (r + i) * part.cols,
-                   all + (row + i) * m.cols + part.col,
-                   (size_t)part.cols * sizeof(*own));
-        }
-    }
+    copy_part(&part, all, own);
     if (status == LOONG_OK) {
         status =
             loongi_stage_set_param(stage, p, 0, part.rows * part.cols, own);
@@ -192,16 +198,134 @@ static loong_status_t load(const start_t *s, loong_stage_t *stage,
     return status;
 }
 
+/* ---- what was trained as it is ------------------------------------------- */
+
+static const loong_peft_saved_t *saved_of(const start_t *s, const char *name)
+{
+    const loong_hf_param_t *p = loongi_hf_map_find(s->map, name);
+    char file[LOONG_HF_MODULE];
+    if (p == NULL || p->parts > 1 || p->pieces > 1 || p->transposed) {
+        return NULL;
+    }
+    snprintf(file, sizeof(file), "%s%s",
+             p->prefixed ? loongi_hf_map_prefix(s->map) : "", p->hf_name);
+    for (int64_t i = 0; i < s->peft->num_saved; i++) {
+        if (strcmp(s->peft->saved[i].name, file) == 0) {
+            return &s->peft->saved[i];
+        }
+    }
+    return NULL;
+}
+
+/* In place of the base's values. */
+static loong_status_t load_saved(const start_t *s, loong_stage_t *stage,
+                                 const loong_chunk_param_t *p)
+{
+    loong_param_slice_t part = loongi_param_slice_of(p);
+    const loong_peft_saved_t *saved = saved_of(s, p->name);
+    double *all = NULL;
+    if (saved == NULL) {
+        return LOONG_OK;
+    }
+    const loong_peft_tensor_t *t = &saved->tensor;
+    LOONG_CHECK(s->ctx,
+                t->shape[0] == part.all_rows &&
+                    (t->ndim > 1 ? t->shape[1] : 1) == part.all_cols,
+                LOONG_ERR_MISMATCH, "%s: %s is of another size than %s",
+                s->peft->path, saved->name, p->name);
+    LOONG_TRY(loongi_calloc(
+        s->ctx, (size_t)(part.all_rows * part.all_cols + part.rows * part.cols),
+        sizeof(*all), "a parameter beside adapters", &all));
+    double *own = all + part.all_rows * part.all_cols;
+    loong_status_t status = loongi_peft_values(s->peft, t, all);
+    copy_part(&part, all, own);
+    if (status == LOONG_OK) {
+        status =
+            loongi_stage_set_param(stage, p, 0, part.rows * part.cols, own);
+    }
+    loongi_free(s->ctx, all);
+    return status;
+}
+
+/* ---- the whole ----------------------------------------------------------- */
+
 static loong_status_t load_stage(const start_t *s, loong_stage_t *stage)
 {
     loong_status_t status = loongi_stage_upload(stage);
     for (int64_t i = 0; i < stage->layout->num_params && status == LOONG_OK;
          i++) {
-        if (stage->layout->params[i].params.adapter > 0.0) {
-            status = load(s, stage, &stage->layout->params[i]);
-        }
+        const loong_chunk_param_t *p = &stage->layout->params[i];
+        status = p->params.adapter > 0.0 ? load(s, stage, p)
+                                         : load_saved(s, stage, p);
     }
     return loongi_stage_uploaded(stage, status);
+}
+
+static void mark(const start_t *s, const char *module, bool *used)
+{
+    const loong_peft_module_t *found = loongi_peft_find(s->peft, module);
+    if (found != NULL) {
+        used[found - s->peft->modules] = true;
+    }
+}
+
+/* Marks the modules of the files that the component's adapters are. */
+static void mark_all(const start_t *s, const loong_component_t *c, bool *used)
+{
+    for (int64_t i = 0; i < c->num_whole; i++) {
+        char module[LOONG_HF_MODULE];
+        if (loongi_lora_matrix(c->whole[i].name, module) != LOONG_LORA_A) {
+            continue;
+        }
+        const loong_hf_param_t *base = loongi_lora_base(s->map, module);
+        for (int64_t k = 0;
+             base != NULL && loongi_lora_of_experts(base) && k < base->pieces;
+             k++) {
+            loongi_lora_hf_piece(s->map, base, k, module);
+            mark(s, module, used);
+        }
+        if (base != NULL) {
+            loongi_lora_hf_module(s->map, base, module);
+            mark(s, module, used);
+        }
+    }
+}
+
+/* All that the directory has goes on being trained, or nothing. */
+static loong_status_t check_modules(const start_t *s,
+                                    const loong_component_t *c)
+{
+    bool *used = NULL;
+    int64_t i = 0;
+    LOONG_TRY(loongi_calloc(s->ctx, (size_t)s->peft->num_modules, sizeof(*used),
+                            "modules of adapters", &used));
+    mark_all(s, c, used);
+    while (i < s->peft->num_modules && used[i]) {
+        i++;
+    }
+    loongi_free(s->ctx, used);
+    LOONG_CHECK(s->ctx, i == s->peft->num_modules, LOONG_ERR_MISMATCH,
+                "%s has an adapter of %s: finetune.target_modules leaves it "
+                "out",
+                s->peft->path, s->peft->modules[i].name);
+    return LOONG_OK;
+}
+
+static loong_status_t check_saved(const start_t *s, const loong_component_t *c)
+{
+    for (int64_t i = 0; i < s->peft->num_saved; i++) {
+        const loong_peft_saved_t *saved = &s->peft->saved[i];
+        int64_t k = 0;
+        while (k < c->num_whole &&
+               (c->whole[k].frozen || saved_of(s, c->whole[k].name) != saved)) {
+            k++;
+        }
+        LOONG_CHECK(s->ctx, k < c->num_whole, LOONG_ERR_MISMATCH,
+                    "%s has %s, trained as it is: finetune.modules_to_save or "
+                    "bias is to name it",
+                    s->peft->path, saved->name);
+    }
+    return LOONG_OK;
 }
 
 loong_status_t loongi_adapter_load(loong_component_t *component,
@@ -210,7 +334,10 @@ loong_status_t loongi_adapter_load(loong_component_t *component,
     loong_peft_t *peft = NULL;
     LOONG_TRY(loongi_peft_read(component->ctx, dir, &peft));
     const start_t s = {component->ctx, map, peft};
-    loong_status_t status = LOONG_OK;
+    loong_status_t status = check_modules(&s, component);
+    if (status == LOONG_OK) {
+        status = check_saved(&s, component);
+    }
     for (int i = 0; i < component->num_stages && status == LOONG_OK; i++) {
         status = load_stage(&s, component->stages[i]);
     }

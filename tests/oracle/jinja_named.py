@@ -48,6 +48,7 @@ PUBLISHED = {
     "deepseek3.1-nothink": "deepseek-ai-DeepSeek-V3.1.jinja",
     "llama2": "llama-2-chat.jinja",
     "mistral": "mistral-instruct.jinja",
+    "minicpm-v-4.6": "minicpm_v_4_6_hf_training.jinja",
 }
 
 

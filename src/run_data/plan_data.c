@@ -194,7 +194,8 @@ static loong_status_t set_length(loong_run_data_t *d, int64_t length,
     return loong_recipe_set(d->plan->recipe, length_key, text, origin);
 }
 
-/* Rows of a step that have about STEP_SAMPLES samples, or all there are. */
+/* Rows of a step that have about STEP_SAMPLES samples, or all there are: a
+ * power of two, so that the run may go on with other ranks. */
 static int64_t step_rows(const loong_run_data_t *d, const sample_figures_t *of)
 {
     int64_t each = loong_recipe_int(d->plan->recipe, length_key);
@@ -202,7 +203,9 @@ static int64_t step_rows(const loong_run_data_t *d, const sample_figures_t *of)
     double samples = (double)LOONG_MAX(of->samples, 1);
     double full = packs ? (double)of->ids / samples / (double)each : 1.0;
     full = fmin(full, 1.0); /* what is longer is cut, or refused */
-    return (int64_t)ceil(full * fmin(STEP_SAMPLES, samples));
+    double rows = round(log2(full * fmin(STEP_SAMPLES, samples)));
+    double all = floor(log2(ceil(full * samples)));
+    return (int64_t)exp2(fmax(0.0, fmin(rows, all)));
 }
 
 /* The data is opened with rows for the longest text that the model reads; what

@@ -5,9 +5,11 @@
  * hf_adapters.h before.
  *
  * Where a tensor of the files is several parameters here, its adapter has one
- * matrix a for all of them, and each has its rows of b. */
+ * matrix a for all of them, and each has its rows of b. Of experts b has one
+ * below the other here, [experts out, rank]. */
 #include "peft_import.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +22,7 @@
 typedef struct loong_peft_part {
     const loong_peft_tensor_t *from;
     const loong_hf_param_t *rows; /* whose rows they are; NULL: all */
+    int64_t experts;              /* it is a matrix b of so many; else 0 */
 } part_t;
 
 typedef struct importer {
@@ -52,14 +55,9 @@ static loong_status_t add(const importer_t *im, const char *module,
     t->ndim = part->from->ndim;
     memcpy(t->shape, part->from->shape, sizeof(part->from->shape));
     t->shape[0] = rows;
+    t->shape[1] /= LOONG_MAX(part->experts, 1);
     to->parts[to->count++] = *part;
     return LOONG_OK;
-}
-
-static void cut_weight(const char *name, char module[LOONG_HF_MODULE])
-{
-    snprintf(module, LOONG_HF_MODULE, "%.*s",
-             (int)(strlen(name) - strlen(".weight")), name);
 }
 
 /* A module of the files, with the first of the parameters that it is. */
@@ -69,8 +67,8 @@ static loong_status_t add_module(const importer_t *im,
 {
     char module[LOONG_HF_MODULE];
     char key[LOONG_HF_MODULE + 64];
-    const part_t a = {&m->a, NULL};
-    cut_weight(first->name, module);
+    const part_t a = {&m->a, NULL, 0};
+    loongi_lora_module(first, module);
     if (m->a.shape[1] != first->shape[1] ||
         m->b.shape[0] != loongi_hf_file_rows(first)) {
         loongi_problems_add(
@@ -83,9 +81,9 @@ static loong_status_t add_module(const importer_t *im,
         return LOONG_OK;
     }
     for (int i = 0; i < first->parts; i++) {
-        const part_t b = {&m->b, first + i};
+        const part_t b = {&m->b, first + i, 0};
         char own[LOONG_HF_MODULE];
-        cut_weight(first[i].name, own);
+        loongi_lora_module(&first[i], own);
         LOONG_TRY(add(im, own, ".lora_B.weight", &b, first[i].shape[0]));
     }
     if (first->parts > 1 && !loongi_lora_fuse(module)) {
@@ -100,26 +98,68 @@ static loong_status_t add_module(const importer_t *im,
     return add(im, module, ".lora_A.weight", &a, m->a.shape[0]);
 }
 
+/* A matrix of all experts. */
+static loong_status_t add_experts(const importer_t *im,
+                                  const loong_peft_module_t *m,
+                                  const loong_hf_param_t *base)
+{
+    char module[LOONG_HF_MODULE];
+    char key[LOONG_HF_MODULE + 64];
+    const part_t a = {&m->a, NULL, 0};
+    const part_t b = {&m->b, NULL, m->experts};
+    if (m->experts != base->pieces / base->units ||
+        m->a.shape[1] != base->shape[1] ||
+        m->b.shape[0] * m->experts != base->shape[0]) {
+        loongi_problems_add(
+            im->problems,
+            "%s: matrices are [%lld, %lld] and [%lld, %lld] of %lld experts, "
+            "the base has %lld of [%lld, %lld] together",
+            m->name, (long long)m->a.shape[0], (long long)m->a.shape[1],
+            (long long)m->b.shape[0], (long long)m->b.shape[1],
+            (long long)m->experts, (long long)(base->pieces / base->units),
+            (long long)base->shape[0], (long long)base->shape[1]);
+        return LOONG_OK;
+    }
+    loongi_lora_module(base, module);
+    snprintf(key, sizeof(key), LOONG_ADAPTER_KEY "%s.%s", im->component,
+             module);
+    LOONG_TRY(loongi_pairs_set_real(im->metadata, key, m->scale));
+    LOONG_TRY(add(im, module, ".lora_A.weight", &a, m->a.shape[0]));
+    return add(im, module, ".lora_B.weight", &b, base->shape[0]);
+}
+
+/* "model.layers.0.mlp.experts.3.down_proj", as before transformers 5. */
+static bool is_piece(const char *name)
+{
+    static const char scope[] = ".experts.";
+    const char *at = strstr(name, scope);
+    return at != NULL && isdigit((unsigned char)at[strlen(scope)]) != 0;
+}
+
 static loong_status_t add_modules(const importer_t *im,
                                   const loong_peft_t *peft)
 {
     for (int64_t i = 0; i < peft->num_modules; i++) {
+        const char *name = peft->modules[i].name;
         const loong_hf_param_t *base = NULL;
         for (int64_t k = 0; k < loongi_hf_map_count(im->map); k++) {
             const loong_hf_param_t *p = loongi_hf_map_get(im->map, k);
             char module[LOONG_HF_MODULE];
-            if (p->ndim == 2 && p->pieces == 1 && p->part == 0) {
+            if (p->ndim == 2 && p->part == 0 &&
+                (p->pieces == 1 || loongi_lora_of_experts(p))) {
                 loongi_lora_hf_module(im->map, p, module);
-                base = strcmp(module, peft->modules[i].name) == 0 ? p : base;
+                base = strcmp(module, name) == 0 ? p : base;
             }
         }
         if (base == NULL) {
             loongi_problems_add(im->problems,
-                                peft->modules[i].experts > 0
-                                    ? "%s: adapters of experts are read by "
-                                      "a training alone, finetune.adapter"
+                                is_piece(name)
+                                    ? "%s: adapters of single experts are read "
+                                      "by a training alone, finetune.adapter"
                                     : "%s: the base has no matrix of this name",
-                                peft->modules[i].name);
+                                name);
+        } else if (loongi_lora_of_experts(base)) {
+            LOONG_TRY(add_experts(im, &peft->modules[i], base));
         } else {
             LOONG_TRY(add_module(im, &peft->modules[i], base));
         }
@@ -140,7 +180,7 @@ static bool is_saved(const importer_t *im, const loong_hf_param_t *p,
 static loong_status_t add_saved(const importer_t *im,
                                 const loong_peft_saved_t *s)
 {
-    const part_t part = {&s->tensor, NULL};
+    const part_t part = {&s->tensor, NULL, 0};
     for (int64_t k = 0; k < loongi_hf_map_count(im->map); k++) {
         const loong_hf_param_t *p = loongi_hf_map_get(im->map, k);
         if (is_saved(im, p, s->name) && p->ndim == s->tensor.ndim &&
@@ -184,6 +224,24 @@ loong_status_t loongi_peft_import(const loong_peft_t *peft,
                                  peft->dropout);
 }
 
+/* Elements of a row one after the other: column k of expert e is column
+ * k E + e of the files. */
+static loong_status_t expert_row(const loong_peft_import_t *im,
+                                 const part_t *part, int64_t row, char *to)
+{
+    const loong_peft_tensor_t *t = part->from;
+    size_t size = loong_dtype_size(t->dtype);
+    int64_t out = t->shape[0];
+    int64_t at = row % out * t->shape[1] + row / out;
+    for (int64_t k = 0; k < t->shape[1] / part->experts; k++) {
+        LOONG_TRY(loongi_convert(
+            im->ctx, t->dtype,
+            (const char *)t->data + (size_t)(at + k * part->experts) * size,
+            t->stored, to + (size_t)k * loong_dtype_size(t->stored), 1));
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_peft_import_rows(void *user, int64_t index, int64_t row,
                                        int64_t rows, void *buffer,
                                        const void **data_p)
@@ -192,18 +250,20 @@ loong_status_t loongi_peft_import_rows(void *user, int64_t index, int64_t row,
     const part_t *part = &im->parts[index];
     const loong_peft_tensor_t *t = part->from;
     size_t cols = (size_t)loongi_safetensors_row(t->ndim, t->shape);
+    size_t bytes = cols / (size_t)LOONG_MAX(part->experts, 1) *
+                   loong_dtype_size(t->stored);
     (void)data_p;
     for (int64_t r = 0; r < rows; r++) {
+        char *to = (char *)buffer + (size_t)r * bytes;
         int64_t at = part->rows != NULL
                          ? loongi_hf_file_row(part->rows, row + r)
                          : row + r;
-        LOONG_TRY(loongi_convert(
-            im->ctx, t->dtype,
-            (const char *)t->data +
-                (size_t)at * cols * loong_dtype_size(t->dtype),
-            t->stored,
-            (char *)buffer + (size_t)r * cols * loong_dtype_size(t->stored),
-            (int64_t)cols));
+        const char *from = (const char *)t->data +
+                           (size_t)at * cols * loong_dtype_size(t->dtype);
+        LOONG_TRY(part->experts > 0
+                      ? expert_row(im, part, row + r, to)
+                      : loongi_convert(im->ctx, t->dtype, from, t->stored, to,
+                                       (int64_t)cols));
     }
     return LOONG_OK;
 }

@@ -40,10 +40,28 @@ static void adapters_are_files_too(void **state)
     assert_run("merge --linear %/sum " LORA "/llama %/no", 0, "");
 }
 
+static void experts_have_some_too(void **state)
+{
+    (void)state;
+#define MIXTRAL " --base " FIXTURES "/mixtral"
+    assert_run("verify " LORA "/mixtral" BASE, 1, "of this name");
+    assert_run("import " LORA "/mixtral %/experts" MIXTRAL, 0, "");
+    assert_run("export %/experts %/same", 0, "");
+    assert_run("diff " LORA "/mixtral %/same", 0, "all values are equal");
+    assert_run("merge " LORA "/mixtral=0.25 " LORA "/mixtral=0.75 " FIXTURES
+               "/mixtral %/twice",
+               0, "");
+    assert_run("export --merge %/experts %/once", 0, "");
+    assert_run("diff %/once %/twice", 0, "all values are equal");
+    assert_run("verify " LORA "/mixtral_older" MIXTRAL, 1,
+               "are read by a training alone");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adapters_are_files_too),
+        cmocka_unit_test(experts_have_some_too),
     };
     if (argc != 2) {
         return 2;

@@ -19,7 +19,7 @@ static int64_t rank_of(const adder_t *s, const char *name)
     bool differ = false;
     for (int64_t i = 0; i < s->sum->count; i++) {
         const loong_peft_module_t *m = loongi_peft_find(s->sum->terms[i], name);
-        int64_t own = m != NULL ? m->a.shape[0] : 0;
+        int64_t own = m != NULL ? loongi_peft_rank(m) : 0;
         differ =
             differ || (s->sum->linear && rank > 0 && own > 0 && own != rank);
         rank = own == 0 ? rank : s->sum->linear ? own : rank + own;
@@ -33,7 +33,9 @@ static loong_status_t add_term(const adder_t *s,
                                int64_t column, const loong_peft_t *of,
                                loong_peft_module_t *to)
 {
-    int64_t rank = term->a.shape[0];
+    int64_t experts = LOONG_MAX(term->experts, 1);
+    int64_t rank = loongi_peft_rank(term);
+    int64_t wide = rank * experts; /* columns of b */
     int64_t all = to->a.shape[0];
     int64_t in = to->a.shape[1];
     int64_t out = to->b.shape[0];
@@ -41,20 +43,21 @@ static loong_status_t add_term(const adder_t *s,
     double of_b = s->sum->linear ? sqrt(fabs(factor)) : 1.0;
     double of_a = factor / (of_b > 0.0 ? of_b : 1.0);
     double *a = (double *)to->a.data + column * in;
-    double *b = (double *)to->b.data + column;
+    double *b = (double *)to->b.data + column * experts;
     double *own = NULL;
-    LOONG_TRY(loongi_calloc(s->to->ctx, (size_t)(rank * LOONG_MAX(in, out)),
+    LOONG_TRY(loongi_calloc(s->to->ctx, (size_t)(wide * LOONG_MAX(in, out)),
                             sizeof(*own), "an adapter", &own));
     loong_status_t status = loongi_peft_values(of, &term->a, own);
-    for (int64_t i = 0; i < rank * in && status == LOONG_OK; i++) {
-        a[i] += of_a * own[i];
+    for (int64_t i = 0; i < wide * in && status == LOONG_OK; i++) {
+        int64_t expert = i / (rank * in);
+        a[expert * (all / experts - rank) * in + i] += of_a * own[i];
     }
     if (status == LOONG_OK) {
         status = loongi_peft_values(of, &term->b, own);
     }
     for (int64_t r = 0; r < out && status == LOONG_OK; r++) {
-        for (int64_t k = 0; k < rank; k++) {
-            b[r * all + k] += of_b * own[r * rank + k];
+        for (int64_t k = 0; k < wide; k++) {
+            b[r * all + k] += of_b * own[r * wide + k];
         }
     }
     loongi_free(s->to->ctx, own);
@@ -81,22 +84,19 @@ static loong_status_t add_module(const adder_t *s,
                                  const loong_peft_module_t *like)
 {
     int64_t rank = rank_of(s, like->name);
+    int64_t all = rank * LOONG_MAX(like->experts, 1);
     int64_t column = 0;
     loong_peft_module_t *to = &s->to->modules[s->to->num_modules++];
-    LOONG_CHECK(s->to->ctx, like->experts == 0, LOONG_ERR_UNSUPPORTED,
-                "%s: adapters of experts cannot be added from files; a "
-                "checkpoint of a training that began with them can be exported "
-                "merged",
-                like->name);
     LOONG_CHECK(s->to->ctx, rank > 0, LOONG_ERR_MISMATCH,
                 "%s: adapters have other ranks, and their matrices cannot be "
                 "added (linear); cat adds what they make",
                 like->name);
     to->scale = 1.0;
+    to->experts = like->experts;
     LOONG_TRY(
         loongi_arena_strdup(s->to->arena, like->name, (char **)&to->name));
-    LOONG_TRY(matrix(s, &like->a, rank, like->a.shape[1], &to->a));
-    LOONG_TRY(matrix(s, &like->b, like->b.shape[0], rank, &to->b));
+    LOONG_TRY(matrix(s, &like->a, all, like->a.shape[1], &to->a));
+    LOONG_TRY(matrix(s, &like->b, like->b.shape[0], all, &to->b));
     for (int64_t i = 0; i < s->sum->count; i++) {
         const loong_peft_module_t *m =
             loongi_peft_find(s->sum->terms[i], like->name);
@@ -104,13 +104,14 @@ static loong_status_t add_module(const adder_t *s,
             continue;
         }
         LOONG_CHECK(s->to->ctx,
-                    m->a.shape[1] == like->a.shape[1] &&
+                    m->experts == like->experts &&
+                        m->a.shape[1] == like->a.shape[1] &&
                         m->b.shape[0] == like->b.shape[0],
                     LOONG_ERR_MISMATCH, "%s: %s is of another size than in %s",
                     s->sum->terms[i]->path, m->name, s->sum->terms[0]->path);
         LOONG_TRY(
             add_term(s, m, s->sum->weights[i], column, s->sum->terms[i], to));
-        column += !s->sum->linear ? m->a.shape[0] : 0;
+        column += !s->sum->linear ? loongi_peft_rank(m) : 0;
     }
     return LOONG_OK;
 }

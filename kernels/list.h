@@ -20,6 +20,7 @@ extern "C" {
     X(loongi_linear_dw_onednn)             \
     X(loongi_linear_dw_onednn_widened)     \
     X(loongi_linear_add_onednn) X(loongi_linear_add_onednn_widened) \
+    X(loongi_linear_quantized_panels)      \
     LOONG_ISA_EACH(X, loongi_attention)    \
     LOONG_ISA_EACH(X, loongi_attention_grad) \
     LOONG_ISA_EACH(X, loongi_attention_merge) \
@@ -92,6 +93,7 @@ extern "C" {
     X(linear_dw)             \
     X(linear_dw_db)          \
     X(linear_gelu_grad) X(linear_add) \
+    X(linear_quantized)      \
     X(attention)             \
     X(attention_grad)        \
     X(attention_merge)       \
@@ -186,6 +188,7 @@ extern "C" {
     X(linear_dw)              \
     X(linear_dw_db)           \
     X(linear_gelu_grad) X(linear_add) \
+    X(linear_quantized)       \
     X(attention_cudnn)        \
     X(attention_tiles)        \
     X(attention_wide)         \

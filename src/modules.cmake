@@ -2,6 +2,7 @@
 # says what it may include. Keep the order of the architecture.
 loong_module(NAME base DIR src/base PUBLIC context dtype nearest status
   LIBS jansson)
+set_source_files_properties(src/base/quant.c PROPERTIES COMPILE_OPTIONS -O3)
 loong_module(NAME jinja DIR src/jinja USES base LIBS utf8proc)
 include(cmake/LoongChatTemplates.cmake)
 loong_module(NAME jinja_named DIR src/jinja/named USES base

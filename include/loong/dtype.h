@@ -37,6 +37,16 @@ typedef enum loong_dtype {
     LOONG_DTYPE_COUNT
 } loong_dtype_t;
 
+/* How the rows of a matrix are stored where not element by element: codes, and
+ * behind them the scales of the same row (src/base/quant.h). */
+typedef enum loong_quant {
+    LOONG_QUANT_NONE,
+    LOONG_QUANT_NF4,
+    LOONG_QUANT_NF4_DOUBLE, /* scales in 8 bits */
+    LOONG_QUANT_INT8,
+    LOONG_QUANT_COUNT
+} loong_quant_t;
+
 /* The label, among labels of int32, of what carries no loss. */
 enum { LOONG_IGNORE_LABEL = -100 };
 

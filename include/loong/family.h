@@ -100,6 +100,7 @@ typedef struct loong_adapters {
     bool rank_stabilized; /* scale = alpha / sqrt(rank), Kalajdzievski 2023 */
     bool alone;           /* nothing else of the model is trained */
     bool gaussian; /* a starts normal, else uniform as linear layers do */
+    loong_quant_t quant; /* how fixed matrices of linear layers are stored */
 } loong_adapters_t;
 
 typedef struct loong_param_rules {

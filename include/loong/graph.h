@@ -102,6 +102,9 @@ typedef struct loong_param_params {
     int64_t padding; /* rows at its end that are in no file */
     loong_placement_t place;
     loong_dtype_t dtype; /* of the storage that kernels read */
+    /* Rows are stored as codes, dtype uint8: values have so many columns, not
+     * those of `shape`. Of what is frozen. */
+    loong_quant_t quant;
     loong_init_kind_t init;
     double std;
     bool frozen;         /* no gradient, no optimizer state */

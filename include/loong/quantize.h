@@ -40,6 +40,21 @@ LOONG_API loong_quantized_t loong_quantize(loong_graph_t *g, loong_val_t x,
                                            loong_val_t scale,
                                            const loong_quantize_attr_t *attr);
 
+/* The product with a matrix that stays fixed and is stored as codes (QLoRA,
+ * Dettmers et al. 2023): x [T,K], w uint8 [N,B], whose rows are K elements in
+ * the bytes of src/base/quant.h, bias wide [N] or none -> y = x w' + bias, like
+ * x. With `transposed` x is [T,N] and y = x w [T,K], without a bias. Some
+ * columns of y at a time are made: their part of w is put into the workspace in
+ * the type of x, not all of it. w has no gradient. */
+typedef struct loong_linear_quantized_attr {
+    loong_quant_t quant;
+    int64_t cols; /* K */
+    bool transposed;
+} loong_linear_quantized_attr_t;
+LOONG_API loong_val_t loong_linear_quantized(loong_graph_t *g, loong_val_t x,
+                                             loong_val_t w, loong_val_t bias,
+                                             loong_quant_t quant);
+
 /* q [R,C] and its scale or scales -> q s in attr->dtype: fp64, fp32 or bf16. */
 LOONG_API loong_val_t loong_dequantize(loong_graph_t *g, loong_val_t q,
                                        loong_val_t scale,

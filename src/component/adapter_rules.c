@@ -13,9 +13,16 @@
 #define PATTERN(member_) FILLS(loong_adapter_pattern_t, member_)
 
 static const loong_recipe_field_t keys[] = {
-    CHOICE("finetune.method", "full", "full lora", SAME,
+    CHOICE("finetune.method", "full", "full lora qlora", SAME,
            "what is trained: the model, or adapters of low rank beside its "
-           "linear layers; finetune: lora is short for it"),
+           "linear layers, whose matrices qlora stores as codes; finetune: "
+           "lora is short for it"),
+    CHOICE("finetune.quantization", "nf4", "nf4 int8", SAME,
+           "of method qlora: codes of 4 bits in blocks of 64 elements, or of 8 "
+           "bits in rows, as bitsandbytes has them"),
+    BOOL("finetune.double_quantization", "false", SAME,
+         "of nf4: the scales of blocks are quantised themselves, to 8 bits in "
+         "blocks of 256"),
     TEXT("finetune.adapter", NULL, FREE,
          "directory of an adapter (adapter_config.json and "
          "adapter_model.safetensors) to go on with, of the same rank, alpha "
@@ -164,8 +171,21 @@ static bool has_adapters(const loong_recipe_t *recipe, const char *role)
     for (int64_t i = 0; loong_recipe_component(recipe, i) != NULL; i++) {
         last = loong_recipe_component(recipe, i);
     }
-    return strcmp(loong_recipe_text(recipe, KEY("method")), "lora") == 0 &&
+    return strcmp(loong_recipe_text(recipe, KEY("method")), "full") != 0 &&
            last != NULL && strcmp(last, role) == 0;
+}
+
+static loong_quant_t read_quant(const loong_recipe_t *recipe)
+{
+    if (strcmp(loong_recipe_text(recipe, KEY("method")), "qlora") != 0) {
+        return LOONG_QUANT_NONE;
+    }
+    if (strcmp(loong_recipe_text(recipe, KEY("quantization")), "int8") == 0) {
+        return LOONG_QUANT_INT8;
+    }
+    return loong_recipe_bool(recipe, KEY("double_quantization"))
+               ? LOONG_QUANT_NF4_DOUBLE
+               : LOONG_QUANT_NF4;
 }
 
 loong_status_t loongi_adapter_rules_read(const loong_recipe_t *recipe,
@@ -181,6 +201,7 @@ loong_status_t loongi_adapter_rules_read(const loong_recipe_t *recipe,
     memset(a, 0, sizeof(*a));
     LOONG_TRY(read_targets(r, arena, a));
     LOONG_FILL(r, "", loong_adapters_t, a);
+    a->quant = read_quant(r);
     LOONG_TRY(
         read_patterns(r, KEY("rank_pattern"), arena, &a->num_ranks, &a->ranks));
     LOONG_TRY(read_patterns(r, KEY("alpha_pattern"), arena, &a->num_alphas,

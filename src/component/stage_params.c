@@ -71,8 +71,10 @@ loong_status_t loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
     loong_status_t status = loongi_stage_upload(stage);
     for (int64_t i = 0; i < stage->layout->num_params && status == LOONG_OK;
          i++) {
-        status =
-            initialize_param(stage, &stage->layout->params[i], seed, values);
+        const loong_chunk_param_t *p = &stage->layout->params[i];
+        if (p->params.quant == LOONG_QUANT_NONE) { /* else it is read */
+            status = initialize_param(stage, p, seed, values);
+        }
     }
     status = loongi_stage_uploaded(stage, status);
     loongi_free(stage->ctx, values);

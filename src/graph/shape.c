@@ -3,6 +3,7 @@
  * Sizes of shapes, parameters and values. Called by graph building, passes and
  * whoever allocates. Read loong/graph.h before. */
 #include "graph_impl.h"
+#include "quant.h"
 
 int64_t loongi_shape_elements(const loong_shape_t *shape)
 {
@@ -22,6 +23,11 @@ loong_shape_t loongi_param_shape(const loong_param_params_t *params)
     if (params->place.inner_parts > 0) {
         shape.dim[params->place.inner_dim] =
             params->place.inner_parts * params->place.inner_count;
+    }
+    if (params->quant != LOONG_QUANT_NONE) {
+        int last = shape.rank - 1;
+        shape.dim[last] =
+            loongi_quant_row_bytes(params->quant, shape.dim[last]);
     }
     return shape;
 }

@@ -32,13 +32,18 @@ typedef struct head_sizes {
 static loong_val_t shorten(latent_t *m, const char *name, loong_val_t x,
                            int64_t width)
 {
+    char full[LOONG_NN_NAME];
+    loong_nn_start_t start = {LOONG_INIT_NORMAL, m->nn->init_std};
     loong_graph_push(m->g, "%s", name);
-    loong_val_t w =
-        loong_nn_matrix(m->nn, "weight", width, m->p->hidden, m->nn->init_std);
+    loong_param_params_t p = loongi_nn_describe(
+        m->nn, "weight", loong_shape_2d(width, m->p->hidden), start, full);
+    p.place = loongi_nn_whole(m->nn, LOONG_GROUP_TP, m->nn->sequence_parallel);
+    loongi_nn_quantize(m->nn, &p);
+    loong_val_t w = loong_graph_param(m->g, &p);
     loong_val_t b = m->p->short_bias ? loong_nn_vector(m->nn, "bias", width,
                                                        LOONG_INIT_ZEROS)
                                      : LOONG_NONE;
-    loong_val_t y = loong_linear(m->g, x, w, b);
+    loong_val_t y = loongi_nn_product(m->nn, &p, x, w, b);
     y = loongi_nn_adapt_stream(m->nn, x, y);
     loong_graph_pop(m->g);
     return y;

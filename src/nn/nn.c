@@ -11,7 +11,9 @@
 #include "context_attention.h"
 #include "loong/collective.h"
 #include "loong/op.h"
+#include "loong/quantize.h"
 #include "nn_impl.h"
+#include "quant.h"
 
 static bool frozen(const loong_nn_t *nn, const char *name)
 {
@@ -320,6 +322,39 @@ static int64_t width_of(const loong_nn_t *nn, loong_val_t x)
     return shape.rank > 0 ? shape.dim[shape.rank - 1] : 0;
 }
 
+void loongi_nn_quantize(const loong_nn_t *nn, loong_param_params_t *p)
+{
+    const loong_adapters_t *a = nn->rules.adapters;
+    const loong_placement_t *at = &p->place;
+    if (a == NULL || a->quant == LOONG_QUANT_NONE || !p->frozen) {
+        return;
+    }
+    bool part = at->cut && at->dim == 1;
+    int64_t all = p->shape.dim[1];
+    int64_t block = loongi_quant_columns(a->quant);
+    int64_t first = part ? at->begin : 0;
+    int64_t count = part ? at->count : all;
+    if (all % block != 0 || first % block != 0 || count % block != 0) {
+        loong_graph_fail(nn->graph, LOONG_ERR_CONFIG,
+                         "finetune.quantization: %s has rows of %lld elements, "
+                         "of which a rank has %lld from %lld on: these are no "
+                         "whole blocks of %lld",
+                         p->name, (long long)all, (long long)count,
+                         (long long)first, (long long)block);
+        return;
+    }
+    p->quant = a->quant;
+    p->dtype = LOONG_U8;
+}
+
+loong_val_t loongi_nn_product(loong_nn_t *nn, const loong_param_params_t *p,
+                              loong_val_t x, loong_val_t w, loong_val_t bias)
+{
+    return p->quant == LOONG_QUANT_NONE
+               ? loong_linear(nn->graph, x, w, bias)
+               : loong_linear_quantized(nn->graph, x, w, bias, p->quant);
+}
+
 loong_val_t loong_nn_column_linear(loong_nn_t *nn, int count,
                                     const loong_nn_column_t *columns,
                                     loong_val_t x, bool bias)
@@ -346,11 +381,12 @@ loong_val_t loong_nn_column_linear(loong_nn_t *nn, int count,
         b[i] = loongi_nn_describe(nn, name, loong_shape_1d(c->out.total), zeros,
                         full[1][i]);
         w[i].place = b[i].place = place;
+        loongi_nn_quantize(nn, &w[i]);
     }
     loong_val_t weight = loong_graph_pack(nn->graph, count, w);
     loong_val_t offset =
         bias ? loong_graph_pack(nn->graph, count, b) : LOONG_NONE;
-    loong_val_t y = loong_linear(nn->graph, x, weight, offset);
+    loong_val_t y = loongi_nn_product(nn, &w[0], x, weight, offset);
     return loongi_nn_adapt_columns(nn, count, columns, x, y);
 }
 
@@ -367,6 +403,7 @@ loong_val_t loong_nn_row_linear(loong_nn_t *nn, const char *name, loong_val_t x,
     loong_param_params_t p = loongi_nn_describe(
         nn, part_name, loong_shape_2d(out, in.total), normal, full);
     p.place = loongi_nn_part(none, 1, in);
+    loongi_nn_quantize(nn, &p);
     loong_val_t w = loong_graph_param(nn->graph, &p);
     loong_val_t b = LOONG_NONE;
     if (bias && loong_graph_mesh(nn->graph)->coord[LOONG_AXIS_TP] == 0) {
@@ -374,7 +411,7 @@ loong_val_t loong_nn_row_linear(loong_nn_t *nn, const char *name, loong_val_t x,
         b = vector(nn, part_name, out, zeros, none);
     }
     return loongi_nn_adapt_rows(nn, name, in, x,
-                                loong_linear(nn->graph, x, w, b));
+                                loongi_nn_product(nn, &p, x, w, b));
 }
 
 /* ---- norms -------------------------------------------------------------- */

@@ -48,6 +48,14 @@ loong_placement_t loongi_nn_expert_place(const loong_nn_t *nn,
                                          const loong_nn_experts_t *experts,
                                          int dim);
 
+/* Has the matrix of a linear layer stored as codes where that is asked for and
+ * it stays fixed; a place that is no whole blocks breaks the graph. */
+void loongi_nn_quantize(const loong_nn_t *nn, loong_param_params_t *params);
+/* The layer's product; w is the value of `params` or of a pack of such. */
+loong_val_t loongi_nn_product(loong_nn_t *nn,
+                              const loong_param_params_t *params, loong_val_t x,
+                              loong_val_t w, loong_val_t bias);
+
 /* y = the product of x and a linear layer's matrix; returns it with what the
  * layer's adapters add, or y where it has none. Of columns and rows of a region
  * (loong_nn_column_linear, loong_nn_row_linear), and of a matrix that every

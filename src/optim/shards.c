@@ -343,6 +343,8 @@ static void store(loong_dtype_t dtype, const double *values, int64_t count,
             ((double *)param)[i] = values[i];
         } else if (dtype == LOONG_F32) {
             ((float *)param)[i] = (float)values[i];
+        } else if (dtype == LOONG_U8) {
+            ((uint8_t *)param)[i] = (uint8_t)values[i];
         } else {
             set_half((uint16_t *)param + i, &low, (float)values[i]);
         }

@@ -16,6 +16,7 @@ enum { NAMES = 64, NAME_SIZE = LOONG_MAX_SCOPE + 64, LIST_SIZE = 640 };
 int loongi_product_members(const loong_graph_t *g, const loong_node_t *node)
 {
     bool product = strcmp(node->op->name, "linear") == 0 ||
+                   strcmp(node->op->name, "linear_quantized") == 0 ||
                    strcmp(node->op->name, "grouped_linear") == 0;
     const loong_value_t *w =
         product && node->in[1] >= 0 ? &g->values[node->in[1]] : NULL;

@@ -37,7 +37,7 @@ static const struct {
 static const char *finetuning_value(const loong_recipe_t *recipe, int64_t i)
 {
     const char *method = loong_recipe_text(recipe, "finetune.method");
-    return strcmp(method, "lora") == 0 ? finetuning[i].lora
+    return strcmp(method, "full") != 0 ? finetuning[i].lora
                                        : finetuning[i].full;
 }
 

@@ -18,18 +18,45 @@ static const char *const of_adapters[] = {
     "finetune.adapter",         "finetune.init_lora_weights",
     "export.merge",             "finetune.loraplus_lr_ratio"};
 
+static void check_quantization(const loong_recipe_t *r,
+                               loong_problems_t *problems)
+{
+    static const char *const keys[] = {"finetune.quantization",
+                                       "finetune.double_quantization"};
+    bool codes = strcmp(loong_recipe_text(r, "finetune.method"), "qlora") == 0;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys) && !codes; i++) {
+        if (loong_recipe_is_set(r, keys[i])) {
+            loongi_problems_add(problems,
+                                "%s: %s: is of finetune.method qlora",
+                                loong_recipe_where(r, keys[i]), keys[i]);
+        }
+    }
+    if (codes && loong_recipe_bool(r, keys[1]) &&
+        strcmp(loong_recipe_text(r, keys[0]), "nf4") != 0) {
+        loongi_problems_add(problems, "%s: %s: is of %s nf4",
+                            loong_recipe_where(r, keys[1]), keys[1], keys[0]);
+    }
+    if (codes && loong_recipe_init_key(r, NULL) == NULL &&
+        !loong_recipe_is_set(r, "model.from_hf")) {
+        loongi_problems_add(problems,
+                            "%s: finetune.method: qlora quantises what it "
+                            "reads: init.from_hf or model.from_hf is wanted",
+                            loong_recipe_where(r, "finetune.method"));
+    }
+}
+
 void loongi_finetune_keys_check(const loong_recipe_t *recipe,
                                 loong_problems_t *problems)
 {
     static const char ratio[] = "finetune.loraplus_lr_ratio";
     static const char phase[] = "training_phase";
     bool adapters =
-        strcmp(loong_recipe_text(recipe, "finetune.method"), "lora") == 0;
+        strcmp(loong_recipe_text(recipe, "finetune.method"), "full") != 0;
     for (int64_t i = 0; i < LOONG_COUNT_OF(of_adapters) && !adapters; i++) {
         if (loong_recipe_is_set(recipe, of_adapters[i])) {
             loongi_problems_add(problems,
                                 "%s: %s: is of adapters: finetune.method lora "
-                                "is wanted",
+                                "or qlora is wanted",
                                 loong_recipe_where(recipe, of_adapters[i]),
                                 of_adapters[i]);
         }
@@ -42,6 +69,7 @@ void loongi_finetune_keys_check(const loong_recipe_t *recipe,
                             "it",
                             loong_recipe_where(recipe, phase), phase);
     }
+    check_quantization(recipe, problems);
     if (loong_recipe_bool(recipe, "export.merge") &&
         !loong_recipe_is_set(recipe, "export.hf")) {
         loongi_problems_add(problems,

@@ -35,6 +35,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import qlora
 import wide
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -68,6 +69,13 @@ CASES = {
         r=2, lora_alpha=3, target_modules=["q_proj", "v_proj"],
         target_parameters=["experts.gate_up_proj", "experts.down_proj"],
         rank_pattern={"down_proj": 3})),
+    # beside what codes stand for, qlora.py
+    "nf4": ("../qlora/nf4", dict(r=4, lora_alpha=8,
+                                 target_modules="all-linear")),
+    "nf4_double": ("../qlora/nf4_double", dict(
+        r=4, lora_alpha=8, target_modules="all-linear")),
+    "int8": ("../qlora/int8", dict(
+        r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])),
 }
 PLUS = {"llama_plus": 8}  # rate of the second matrices, LoRA+
 KL = {"llama": 0.3, "qwen2_moe": 0.3}  # of the divergence in a second training
@@ -102,6 +110,8 @@ def write_older(place):
 
 def base(fixture):
     with wide.widened():
+        if fixture.startswith("../qlora/"):
+            return qlora.dequantized(os.path.join(HERE, "fixtures", fixture))
         return transformers.AutoModelForCausalLM.from_pretrained(
             os.path.join(HERE, "fixtures", fixture),
             attn_implementation="eager",

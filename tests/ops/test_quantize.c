@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quantize and dequantize: every kernel with the bytes that PyTorch's casts
+ * linear_quantized: every kernel against the reference, whose matrix a plain
+ * loop makes of the same bytes here, over sizes of several panels, kinds of
+ * codes and both sides. quantize and dequantize: every kernel with the bytes that PyTorch's casts
  * have (quantize_oracle.py), among them those of all numbers of bf16; with the
  * bits of the reference over shapes, blocks, gaps and transposed copies; what
  * is not finite; what is refused. */
@@ -11,6 +13,7 @@
 #include "op_case.h"
 #include "op_device.h"
 #include "op_draw.h"
+#include "quant.h"
 
 enum { NUMBERS = 65536, ROWS = 200, COLS = 300 };
 
@@ -340,6 +343,120 @@ static void refused(const loong_quantize_attr_t *a, loong_dtype_t dtype,
     test_context_end(&ctx);
 }
 
+/* ---- products with codes -------------------------------------------------- */
+
+static uint8_t *encoded(loong_quant_t quant, int64_t rows, int64_t cols)
+{
+    int64_t size = loongi_quant_row_bytes(quant, cols);
+    int64_t blocks = rows * cols / LOONG_QUANT_BLOCK;
+    double *values = op_normal(rows * cols, 5, 0.05);
+    float *x = calloc((size_t)(rows * cols), sizeof(float));
+    float *absmax = calloc((size_t)(2 * blocks + 1), sizeof(float));
+    uint8_t *bytes = calloc((size_t)rows, (size_t)size);
+    for (int64_t i = 0; i < rows * cols; i++) {
+        x[i] = i < LOONG_QUANT_BLOCK ? 0.0f : (float)values[i];
+    }
+    loongi_quant_absmax(x, blocks * LOONG_QUANT_BLOCK, absmax);
+    loong_quant_nested_t nested =
+        loongi_quant_nest(absmax, blocks, absmax + blocks);
+    for (int64_t r = 0; r < rows; r++) {
+        loong_quant_row_t row = {x + r * cols, r, cols, 0, cols};
+        loongi_quant_encode(quant, &row, &nested, bytes + r * size);
+    }
+    free(absmax);
+    free(x);
+    free(values);
+    return bytes;
+}
+
+static void check_product(loong_quant_t quant, loong_dtype_t dtype,
+                          bool transposed, int64_t rows, int64_t cols)
+{
+    enum { TOKENS = 5 };
+    loong_linear_quantized_attr_t a = {quant, cols, transposed};
+    op_case_t c = {.op = "linear_quantized", .attr = &a, .num_in = 3,
+                   .num_out = 1};
+    uint8_t *bytes = encoded(quant, rows, cols);
+    c.arg[0] = op_mat(dtype, TOKENS, transposed ? rows : cols);
+    c.arg[0].gap = rows % 3;
+    c.arg[1] = op_mat(LOONG_U8, rows, loongi_quant_row_bytes(quant, cols));
+    c.arg[1].values = bytes;
+    if (!transposed) {
+        c.arg[2] = op_vec(LOONG_F32, rows);
+    }
+    c.arg[3] = op_mat(dtype, TOKENS, transposed ? cols : rows);
+    c.arg[3].gap = cols % 5;
+    c.bound.roundings = 2;
+    c.bound.terms = c.arg[0].dim[1];
+    assert_true(op_case_reference(&c) > 0);
+    free(bytes);
+}
+
+static void test_products_with_codes(void **state)
+{
+    (void)state;
+    static const struct {
+        loong_quant_t quant;
+        int64_t rows, cols;
+    } sizes[] = {
+        {LOONG_QUANT_NF4, 70, 192},         {LOONG_QUANT_NF4, 2100, 256},
+        {LOONG_QUANT_NF4, 4000, 192},       {LOONG_QUANT_NF4_DOUBLE, 70, 1088},
+        {LOONG_QUANT_NF4_DOUBLE, 3, 20480}, {LOONG_QUANT_INT8, 70, 203},
+        {LOONG_QUANT_INT8, 4000, 161},
+    };
+    for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
+        for (int k = 0; k < 4; k++) {
+            check_product(sizes[i].quant, k & 1 ? LOONG_BF16 : LOONG_F32, k & 2,
+                          sizes[i].rows, sizes[i].cols);
+        }
+    }
+}
+
+/* What the reference makes of the bytes is what quant.h says. */
+static void test_numbers_of_codes(void **state)
+{
+    (void)state;
+    enum { ROWS_OF = 6, WIDTH = 4160 };
+    float dynamic[256];
+    double got[WIDTH];
+    loongi_quant_dynamic(dynamic);
+    for (int q = LOONG_QUANT_NF4; q < LOONG_QUANT_COUNT; q++) {
+        loong_quant_t quant = (loong_quant_t)q;
+        int64_t size = loongi_quant_row_bytes(quant, WIDTH);
+        uint8_t *bytes = encoded(quant, ROWS_OF, WIDTH);
+        for (int64_t r = 0; r < ROWS_OF; r++) {
+            const uint8_t *row = bytes + r * size;
+            loong_quant_part_t part = {quant, bytes, size, WIDTH, r, 1, 64,
+                                       WIDTH - 64};
+            loongi_quant_decode(&part, LOONG_F64, got, WIDTH, 1);
+            for (int64_t c = 64; c < WIDTH; c++) {
+                float scale[64];
+                int code = row[c / 2] >> (c % 2 == 0 ? 4 : 0) & 15;
+                const uint8_t *at = row + (q == LOONG_QUANT_INT8 ? WIDTH
+                                                                 : WIDTH / 2);
+                float want = loongi_quant_normal[code];
+                memcpy(scale, at, sizeof(scale));
+                if (q == LOONG_QUANT_INT8) {
+                    want = (float)(int8_t)row[c] * scale[0] *
+                           7.874015718698502e-3f;
+                } else if (q == LOONG_QUANT_NF4) {
+                    memcpy(scale, at + c / 64 * 4, sizeof(float));
+                    want *= scale[0];
+                } else { /* 65 blocks a row, of 256 in order */
+                    int32_t before;
+                    int64_t nested = (r * 65 + c / 64) / 256 - r * 65 / 256;
+                    memcpy(scale, at + 68, 5 * sizeof(float));
+                    memcpy(&before, at + 72, sizeof(before));
+                    assert_int_equal(before, 256 - r * 65 % 256);
+                    want *= dynamic[at[c / 64]] * scale[2 + nested] + scale[0];
+                }
+                assert_true((double)want == got[c - 64]);
+            }
+        }
+        free(bytes);
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -374,6 +491,8 @@ int main(void)
         cmocka_unit_test(test_odd),
         cmocka_unit_test(test_numbers), cmocka_unit_test(test_dequantize),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_drawn),
+        cmocka_unit_test(test_products_with_codes),
+        cmocka_unit_test(test_numbers_of_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,6 +121,8 @@ static loong_status_t list_extra(check_t *c)
             c->layers_left_out++;
         } else if (loongi_hf_map_is_extra(hf->map, t->name)) {
             c->beside_name = c->beside++ == 0 ? t->name : c->beside_name;
+        } else if (loongi_hf_codes_beside(hf->set, t->name)) {
+            continue;
         } else if (loongi_hf_quant_is_scale(hf->set, t->name)) {
             c->scales_left_out += loongi_hf_quant_of_activations(t->name);
         } else {
@@ -208,6 +210,24 @@ static bool is_again(const loong_hf_t *hf, const loong_hf_param_t *param,
            (piece >= param->units && t[piece - param->units] == t[piece]);
 }
 
+/* The matrix of codes against what it should be, `wanted`. */
+static void check_codes(check_t *c, const loong_hf_codes_t *codes,
+                        const int64_t *shape, int ndim,
+                        const loong_hf_param_t *param, const char *wanted)
+{
+    if (param->transposed || ndim != 2 || codes->rows != shape[0] ||
+        codes->cols != shape[1]) {
+        loongi_problems_add(&c->problems,
+                            "shape: %s are codes of %" PRId64 " x %" PRId64
+                            " elements, config.json says %s%s",
+                            codes->codes->name, codes->rows, codes->cols,
+                            wanted,
+                            param->transposed
+                                ? ", transposed, of which none are read"
+                                : "");
+    }
+}
+
 static void check_piece(check_t *c, const loong_hf_param_t *param,
                         int64_t piece, int64_t *missing)
 {
@@ -223,6 +243,10 @@ static void check_piece(check_t *c, const loong_hf_param_t *param,
                             advice(c, nearest_extra(c, name), text));
     } else if (is_again(hf, param, piece)) {
         return;
+    } else if (hf->codes[param->first_piece + piece].quant !=
+               LOONG_QUANT_NONE) {
+        check_codes(c, &hf->codes[param->first_piece + piece], shape, ndim,
+                    param, wanted);
     } else if (!same_shape(ndim, shape, tensor->ndim, tensor->shape)) {
         loongi_problems_add(
             &c->problems, "shape: %s is %s, config.json says %s", tensor->name,

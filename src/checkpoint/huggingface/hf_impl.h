@@ -5,6 +5,7 @@
 #ifndef LOONG_HF_IMPL_H
 #define LOONG_HF_IMPL_H
 
+#include "hf_codes.h"
 #include "hf_quant.h"
 #include "hf_weights.h"
 #include "safetensors.h"
@@ -21,8 +22,14 @@ struct loong_hf {
     loong_safetensors_set_t *set;
     const loong_safetensor_t **tensors; /* per piece; NULL: not there */
     const loong_safetensor_t **scales;  /* beside them; NULL: none */
+    loong_hf_codes_t *codes; /* per piece: what bitsandbytes quantised */
     loong_hf_quant_t quant;
 };
+
+/* The row of the tensor that has a row of ours, and which piece that is; not of
+ * what is transposed. */
+int64_t loongi_hf_tensor_row(const loong_hf_param_t *param, int64_t row,
+                             int64_t *piece_p);
 
 /* Every difference between the files and the map, with what may have been
  * meant. Errors: LOONG_ERR_MISMATCH. */

@@ -4,6 +4,8 @@
  * weights, by convert_files.c and by drafts. Read hf_quant.h before. */
 #include "hf_quant.h"
 
+#include "hf_codes.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -69,12 +71,15 @@ void loongi_hf_check_quant(loong_hf_reader_t *r, const loong_json_t *value)
         (strcmp(method, "compressed-tensors") == 0 &&
          (strcmp(format, "float-quantized") == 0 ||
           strcmp(format, "naive-quantized") == 0)) ||
+        (strcmp(method, "bitsandbytes") == 0 && loongi_hf_codes_known(value)) ||
         (strcmp(method, "modelopt") == 0 && strcmp(algorithm, "FP8") == 0)) {
         return;
     }
     loongi_hf_refuse(r, "quantization_config", value,
                      "e4m3 is read: quant_method fp8, compressed-tensors with "
-                     "format float-quantized, modelopt with quant_algo FP8");
+                     "format float-quantized, modelopt with quant_algo FP8; and "
+                     "bitsandbytes with load_in_8bit, or load_in_4bit with "
+                     "bnb_4bit_quant_type nf4");
 }
 
 static loong_dtype_t read_type(const loong_json_t *json)

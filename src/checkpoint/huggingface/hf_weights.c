@@ -47,12 +47,18 @@ static loong_status_t find_all(loong_hf_t *hf)
                             "tensors of a model", &hf->tensors));
     LOONG_TRY(loongi_calloc(hf->ctx, pieces, sizeof(*hf->scales),
                             "tensors of a model", &hf->scales));
+    LOONG_TRY(loongi_calloc(hf->ctx, pieces, sizeof(*hf->codes),
+                            "tensors of a model", &hf->codes));
     for (int64_t i = 0; i < loongi_hf_map_count(hf->map); i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(hf->map, i);
         for (int64_t k = 0; k < p->pieces; k++) {
             const loong_safetensor_t *tensor =
                 search(hf, p, loongi_hf_piece_name(p, k));
             hf->tensors[p->first_piece + k] = tensor;
+            if (tensor != NULL) {
+                LOONG_TRY(loongi_hf_codes_find(hf->ctx, hf->set, tensor,
+                                               &hf->codes[p->first_piece + k]));
+            }
             if (tensor != NULL && tensor->dtype == LOONG_F8_E4M3) {
                 hf->scales[p->first_piece + k] =
                     loongi_hf_quant_scale(hf->set, tensor);
@@ -111,6 +117,7 @@ void loongi_hf_close(loong_hf_t **hf)
     loongi_safetensors_set_close(&(*hf)->set);
     loongi_hf_map_destroy(&(*hf)->map);
     loongi_pairs_destroy(&(*hf)->model);
+    loongi_free((*hf)->ctx, (*hf)->codes);
     loongi_free((*hf)->ctx, (*hf)->scales);
     loongi_free((*hf)->ctx, (*hf)->tensors);
     loongi_free((*hf)->ctx, (*hf)->dir);
@@ -131,7 +138,8 @@ const loong_hf_map_t *loongi_hf_get_map(const loong_hf_t *hf)
 static loong_dtype_t type_of_piece(const loong_hf_t *hf, int64_t piece)
 {
     loong_dtype_t dtype = hf->tensors[piece]->dtype;
-    return dtype == LOONG_F8_E4M3 ? hf->quant.dtype : dtype;
+    bool codes = hf->codes[piece].quant != LOONG_QUANT_NONE;
+    return dtype == LOONG_F8_E4M3 || codes ? hf->quant.dtype : dtype;
 }
 
 loong_dtype_t loongi_hf_dtype(const loong_hf_t *hf, const char *name)
@@ -187,7 +195,11 @@ static loong_status_t read_run(const reading_t *r, int64_t piece, int64_t at,
     const loong_safetensor_t *tensor =
         hf->tensors[r->param->first_piece + piece];
     const loong_safetensor_t *scale = hf->scales[r->param->first_piece + piece];
+    const loong_hf_codes_t *codes = &hf->codes[r->param->first_piece + piece];
     size_t size = loong_dtype_size(r->dtype);
+    if (codes->quant != LOONG_QUANT_NONE) {
+        return loongi_hf_codes_widen(hf->ctx, codes, at, count, r->dtype, dst);
+    }
     if (scale == NULL) {
         size_t from = loong_dtype_size(tensor->dtype);
         const char *src = (const char *)tensor->data + (size_t)at * from;
@@ -225,6 +237,15 @@ static int64_t file_row(const loong_hf_param_t *param, int64_t piece,
                         int64_t row)
 {
     return loongi_hf_file_row(param, row) + param->shift[piece % param->units];
+}
+
+int64_t loongi_hf_tensor_row(const loong_hf_param_t *param, int64_t row,
+                             int64_t *piece_p)
+{
+    int64_t each = param->shape[0] / param->pieces;
+    *piece_p = row / each;
+    return slab_begin(param, *piece_p) / param->shape[1] +
+           file_row(param, *piece_p, row % each);
 }
 
 /* Rows of ours are columns in the file: takes the columns of each file row in
@@ -319,6 +340,7 @@ bool loongi_hf_lend(const loong_hf_t *hf, const char *name, int64_t row,
         hf->tensors[param->first_piece + piece];
     size_t size = loong_dtype_size(tensor->dtype);
     if (param->transposed || tensor->dtype == LOONG_F8_E4M3 ||
+        hf->codes[param->first_piece + piece].quant != LOONG_QUANT_NONE ||
         row % param->run + rows > param->run) {
         return false;
     }

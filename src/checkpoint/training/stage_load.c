@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "adapter_start.h"
+#include "hf_quantize.h"
 #include "new_params.h"
 
 static int find_hf(const void *file, const char *role, const char *name,
@@ -69,12 +70,32 @@ static loong_status_t read_block(const loong_hf_t *hf, const char *name,
     return LOONG_OK;
 }
 
+/* Rows of codes of the part, a byte as an element. */
+static loong_status_t read_codes(const loong_hf_quantizer_t *q,
+                                 const loong_chunk_param_t *p, int64_t row,
+                                 int64_t rows, const buffers_t *b)
+{
+    const loong_placement_t *at = &p->params.place;
+    bool part = at->cut && at->dim == 1;
+    const uint8_t *bytes = (const uint8_t *)(const void *)b->rows;
+    LOONG_TRY(loongi_hf_quantizer_read(q, row, rows, part ? at->begin : 0,
+                                       part ? at->count
+                                            : p->params.shape.dim[1],
+                                       b->rows));
+    for (int64_t i = 0; i < rows * p->shape.dim[1]; i++) {
+        b->block[i] = (double)bytes[i];
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
+                                 const loong_hf_quantizer_t *q,
                                  const loong_chunk_param_t *p,
                                  const buffers_t *b)
 {
     loong_param_slice_t part = loongi_param_slice_of(p);
-    int64_t step = LOONG_MAX(b->room / part.all_cols, 1);
+    int64_t step =
+        LOONG_MAX(b->room / LOONG_MAX(part.all_cols, part.cols), 1);
     int64_t first = 0;
     int64_t rows = 0;
     loongi_stage_shard_rows(s, p, &first, &rows);
@@ -82,7 +103,9 @@ static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
     for (int64_t row = first; row < first + rows; row += n) {
         n = LOONG_MIN(step, first + rows - row);
         int64_t outside = loongi_param_slice_row(&part, row, &n);
-        LOONG_TRY(read_block(hf, p->name, &part, outside, n, b));
+        LOONG_TRY(q != NULL
+                      ? read_codes(q, p, outside, n, b)
+                      : read_block(hf, p->name, &part, outside, n, b));
         LOONG_TRY(loongi_stage_set_param(s, p, row * part.cols, n * part.cols,
                                          b->block));
     }
@@ -95,6 +118,17 @@ static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
     return LOONG_OK;
 }
 
+static loong_status_t load_codes(loong_stage_t *s, const loong_hf_t *hf,
+                                 const loong_chunk_param_t *p,
+                                 const buffers_t *b)
+{
+    loong_hf_quantizer_t *q = NULL;
+    LOONG_TRY(loongi_hf_quantizer_create(hf, p->name, p->params.quant, &q));
+    loong_status_t status = load_param(s, hf, q, p, b);
+    loongi_hf_quantizer_destroy(&q);
+    return status;
+}
+
 static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf,
                                  const loong_origin_t *from)
 {
@@ -102,7 +136,7 @@ static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf,
     for (int64_t i = 0; i < stage->layout->num_params; i++) {
         loong_param_slice_t part =
             loongi_param_slice_of(&stage->layout->params[i]);
-        b.room = LOONG_MAX(b.room, part.all_cols);
+        b.room = LOONG_MAX(b.room, LOONG_MAX(part.all_cols, part.cols));
     }
     LOONG_TRY(loongi_calloc(stage->ctx, 2 * (size_t)b.room, sizeof(*b.block),
                             "rows of a checkpoint", &b.block));
@@ -111,8 +145,10 @@ static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf,
     for (int64_t i = 0; i < stage->layout->num_params && status == LOONG_OK;
          i++) {
         const loong_chunk_param_t *p = &stage->layout->params[i];
-        if (!loongi_place_is_new(stage, from, p)) {
-            status = load_param(stage, hf, p, &b);
+        if (p->params.quant != LOONG_QUANT_NONE) {
+            status = load_codes(stage, hf, p, &b);
+        } else if (!loongi_place_is_new(stage, from, p)) {
+            status = load_param(stage, hf, NULL, p, &b);
         }
     }
     status = loongi_stage_uploaded(stage, status);

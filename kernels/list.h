@@ -20,11 +20,10 @@ extern "C" {
     X(loongi_linear_dw_onednn)             \
     X(loongi_linear_dw_onednn_widened)     \
     X(loongi_linear_add_onednn) X(loongi_linear_add_onednn_widened) \
-    X(loongi_linear_quantized_panels)      \
+    X(loongi_linear_quantized_panels) X(loongi_cross_entropy_onednn) \
     LOONG_ISA_EACH(X, loongi_attention)    \
     LOONG_ISA_EACH(X, loongi_attention_grad) \
     LOONG_ISA_EACH(X, loongi_attention_merge) \
-    X(loongi_cross_entropy_onednn)         \
     X(loongi_cross_entropy_onednn_widened) \
     X(loongi_token_logprob_onednn)         \
     X(loongi_token_logprob_onednn_widened) \
@@ -92,8 +91,7 @@ extern "C" {
     X(linear)                \
     X(linear_dw)             \
     X(linear_dw_db)          \
-    X(linear_gelu_grad) X(linear_add) \
-    X(linear_quantized)      \
+    X(linear_gelu_grad) X(linear_add) X(linear_quantized) \
     X(attention)             \
     X(attention_grad)        \
     X(attention_merge)       \
@@ -187,8 +185,7 @@ extern "C" {
     X(linear)                 \
     X(linear_dw)              \
     X(linear_dw_db)           \
-    X(linear_gelu_grad) X(linear_add) \
-    X(linear_quantized)       \
+    X(linear_gelu_grad) X(linear_add) X(linear_quantized) \
     X(attention_cudnn)        \
     X(attention_tiles)        \
     X(attention_wide)         \

@@ -175,8 +175,7 @@ loong_status_t loongi_panels_run(const loong_linear_panels_t *panels,
         product.state = s->state[size];
         product.ptr = ptr;
         product.workspace = (char *)call->workspace + panel_bytes(s);
-        LOONG_TRY(
-            panels->make(call, col, s->columns[size], call->workspace));
+        LOONG_TRY(panels->make(call, col, s->columns[size], call->workspace));
         LOONG_TRY(s->kernel->run(&product));
     }
     return LOONG_OK;
@@ -201,9 +200,9 @@ static loong_status_t make(const loong_kernel_call_t *call, int64_t col,
     return LOONG_OK;
 }
 
-static const loong_kernel_t *const kernels[] = {
-    &loongi_linear_onednn, &loongi_linear_onednn_widened, &loongi_linear_ref,
-    NULL};
+static const loong_kernel_t *const kernels[] = {&loongi_linear_onednn,
+                                                &loongi_linear_onednn_widened,
+                                                &loongi_linear_ref, NULL};
 
 /* A panel of 1 MiB of bf16, which a core's cache has beside what it is
  * multiplied with. */

@@ -31,13 +31,12 @@ bool loongi_panels_support(const loong_linear_panels_t *panels,
                            char reason[LOONG_REASON_SIZE]);
 size_t loongi_panels_workspace(const loong_linear_panels_t *panels,
                                const loong_kernel_query_t *query);
-LOONG_NODISCARD loong_status_t loongi_panels_prepare(
-    loong_context_t *ctx, const loong_linear_panels_t *panels,
-    const loong_kernel_query_t *query, void **state_p);
-void loongi_panels_destroy(loong_context_t *ctx, void *state);
 LOONG_NODISCARD loong_status_t
-loongi_panels_run(const loong_linear_panels_t *panels,
-                  const loong_kernel_call_t *call);
+loongi_panels_prepare(loong_context_t *ctx, const loong_linear_panels_t *panels,
+                      const loong_kernel_query_t *query, void **state_p);
+void loongi_panels_destroy(loong_context_t *ctx, void *state);
+LOONG_NODISCARD loong_status_t loongi_panels_run(
+    const loong_linear_panels_t *panels, const loong_kernel_call_t *call);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,8 @@
 
 using namespace loong_cuda;
 
-namespace {
+namespace
+{
 
 enum { PIECE = 16 /* elements of a thread */ };
 
@@ -36,8 +37,7 @@ __device__ __forceinline__ float float_at(const uint8_t *at)
 /* Of a block; `scales` are those of its row. */
 __device__ __forceinline__ float absmax_of(const part_t &a,
                                            const float *dynamic,
-                                           const uint8_t *scales,
-                                           int64_t block)
+                                           const uint8_t *scales, int64_t block)
 {
     if (a.quant == LOONG_QUANT_INT8) {
         return float_at(scales);

@@ -34,8 +34,9 @@ static loong_status_t run(const loong_kernel_call_t *call)
     int64_t rows = loong_karg_rows(&q->arg[0]);
     int64_t k = loong_karg_cols(&q->arg[0]);
     int64_t n = loong_karg_cols(&q->arg[q->num_in]);
-    loong_quant_part_t all = {a->quant, call->ptr[1], q->arg[1].ld, a->cols,
-                              0, q->arg[1].dim[0], 0, a->cols};
+    loong_quant_part_t all = {
+        a->quant, call->ptr[1], q->arg[1].ld, a->cols, 0, q->arg[1].dim[0],
+        0,        a->cols};
     loong_ref_matmul_t product = {rows, n, k, x, k, 1, w, 1, k, y, q->threads};
     if (a->transposed) {
         product.bp = n;

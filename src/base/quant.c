@@ -32,11 +32,21 @@ const float loongi_quant_normal[16] = {
     1.0f,
 };
 
+static const char *const names[LOONG_QUANT_COUNT] = {"none", "nf4",
+                                                     "nf4_double", "int8"};
+
 const char *loongi_quant_name(loong_quant_t quant)
 {
-    static const char *const names[LOONG_QUANT_COUNT] = {
-        "none", "nf4", "nf4 with double quantisation", "int8"};
     return names[quant];
+}
+
+loong_quant_t loongi_quant_named(const char *name)
+{
+    int i = name != NULL ? LOONG_QUANT_COUNT - 1 : LOONG_QUANT_NONE;
+    while (i > LOONG_QUANT_NONE && strcmp(names[i], name) != 0) {
+        i--;
+    }
+    return (loong_quant_t)i;
 }
 
 /* So many nested scales can so many blocks have, wherever they begin. */
@@ -74,9 +84,8 @@ void loongi_quant_dynamic(float map[256])
         float step = (1.0f - low) / (float)steps;
         float before = low;
         for (int k = 1; k <= steps; k++, count++) {
-            double bound = 2 * k < steps + 1
-                               ? (double)low + (double)step * k
-                               : 1.0 - (double)step * (steps - k);
+            double bound = 2 * k < steps + 1 ? (double)low + (double)step * k
+                                             : 1.0 - (double)step * (steps - k);
             float middle = decade * ((before + (float)bound) / 2.0f);
             map[128 + count] = middle;
             map[126 - count] = -middle;
@@ -197,8 +206,7 @@ static void encode_nf4(const loong_quant_row_t *r,
             float over = (absmax - nested->offset) * inverse(scale);
             scales[b] = (uint8_t)nearest(map, 256, clamped(over));
         } else {
-            memcpy(scales + b * (int64_t)sizeof(float), &absmax,
-                   sizeof(float));
+            memcpy(scales + b * (int64_t)sizeof(float), &absmax, sizeof(float));
         }
     }
 }
@@ -302,8 +310,7 @@ static void decode_row(const loong_quant_part_t *p, const float *map,
     int64_t size = (int64_t)loong_dtype_size(dtype);
     float absmax = 0.0f;
     memcpy(&absmax, scales, sizeof(absmax));
-    for (int64_t c = p->col; c < p->col + p->num_cols;
-         c += LOONG_QUANT_BLOCK) {
+    for (int64_t c = p->col; c < p->col + p->num_cols; c += LOONG_QUANT_BLOCK) {
         int64_t n =
             LOONG_MIN((int64_t)LOONG_QUANT_BLOCK, p->col + p->num_cols - c);
         if (p->quant == LOONG_QUANT_INT8) {
@@ -328,8 +335,7 @@ void loongi_quant_decode(const loong_quant_part_t *part, loong_dtype_t dtype,
     }
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t r = 0; r < p->num_rows; r++) {
-        decode_row(p, map,
-                   (const uint8_t *)p->rows + (p->row + r) * p->ld, dtype,
-                   (char *)to + r * bytes);
+        decode_row(p, map, (const uint8_t *)p->rows + (p->row + r) * p->ld,
+                   dtype, (char *)to + r * bytes);
     }
 }

@@ -38,8 +38,10 @@ enum {
     LOONG_QUANT_ROW_ALIGN = 16
 };
 
-/* As bitsandbytes calls it: "nf4", "int8". */
+/* "none", "nf4", "nf4_double", "int8". */
 const char *loongi_quant_name(loong_quant_t quant);
+/* None where no kind has the name, which may be NULL. */
+loong_quant_t loongi_quant_named(const char *name);
 
 /* Columns begin and end with blocks at multiples of this. */
 static inline int64_t loongi_quant_columns(loong_quant_t quant)

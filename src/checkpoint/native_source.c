@@ -11,6 +11,8 @@
 #include "convert.h"
 #include "hf_adapters.h"
 #include "hf_digest.h"
+#include "hf_quantize.h"
+#include "quant.h"
 
 bool loongi_native_has_adapters(const loong_native_source_t *source)
 {
@@ -151,6 +153,63 @@ static bool adapter_beside(const loong_native_source_t *source,
     return source->merge && loongi_native_adapter(source, module, adapter);
 }
 
+static loong_quant_t quant_of(const loong_native_source_t *source,
+                              const char *name)
+{
+    char key[LOONG_HF_MODULE + 64];
+    snprintf(key, sizeof(key), LOONG_QUANT_KEY "%s.%s", source->component,
+             name);
+    return loongi_quant_named(
+        loongi_pairs_get(loongi_checkpoint_metadata(source->checkpoint), key));
+}
+
+/* What the codes of a block stand for: whole rows of codes are made of it. */
+static loong_status_t decode(const loong_native_source_t *source,
+                             const loong_hf_quantizer_t *q,
+                             loong_quant_part_t part,
+                             const loong_hf_block_t *block, loong_dtype_t dtype,
+                             void *dst)
+{
+    int64_t size = block->columns * (int64_t)loong_dtype_size(dtype);
+    char *bytes = NULL;
+    LOONG_TRY(loongi_alloc(
+        source->ctx, (size_t)(part.ld + part.cols * (int64_t)sizeof(float)),
+        "a row of codes", &bytes));
+    float *row = (float *)(void *)(bytes + part.ld);
+    loong_status_t status = LOONG_OK;
+    part.rows = bytes;
+    for (int64_t r = 0; r < block->rows && status == LOONG_OK; r++) {
+        status =
+            loongi_hf_quantizer_read(q, block->row + r, 1, 0, part.cols, bytes);
+        loongi_quant_decode(&part, LOONG_F32, row, part.cols, 1);
+        status =
+            status != LOONG_OK
+                ? status
+                : loongi_convert(source->ctx, LOONG_F32, row + block->column,
+                                 dtype, (char *)dst + r * size, block->columns);
+    }
+    loongi_free(source->ctx, bytes);
+    return status;
+}
+
+static loong_status_t read_codes(const loong_native_source_t *source,
+                                 const loong_hf_block_t *block,
+                                 loong_quant_t quant, loong_dtype_t dtype,
+                                 void *dst)
+{
+    const loong_hf_param_t *p =
+        loongi_hf_map_find(loongi_hf_get_map(source->base), block->name);
+    loong_hf_quantizer_t *q = NULL;
+    LOONG_TRY(loongi_hf_quantizer_create(source->base, block->name, quant, &q));
+    int64_t width = p->shape[1];
+    loong_quant_part_t part = {
+        quant, NULL, loongi_quant_row_bytes(quant, width), width, 0, 1,
+        0,     width};
+    loong_status_t status = decode(source, q, part, block, dtype, dst);
+    loongi_hf_quantizer_destroy(&q);
+    return status;
+}
+
 static loong_status_t read_plain(const loong_native_source_t *source,
                                  const loong_hf_block_t *block,
                                  loong_dtype_t dtype, void *dst)
@@ -162,6 +221,10 @@ static loong_status_t read_plain(const loong_native_source_t *source,
     if (t != NULL) {
         return loongi_checkpoint_read(source->checkpoint, t, begin, count,
                                       dtype, dst);
+    }
+    loong_quant_t quant = quant_of(source, block->name);
+    if (quant != LOONG_QUANT_NONE) {
+        return read_codes(source, block, quant, dtype, dst);
     }
     const loong_hf_param_t *p =
         loongi_hf_map_find(loongi_hf_get_map(source->base), block->name);
@@ -269,6 +332,7 @@ bool loongi_native_lend(void *user, const char *name, int64_t row, int64_t rows,
     loong_native_adapter_t adapter;
     const loong_checkpoint_tensor_t *t = loongi_native_find(source, name);
     return !adapter_beside(source, name, &adapter) &&
+           quant_of(source, name) == LOONG_QUANT_NONE &&
            (t != NULL
                 ? loongi_checkpoint_lend(source->checkpoint, t, row, rows,
                                          borrowed)

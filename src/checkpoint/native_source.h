@@ -31,6 +31,10 @@ typedef struct loong_native_source {
 #define LOONG_BASE_KEY "base."
 #define LOONG_BASE_DIGEST_KEY "base_digest."
 
+/* How a matrix of that directory is stored as codes while it is trained with:
+ * what its codes stand for is the model. "quantized.foundation.layers.0 ..." */
+#define LOONG_QUANT_KEY "quantized."
+
 /* A component's adapters are in the checkpoint. */
 bool loongi_native_has_adapters(const loong_native_source_t *source);
 

@@ -54,6 +54,7 @@ static loong_status_t keep_whole(loong_component_t *c, const loong_graph_t *g)
         w->shape[1] = part.all_cols;
         w->frozen = p->frozen;
         w->adapter = p->adapter;
+        w->quant = p->quant;
         w->group = p->optimizer;
         w->optimizer = loongi_optimizer_of(&c->params.optimizer, p);
     }

@@ -22,6 +22,7 @@ typedef struct loong_whole_param {
     int64_t shape[2];
     bool frozen;
     double adapter; /* see loong_param_params_t */
+    loong_quant_t quant; /* likewise */
     int group; /* of the optimizer */
     /* That keeps states of it; NULL: none. */
     const loong_optimizer_class_t *optimizer;

@@ -18,8 +18,9 @@ static loong_status_t infer(const loong_op_call_t *call)
     LOONG_TRY(loongi_want_rank(call, 1, "w", 2));
     LOONG_TRY(loongi_want_dtype(call, 1, "w", LOONG_U8));
     LOONG_CHECK(call->ctx, a->quant != LOONG_QUANT_NONE && a->cols % unit == 0,
-                LOONG_ERR_ARG, "%s: rows of %lld elements in %s: blocks are %lld",
-                call->op, (long long)a->cols, loongi_quant_name(a->quant),
+                LOONG_ERR_ARG,
+                "%s: rows of %lld elements, blocks of %s have %lld", call->op,
+                (long long)a->cols, loongi_quant_name(a->quant),
                 (long long)unit);
     LOONG_TRY(loongi_want_dim(call, 1, "w", 1,
                               loongi_quant_row_bytes(a->quant, a->cols)));
@@ -49,9 +50,9 @@ static loong_status_t grad(const loong_grad_call_t *call)
     }
     attr.transposed = !attr.transposed;
     if (call->wanted[0]) {
-        loong_graph_apply(g, loong_find_op(loong_graph_context(g),
-                                           "linear_quantized"),
-                          &attr, 2, in, 1, &call->in_grad[0]);
+        loong_graph_apply(
+            g, loong_find_op(loong_graph_context(g), "linear_quantized"), &attr,
+            2, in, 1, &call->in_grad[0]);
     }
     if (call->num_in > 2 && call->wanted[2]) {
         call->in_grad[2] = loong_sum_rows(g, in[0]);

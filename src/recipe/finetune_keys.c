@@ -26,8 +26,7 @@ static void check_quantization(const loong_recipe_t *r,
     bool codes = strcmp(loong_recipe_text(r, "finetune.method"), "qlora") == 0;
     for (int64_t i = 0; i < LOONG_COUNT_OF(keys) && !codes; i++) {
         if (loong_recipe_is_set(r, keys[i])) {
-            loongi_problems_add(problems,
-                                "%s: %s: is of finetune.method qlora",
+            loongi_problems_add(problems, "%s: %s: is of finetune.method qlora",
                                 loong_recipe_where(r, keys[i]), keys[i]);
         }
     }

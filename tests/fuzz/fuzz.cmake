@@ -13,6 +13,7 @@ option(LOONG_FUZZ "libFuzzer programs (clang)" OFF)
 
 # The modules that read what others wrote, before the library in link order.
 add_library(loong_fuzzed OBJECT)
+target_link_libraries(loong_fuzzed PRIVATE OpenMP::OpenMP_C)
 foreach(module base jinja recipe data tokenizer images chat safetensors
     huggingface native)
   get_target_property(sources loong_${module} SOURCES)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear_quantized: every kernel against the reference, whose matrix a plain
- * loop makes of the same bytes here, over sizes of several panels, kinds of
- * codes and both sides. quantize and dequantize: every kernel with the bytes that PyTorch's casts
+ * quantize and dequantize: every kernel with the bytes that PyTorch's casts
  * have (quantize_oracle.py), among them those of all numbers of bf16; with the
  * bits of the reference over shapes, blocks, gaps and transposed copies; what
- * is not finite; what is refused. */
+ * is not finite; what is refused. linear_quantized: every kernel against the
+ * reference, of one panel and of several; a plain loop over the bytes says what
+ * they stand for. */
 #include "loong/quantize.h"
 
 #include "convert.h"
@@ -343,7 +343,7 @@ static void refused(const loong_quantize_attr_t *a, loong_dtype_t dtype,
     test_context_end(&ctx);
 }
 
-/* ---- products with codes -------------------------------------------------- */
+/* ---- products with codes ------------------------------------------------- */
 
 static uint8_t *encoded(loong_quant_t quant, int64_t rows, int64_t cols)
 {

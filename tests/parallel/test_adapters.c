@@ -192,6 +192,71 @@ static void experts(void **state)
     check_layouts(MIXTURE, OF_EXPERTS, LOONG_COUNT_OF(layouts), layouts);
 }
 
+/* Rows of 128 elements, of which two ranks of TP have a block each. */
+#define BLOCKS                                                            \
+    "{family: llama, num_layers: 2, hidden_size: 128, "                   \
+    "ffn_hidden_size: 128, num_attention_heads: 4, num_query_groups: 2, " \
+    "kv_channels: 32, vocab_size: 61, max_position_embeddings: 64, "      \
+    "untie_embeddings_and_output_weights: true}"
+
+/* A base is written, and each layout quantises what it reads of it. */
+static void quantized(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *keys;
+        layout_t layouts[5];
+    } kinds[] = {
+        {"quantization: nf4",
+         {{2, "{" TP "2}"},
+          {4, "{" TP "2, " SP ", " SHARD "optim_grads_params, "
+              "bucket_bytes: 4096}" ALL_AGAIN},
+          {2, "{" PP "2, num_layers_per_virtual_pipeline_stage: 1}"},
+          {2, "{" CP "2}"},
+          {2, "{" SHARD "optim_grads, bucket_bytes: 4096}"}}},
+        {"quantization: nf4, double_quantization: true",
+         {{4, "{" TP "2, " SHARD "optim_grads_params}"}}},
+        {"quantization: int8",
+         {{4, "{" TP "4, " SP "}"}, {2, "{" SHARD "optim_grads_params}"}}},
+    };
+    layout_place_t place = layout_begin();
+    char more[1024];
+    snprintf(more, sizeof(more), "export: {hf: %s/base}\n", place.dir);
+    layout_run_t base = make_run("start", BLOCKS, 1, "{}", more);
+    base.global_batch_size = 4;
+    layout_run(&place, &base);
+    for (int k = 0; k < LOONG_COUNT_OF(kinds); k++) {
+        snprintf(more, sizeof(more),
+                 "training_phase: pretrain\n"
+                 "init: {from_hf: %s/base, by_scope: [{scope: '*.lora_A', "
+                 "method: normal, std: 0.2}, {scope: '*.lora_B', method: "
+                 "normal, std: 0.2}]}\n"
+                 "finetune: {method: qlora, rank: 3, %s}\n",
+                 place.dir, kinds[k].keys);
+        char save[2][16];
+        snprintf(save[0], sizeof(save[0]), "one%d", k);
+        layout_run_t one = make_run(save[0], BLOCKS, 1, "{}", more);
+        one.global_batch_size = 8;
+        layout_run(&place, &one);
+        for (int i = 0; i < 5 && kinds[k].layouts[i].ranks > 0; i++) {
+            snprintf(save[1], sizeof(save[1]), "layout%d.%d", k, i);
+            layout_run_t run =
+                make_run(save[1], BLOCKS, kinds[k].layouts[i].ranks,
+                         kinds[k].layouts[i].parallel, more);
+            run.global_batch_size = 8;
+            layout_run(&place, &run);
+            layout_compare(&place, &run, &one, 1e-9);
+        }
+    }
+    layout_run_t cut = make_run("cut", BLOCKS, 4, "{" TP "4}", more);
+    cut.refusal = "layers.0.self_attn.o_proj.weight has rows of 128 elements, "
+                  "of which a rank has 32 from 0 on: these are no whole blocks "
+                  "of 64";
+    snprintf(more + strlen(more) - strlen("int8}\n"), 8, "nf4}\n");
+    layout_run(&place, &cut);
+    layout_end(&place);
+}
+
 /* Products dy' x of a step, and those that are as large as a fixed matrix: no
  * rank of an adapter reaches a width of the model. */
 static int products, large;
@@ -242,6 +307,7 @@ int main(void)
         cmocka_unit_test(biases),
         cmocka_unit_test(latent),
         cmocka_unit_test(experts),
+        cmocka_unit_test(quantized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

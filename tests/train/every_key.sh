@@ -286,7 +286,9 @@ $small
 train.train_tokens=128
 data.train=[{path: text}]
 init.from_hf=hf
-finetune.method=lora
+finetune.method=qlora
+finetune.quantization=int8
+finetune.double_quantization=false
 finetune.adapter=adapter
 training_phase=midtrain
 model.from_hf=hf

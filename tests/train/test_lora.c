@@ -23,8 +23,7 @@ typedef struct lora_case {
     const char *keys;
 } case_t;
 
-#define CODES \
-    "finetune.method=qlora\nfinetune.rank=4\nfinetune.alpha=8\n"
+#define CODES "finetune.method=qlora\nfinetune.rank=4\nfinetune.alpha=8\n"
 
 static const case_t cases[] = {
     {"llama", "llama3_gqa_tied",
@@ -418,6 +417,46 @@ static void a_merge_is_exact_to_rounding(void **state)
     job_end(&p);
 }
 
+/* Of a quantised model the numbers that its codes stand for, rounded to the
+ * bf16 of its files. */
+static void a_merge_is_of_what_codes_stand_for(void **state)
+{
+    (void)state;
+    enum { SIDE = 64 };
+    const case_t *c = &cases[6];
+    job_place_t p = begin(c);
+    char path[1024];
+    char out[2][400];
+    double base[2][SIDE * SIDE];
+    loong_safetensors_t *made = NULL;
+    loong_hf_t *hf = NULL;
+    run(&p, c, 1, "train.exit_interval=2\n");
+    export(&p, true, "merged", out[0]);
+    export(&p, false, "adapter", out[1]);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(p.ctx, loongi_hf_open(
+                             p.ctx, i == 0 ? GOLDEN "qlora/nf4" : out[0], &hf));
+        assert_ok(p.ctx, loongi_hf_read(hf, "layers.1.self_attn.q_proj.weight",
+                                        0, SIDE, LOONG_F64, base[i]));
+        loongi_hf_close(&hf);
+    }
+    snprintf(path, sizeof(path), "%s/adapter_model.safetensors", out[1]);
+    assert_ok(p.ctx, loongi_safetensors_open(p.ctx, path, &made));
+    for (int64_t i = 0; i < SIDE * SIDE; i++) {
+        double sum = base[0][i];
+        for (int64_t k = 0; k < 4; k++) {
+            sum += 2.0 *
+                   element(made, "base_model.model." Q ".lora_B.weight",
+                           i / SIDE, k) *
+                   element(made, "base_model.model." Q ".lora_A.weight", k,
+                           i % SIDE);
+        }
+        assert_true(fabs(base[1][i] - sum) <= 0x1p-8 * fabs(sum) + 1e-12);
+    }
+    loongi_safetensors_close(&made);
+    job_end(&p);
+}
+
 /* Names that no layer has, and an adapter of another rank. */
 static void what_does_not_fit_is_refused(void **state)
 {
@@ -465,6 +504,7 @@ int main(void)
         cmocka_unit_test(a_resume_reads_the_rest_where_it_was),
         cmocka_unit_test(what_was_trained_beside_goes_on),
         cmocka_unit_test(a_merge_is_exact_to_rounding),
+        cmocka_unit_test(a_merge_is_of_what_codes_stand_for),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -217,14 +217,12 @@ static void check_codes(check_t *c, const loong_hf_codes_t *codes,
 {
     if (param->transposed || ndim != 2 || codes->rows != shape[0] ||
         codes->cols != shape[1]) {
-        loongi_problems_add(&c->problems,
-                            "shape: %s are codes of %" PRId64 " x %" PRId64
-                            " elements, config.json says %s%s",
-                            codes->codes->name, codes->rows, codes->cols,
-                            wanted,
-                            param->transposed
-                                ? ", transposed, of which none are read"
-                                : "");
+        loongi_problems_add(
+            &c->problems,
+            "shape: %s are codes of %" PRId64 " x %" PRId64
+            " elements, config.json says %s%s",
+            codes->codes->name, codes->rows, codes->cols, wanted,
+            param->transposed ? ", transposed, of which none are read" : "");
     }
 }
 

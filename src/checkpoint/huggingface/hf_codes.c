@@ -13,17 +13,16 @@ enum { NAME_BYTES = 512 };
 
 static const char nf4_state[] = ".quant_state.bitsandbytes__nf4";
 static const char fp4_state[] = ".quant_state.bitsandbytes__fp4";
-static const char *const suffixes[] = {
-    ".absmax",        ".quant_map", nf4_state, ".nested_absmax",
-    ".nested_quant_map"};
+static const char *const suffixes[] = {".absmax", ".quant_map", nf4_state,
+                                       ".nested_absmax", ".nested_quant_map"};
 
 bool loongi_hf_codes_known(const loong_json_t *config)
 {
     const loong_json_t *eight = loongi_json_get(config, "load_in_8bit");
     const loong_json_t *four = loongi_json_get(config, "load_in_4bit");
     const loong_json_t *type = loongi_json_get(config, "bnb_4bit_quant_type");
-    bool is_four = loongi_json_kind(four) == LOONG_JSON_BOOL &&
-                   loongi_json_bool(four);
+    bool is_four =
+        loongi_json_kind(four) == LOONG_JSON_BOOL && loongi_json_bool(four);
     return is_four ? loongi_json_kind(type) == LOONG_JSON_STRING &&
                          strcmp(loongi_json_string(type), "nf4") == 0
                    : loongi_json_kind(eight) == LOONG_JSON_BOOL &&
@@ -33,9 +32,9 @@ bool loongi_hf_codes_known(const loong_json_t *config)
 /* ---- tensors ------------------------------------------------------------- */
 
 /* `length` bytes of a name with something behind them. */
-static const loong_safetensor_t *
-find_beside(const loong_safetensors_set_t *set, const char *name, int length,
-            const char *suffix)
+static const loong_safetensor_t *find_beside(const loong_safetensors_set_t *set,
+                                             const char *name, int length,
+                                             const char *suffix)
 {
     char full[NAME_BYTES];
     int n = snprintf(full, sizeof(full), "%.*s%s", length, name, suffix);
@@ -48,9 +47,8 @@ static int stem_of(const char *name, const char *end)
 {
     size_t length = strlen(name);
     size_t n = strlen(end);
-    return length > n && strcmp(name + length - n, end) == 0
-               ? (int)(length - n)
-               : 0;
+    return length > n && strcmp(name + length - n, end) == 0 ? (int)(length - n)
+                                                             : 0;
 }
 
 bool loongi_hf_codes_beside(const loong_safetensors_set_t *set,
@@ -76,14 +74,14 @@ static loong_status_t want(loong_context_t *ctx, const loong_safetensor_t *of,
 {
     LOONG_CHECK(ctx, t != NULL, LOONG_ERR_MISMATCH,
                 "missing: %s beside the codes of %s", what, of->name);
-    LOONG_CHECK(ctx,
-                t->dtype == dtype &&
-                    loongi_shape_count(t->ndim, t->shape) == count,
-                LOONG_ERR_MISMATCH, "%s: %lld elements of %s, %lld of %s are "
-                "wanted", t->name,
-                (long long)loongi_shape_count(t->ndim, t->shape),
-                loong_dtype_name(t->dtype), (long long)count,
-                loong_dtype_name(dtype));
+    LOONG_CHECK(
+        ctx,
+        t->dtype == dtype && loongi_shape_count(t->ndim, t->shape) == count,
+        LOONG_ERR_MISMATCH,
+        "%s: %lld elements of %s, %lld of %s are "
+        "wanted",
+        t->name, (long long)loongi_shape_count(t->ndim, t->shape),
+        loong_dtype_name(t->dtype), (long long)count, loong_dtype_name(dtype));
     return LOONG_OK;
 }
 
@@ -103,8 +101,8 @@ static loong_status_t read_state(loong_context_t *ctx,
     int64_t block = whole(loongi_json_get(json, "blocksize"));
     int64_t nested = whole(loongi_json_get(json, "nested_blocksize"));
     LOONG_CHECK(ctx, block == LOONG_QUANT_BLOCK, LOONG_ERR_UNSUPPORTED,
-                "%s: blocksize %lld; %d is read", state->name,
-                (long long)block, (int)LOONG_QUANT_BLOCK);
+                "%s: blocksize %lld; %d is read", state->name, (long long)block,
+                (int)LOONG_QUANT_BLOCK);
     LOONG_CHECK(ctx, loongi_json_count(shape) == 2, LOONG_ERR_UNSUPPORTED,
                 "%s: %lld dimensions; matrices are read", state->name,
                 (long long)loongi_json_count(shape));
@@ -115,8 +113,9 @@ static loong_status_t read_state(loong_context_t *ctx,
                     codes->cols % LOONG_QUANT_BLOCK == 0,
                 LOONG_ERR_UNSUPPORTED,
                 "%s: %lld x %lld elements; rows that are no whole blocks of %d "
-                "are not read", state->name, (long long)codes->rows,
-                (long long)codes->cols, (int)LOONG_QUANT_BLOCK);
+                "are not read",
+                state->name, (long long)codes->rows, (long long)codes->cols,
+                (int)LOONG_QUANT_BLOCK);
     if (offset != NULL) {
         LOONG_CHECK(ctx, nested == LOONG_QUANT_NESTED, LOONG_ERR_UNSUPPORTED,
                     "%s: nested_blocksize %lld; %d is read", state->name,
@@ -152,8 +151,8 @@ static loong_status_t find_nf4(loong_context_t *ctx,
     int length = (int)strlen(t->name);
     loong_json_t *json = NULL;
     float dynamic[256];
-    LOONG_TRY(loongi_json_parse(ctx, state->data, state->bytes, state->name,
-                                &json));
+    LOONG_TRY(
+        loongi_json_parse(ctx, state->data, state->bytes, state->name, &json));
     c->quant = LOONG_QUANT_NF4;
     loong_status_t status = read_state(ctx, state, json, c);
     loongi_json_destroy(&json);
@@ -234,39 +233,29 @@ void loongi_hf_codes_row(const loong_hf_codes_t *codes, int64_t row,
     }
 }
 
-/* A row at a time, of which the whole blocks around what is wanted. */
-static loong_status_t widen(loong_context_t *ctx, const loong_hf_codes_t *c,
-                            int64_t at, int64_t count, loong_dtype_t dtype,
-                            char *dst, char *room)
-{
-    int64_t size = loongi_quant_row_bytes(c->quant, c->cols);
-    float *x = (float *)(void *)(room + loongi_round_up(size, 64));
-    for (int64_t n = 0; count > 0; count -= n, at += n) {
-        int64_t row = at / c->cols;
-        loong_quant_part_t part = {c->quant, room, size, c->cols, 0, 1, 0,
-                                   c->cols};
-        n = LOONG_MIN(count, c->cols - at % c->cols);
-        loongi_hf_codes_row(c, row, 0, c->cols, room);
-        loongi_quant_decode(&part, LOONG_F32, x, c->cols, 1);
-        LOONG_TRY(loongi_convert(ctx, LOONG_F32, x + at % c->cols, dtype, dst,
-                                 n));
-        dst += n * (int64_t)loong_dtype_size(dtype);
-    }
-    return LOONG_OK;
-}
-
+/* A row at a time. */
 loong_status_t loongi_hf_codes_widen(loong_context_t *ctx,
                                      const loong_hf_codes_t *codes, int64_t at,
                                      int64_t count, loong_dtype_t dtype,
                                      void *dst)
 {
-    int64_t size = loongi_quant_row_bytes(codes->quant, codes->cols);
-    char *room = NULL;
+    const loong_hf_codes_t *c = codes;
+    int64_t size = loongi_quant_row_bytes(c->quant, c->cols);
+    char *to = dst;
+    char *row = NULL;
     LOONG_TRY(loongi_alloc(ctx,
-                           (size_t)(loongi_round_up(size, 64) +
-                                    codes->cols * (int64_t)sizeof(float)),
-                           "a row of codes", &room));
-    loong_status_t status = widen(ctx, codes, at, count, dtype, dst, room);
-    loongi_free(ctx, room);
+                           (size_t)(size + c->cols * (int64_t)sizeof(float)),
+                           "a row of codes", &row));
+    float *x = (float *)(void *)(row + size);
+    loong_quant_part_t part = {c->quant, row, size, c->cols, 0, 1, 0, c->cols};
+    loong_status_t status = LOONG_OK;
+    for (int64_t n = 0; count > 0 && status == LOONG_OK; count -= n, at += n) {
+        n = LOONG_MIN(count, c->cols - at % c->cols);
+        loongi_hf_codes_row(c, at / c->cols, 0, c->cols, row);
+        loongi_quant_decode(&part, LOONG_F32, x, c->cols, 1);
+        status = loongi_convert(ctx, LOONG_F32, x + at % c->cols, dtype, to, n);
+        to += n * (int64_t)loong_dtype_size(dtype);
+    }
+    loongi_free(ctx, row);
     return status;
 }

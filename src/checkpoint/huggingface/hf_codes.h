@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrices that files keep as bitsandbytes' codes (src/base/quant.h): NAME of
- * uint8 with NAME.absmax, .quant_map, .quant_state.bitsandbytes__nf4 and, with
- * double quantisation, .nested_absmax and .nested_quant_map beside it; or NAME
- * of int8, LAYER.weight, with LAYER.SCB. They are read as they are, or as the
- * numbers that they stand for, rounded once.
+ * uint8 with NAME.absmax, .quant_map, .quant_state and, with double
+ * quantisation, .nested_absmax and .nested_quant_map beside it; or LAYER.weight
+ * of int8 with LAYER.SCB. They are read as they are, or as the numbers that
+ * they stand for, rounded once.
  */
 #ifndef LOONG_HF_CODES_H
 #define LOONG_HF_CODES_H
@@ -29,10 +29,9 @@ typedef struct loong_hf_codes {
 /* What a tensor of uint8 or int8 is. Errors: LOONG_ERR_MISMATCH (a tensor
  * beside it lacks, or has another size), LOONG_ERR_UNSUPPORTED (other blocks or
  * numbers than those of quant.h). */
-LOONG_NODISCARD loong_status_t
-loongi_hf_codes_find(loong_context_t *ctx, const loong_safetensors_set_t *set,
-                     const loong_safetensor_t *tensor,
-                     loong_hf_codes_t *codes_p);
+LOONG_NODISCARD loong_status_t loongi_hf_codes_find(
+    loong_context_t *ctx, const loong_safetensors_set_t *set,
+    const loong_safetensor_t *tensor, loong_hf_codes_t *codes_p);
 
 /* Stands beside codes. */
 bool loongi_hf_codes_beside(const loong_safetensors_set_t *set,
@@ -47,10 +46,9 @@ void loongi_hf_codes_row(const loong_hf_codes_t *codes, int64_t row,
                          int64_t begin, int64_t count, void *bytes);
 
 /* Elements [at, at + count) of the matrix, in fp32 and rounded to dtype. */
-LOONG_NODISCARD loong_status_t
-loongi_hf_codes_widen(loong_context_t *ctx, const loong_hf_codes_t *codes,
-                      int64_t at, int64_t count, loong_dtype_t dtype,
-                      void *dst);
+LOONG_NODISCARD loong_status_t loongi_hf_codes_widen(
+    loong_context_t *ctx, const loong_hf_codes_t *codes, int64_t at,
+    int64_t count, loong_dtype_t dtype, void *dst);
 
 #ifdef __cplusplus
 }

@@ -4,13 +4,12 @@
  * weights, by convert_files.c and by drafts. Read hf_quant.h before. */
 #include "hf_quant.h"
 
-#include "hf_codes.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "convert.h"
 #include "file.h"
+#include "hf_codes.h"
 
 enum { BLOCK = 128, SPAN = 512, NAME_BYTES = 512 };
 
@@ -77,8 +76,8 @@ void loongi_hf_check_quant(loong_hf_reader_t *r, const loong_json_t *value)
     }
     loongi_hf_refuse(r, "quantization_config", value,
                      "e4m3 is read: quant_method fp8, compressed-tensors with "
-                     "format float-quantized, modelopt with quant_algo FP8; and "
-                     "bitsandbytes with load_in_8bit, or load_in_4bit with "
+                     "format float-quantized, modelopt with quant_algo FP8; so "
+                     "is bitsandbytes: load_in_8bit, or load_in_4bit with "
                      "bnb_4bit_quant_type nf4");
 }
 

@@ -122,14 +122,13 @@ loong_status_t loongi_hf_quantizer_read(const loong_hf_quantizer_t *q,
     }
     for (int64_t i = 0; i < rows && !q->as_is; i += q->step) {
         int64_t n = LOONG_MIN(q->step, rows - i);
-        LOONG_TRY(loongi_hf_read(q->hf, q->param->name, row + i, n, LOONG_F32,
-                                 q->x));
+        LOONG_TRY(
+            loongi_hf_read(q->hf, q->param->name, row + i, n, LOONG_F32, q->x));
 #pragma omp parallel for schedule(static)
         for (int64_t r = 0; r < n; r++) {
             loong_quant_row_t of = {q->x + r * cols, row + i + r, cols, begin,
                                     count};
-            loongi_quant_encode(q->quant, &of, &q->nested,
-                                to + (i + r) * size);
+            loongi_quant_encode(q->quant, &of, &q->nested, to + (i + r) * size);
         }
     }
     return LOONG_OK;

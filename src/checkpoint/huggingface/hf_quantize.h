@@ -24,10 +24,9 @@ void loongi_hf_quantizer_destroy(loong_hf_quantizer_t **q);
 
 /* Rows row .. row + rows - 1 of the matrix, columns begin .. begin + count - 1
  * of them, as rows of loongi_quant_row_bytes(quant, count). */
-LOONG_NODISCARD loong_status_t
-loongi_hf_quantizer_read(const loong_hf_quantizer_t *q, int64_t row,
-                         int64_t rows, int64_t begin, int64_t count,
-                         void *bytes);
+LOONG_NODISCARD loong_status_t loongi_hf_quantizer_read(
+    const loong_hf_quantizer_t *q, int64_t row, int64_t rows, int64_t begin,
+    int64_t count, void *bytes);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
 #include "hf_adapters.h"
 #include "hf_digest.h"
 #include "native_source.h"
+#include "quant.h"
 
 loong_status_t loongi_adapter_metadata(const loong_component_t *component,
                                        loong_pairs_t *metadata)
@@ -27,6 +28,12 @@ loong_status_t loongi_adapter_metadata(const loong_component_t *component,
             snprintf(key, sizeof(key), LOONG_ADAPTER_KEY "%s.%s", p->name,
                      module);
             LOONG_TRY(loongi_pairs_set_real(metadata, key, w->adapter));
+        }
+        if (w->quant != LOONG_QUANT_NONE) {
+            snprintf(key, sizeof(key), LOONG_QUANT_KEY "%s.%s", p->name,
+                     w->name);
+            LOONG_TRY(loongi_pairs_set(metadata, key,
+                                       loongi_quant_name(w->quant)));
         }
     }
     LOONG_TRY(loongi_pairs_set_real(metadata, LOONG_ADAPTER_KEY "dropout",

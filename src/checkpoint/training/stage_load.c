@@ -78,10 +78,9 @@ static loong_status_t read_codes(const loong_hf_quantizer_t *q,
     const loong_placement_t *at = &p->params.place;
     bool part = at->cut && at->dim == 1;
     const uint8_t *bytes = (const uint8_t *)(const void *)b->rows;
-    LOONG_TRY(loongi_hf_quantizer_read(q, row, rows, part ? at->begin : 0,
-                                       part ? at->count
-                                            : p->params.shape.dim[1],
-                                       b->rows));
+    LOONG_TRY(loongi_hf_quantizer_read(
+        q, row, rows, part ? at->begin : 0,
+        part ? at->count : p->params.shape.dim[1], b->rows));
     for (int64_t i = 0; i < rows * p->shape.dim[1]; i++) {
         b->block[i] = (double)bytes[i];
     }
@@ -94,8 +93,7 @@ static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
                                  const buffers_t *b)
 {
     loong_param_slice_t part = loongi_param_slice_of(p);
-    int64_t step =
-        LOONG_MAX(b->room / LOONG_MAX(part.all_cols, part.cols), 1);
+    int64_t step = LOONG_MAX(b->room / LOONG_MAX(part.all_cols, part.cols), 1);
     int64_t first = 0;
     int64_t rows = 0;
     loongi_stage_shard_rows(s, p, &first, &rows);
@@ -103,9 +101,8 @@ static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
     for (int64_t row = first; row < first + rows; row += n) {
         n = LOONG_MIN(step, first + rows - row);
         int64_t outside = loongi_param_slice_row(&part, row, &n);
-        LOONG_TRY(q != NULL
-                      ? read_codes(q, p, outside, n, b)
-                      : read_block(hf, p->name, &part, outside, n, b));
+        LOONG_TRY(q != NULL ? read_codes(q, p, outside, n, b)
+                            : read_block(hf, p->name, &part, outside, n, b));
         LOONG_TRY(loongi_stage_set_param(s, p, row * part.cols, n * part.cols,
                                          b->block));
     }

@@ -423,7 +423,10 @@ static void a_merge_is_of_what_codes_stand_for(void **state)
 {
     (void)state;
     enum { SIDE = 64 };
-    const case_t *c = &cases[6];
+    const case_t *c = cases;
+    while (strcmp(c->name, "nf4") != 0) {
+        c++;
+    }
     job_place_t p = begin(c);
     char path[1024];
     char out[2][400];

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrices of linear layers as codes, beside which adapters are trained. Called
+ * by the linear layers of nn.c and latent.c. Read nn_impl.h and
+ * src/base/quant.h before. */
+#include "loong/quantize.h"
+#include "nn_impl.h"
+#include "quant.h"
+
+void loongi_nn_quantize(const loong_nn_t *nn, loong_param_params_t *p)
+{
+    const loong_adapters_t *a = nn->rules.adapters;
+    const loong_placement_t *at = &p->place;
+    if (a == NULL || a->quant == LOONG_QUANT_NONE || !p->frozen) {
+        return;
+    }
+    bool part = at->cut && at->dim == 1;
+    int64_t all = p->shape.dim[1];
+    int64_t block = loongi_quant_columns(a->quant);
+    int64_t first = part ? at->begin : 0;
+    int64_t count = part ? at->count : all;
+    if (all % block != 0 || first % block != 0 || count % block != 0) {
+        loong_graph_fail(nn->graph, LOONG_ERR_CONFIG,
+                         "finetune.quantization: %s has rows of %lld elements, "
+                         "of which a rank has %lld from %lld on: these are no "
+                         "whole blocks of %lld",
+                         p->name, (long long)all, (long long)count,
+                         (long long)first, (long long)block);
+        return;
+    }
+    p->quant = a->quant;
+    p->dtype = LOONG_U8;
+}
+
+loong_val_t loongi_nn_product(loong_nn_t *nn, const loong_param_params_t *p,
+                              loong_val_t x, loong_val_t w, loong_val_t bias)
+{
+    return p->quant == LOONG_QUANT_NONE
+               ? loong_linear(nn->graph, x, w, bias)
+               : loong_linear_quantized(nn->graph, x, w, bias, p->quant);
+}

@@ -185,13 +185,32 @@ int64_t loongi_sample_count(const loong_recipe_t *recipe)
 
 /* The ids in front of a row's first learned token: what a conversation has
  * before the answer, with the request for it. None, where all is learned. */
-static loong_status_t take_question(sampler_t *s, const loong_items_t *items)
+static int64_t question_length(const loong_items_t *items)
 {
     const loong_item_t *text = &items->item[0];
     bool tells = items->count == 1 && text->type == LOONG_ITEM_TOKENS;
-    while (tells && s->count < text->size[0] && text->weight[s->count] == 0) {
-        s->count++;
+    int64_t count = 0;
+    while (tells && count < text->size[0] && text->weight[count] == 0) {
+        count++;
     }
+    return count;
+}
+
+static loong_status_t read_asked(const loong_blend_t *asked, int64_t number,
+                                 loong_items_t *items)
+{
+    loong_sample_t sample;
+    loong_blend_source_info_t source;
+    LOONG_TRY(loong_blend_locate(asked, number, &sample));
+    loong_blend_get_source(asked, sample.source, &source);
+    items->epoch = sample.epoch;
+    return source.source_class->read(source.source, sample.number, items);
+}
+
+static loong_status_t take_question(sampler_t *s, const loong_items_t *items)
+{
+    const loong_item_t *text = &items->item[0];
+    s->count = question_length(items);
     LOONG_TRY(loongi_calloc(s->from->plan->ctx, (size_t)(s->count + s->fresh),
                             sizeof(*s->ids), "sampled tokens", &s->ids));
     memcpy(s->ids, text->ids, (size_t)s->count * sizeof(*s->ids));
@@ -200,16 +219,8 @@ static loong_status_t take_question(sampler_t *s, const loong_items_t *items)
 
 static loong_status_t read_question(sampler_t *s, int64_t number)
 {
-    const loong_plan_t *plan = s->from->plan;
-    loong_sample_t sample;
-    loong_blend_source_info_t source;
-    loong_items_t items = {.ctx = plan->ctx, .vocab_size = s->vocab};
-    s->count = 0;
-    LOONG_TRY(loong_blend_locate(s->from->asked, number, &sample));
-    loong_blend_get_source(s->from->asked, sample.source, &source);
-    items.epoch = sample.epoch;
-    loong_status_t status =
-        source.source_class->read(source.source, sample.number, &items);
+    loong_items_t items = {.ctx = s->from->plan->ctx, .vocab_size = s->vocab};
+    loong_status_t status = read_asked(s->from->asked, number, &items);
     if (status == LOONG_OK) {
         status = take_question(s, &items);
     }
@@ -346,14 +357,42 @@ static bool draws(const loong_plan_t *plan)
             plan->mesh.coord[LOONG_AXIS_CP] == 0);
 }
 
-int64_t loongi_sample_window(const loong_plan_t *plan)
+/* Tokens of questions, each with its answer; of prompts, and of what cannot be
+ * read, that is not known: as many as there may be. */
+static int64_t longest_sample(const loong_plan_t *plan,
+                              const loong_blend_t *asked)
 {
+    const loong_recipe_t *r = plan->recipe;
+    int64_t most =
+        asked == NULL || loong_recipe_count(r, prompts_key) > 0 ? INT64_MAX : 0;
+    loong_items_t items = {.ctx = plan->ctx, .vocab_size = INT32_MAX};
+    for (int64_t i = 0; most < INT64_MAX &&
+                        i < loong_recipe_int(r, "eval.sample.conversations");
+         i++) {
+        if (read_asked(asked, i, &items) != LOONG_OK) { /* told by a step */
+            loong_context_clear_error(plan->ctx);
+            most = INT64_MAX;
+        } else {
+            most = LOONG_MAX(most, question_length(&items) +
+                                       plan->set->max_new_tokens);
+        }
+    }
+    loong_items_free(&items);
+    return most;
+}
+
+int64_t loongi_sample_window(const loong_plan_t *plan,
+                             const loong_blend_t *asked)
+{
+    enum { MOST = 256, MULTIPLE = 64 };
     static const char *const limits[] = {
         "model.foundation.max_position_embeddings",
         "model.foundation.rope_scaling.original_max_position_embeddings"};
     const char *type =
         loong_recipe_text(plan->recipe, "model.foundation.rope_scaling.type");
-    int64_t window = LOONG_MIN(plan->set->seq_length, 256);
+    int64_t wanted = LOONG_MIN(longest_sample(plan, asked), MOST);
+    int64_t window = LOONG_MIN(plan->set->seq_length,
+                               (wanted + MULTIPLE - 1) / MULTIPLE * MULTIPLE);
     for (int i = 0; i < 2 && type != NULL && strcmp(type, "dynamic") == 0;
          i++) {
         int64_t limit = (int64_t)loong_recipe_real(plan->recipe, limits[i]);

@@ -24,10 +24,12 @@ typedef struct loong_sampling {
 /* Texts that the recipe wants continued: prompts, then conversations. */
 int64_t loongi_sample_count(const loong_recipe_t *recipe);
 
-/* Tokens of a text that are seen at once. With dynamic scaling no more than the
- * model knows without it, so that the frequencies are those of a text so
+/* Tokens of a text that are seen at once: as many as questions of `asked`
+ * (NULL: not known) and their answers have. With dynamic scaling no more than
+ * the model knows without it, so that the frequencies are those of a text so
  * long. */
-int64_t loongi_sample_window(const loong_plan_t *plan);
+int64_t loongi_sample_window(const loong_plan_t *plan,
+                             const loong_blend_t *asked);
 /* Every prompt has a token to go on from. Errors: LOONG_ERR_CONFIG. */
 LOONG_NODISCARD loong_status_t
 loongi_sample_check_prompts(const loong_sampling_t *sampling);

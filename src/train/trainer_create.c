@@ -62,6 +62,13 @@ static loong_status_t check_reference(const loong_trainer_t *t,
     return LOONG_OK;
 }
 
+/* What samples of conversations are questions of; NULL: it is not open. */
+static const loong_blend_t *asked_blend(const loong_trainer_t *t)
+{
+    return t->data.num_validation > 0 ? t->data.validation[0].blend
+                                      : t->data.blend;
+}
+
 /* The components, the last one with the loss; the reference stands right before
  * it. */
 static loong_status_t list_components(
@@ -75,7 +82,7 @@ static loong_status_t list_components(
     LOONG_TRY(loongi_router_replay_mode(t->recipe, t->ctx, last,
                                         &last->request.routing));
     if (loongi_sample_count(t->recipe) > 0) {
-        last->logits_rows = loongi_sample_window(plan);
+        last->logits_rows = loongi_sample_window(plan, asked_blend(t));
     }
     LOONG_TRY(loongi_component_params(plan, segments, arena, last));
     last->request.kl_loss = loong_recipe_real(t->recipe, "train.kl_loss_coeff");
@@ -189,9 +196,7 @@ static loong_status_t start(loong_trainer_t *t)
         &t->plan, t->data.loader, t->state.step, t->state.consumed_samples,
         &t->router_replay));
     LOONG_TRY(loongi_report_open(&t->report, t->resources));
-    t->sampling.asked = t->data.num_validation > 0
-                            ? t->data.validation[0].blend
-                            : t->data.blend;
+    t->sampling.asked = asked_blend(t);
     LOONG_TRY(loongi_sample_open(&t->sampling));
     return loong_comm_barrier(t->comm, "start");
 }

@@ -166,7 +166,8 @@ static loong_status_t read_scale(const loong_peft_t *p, loong_peft_module_t *m)
     }
     LOONG_CHECK(
         p->ctx,
-        m->a.ndim == 2 && m->b.ndim == 2 && m->a.shape[0] == m->b.shape[1] &&
+        m->a.ndim == 2 && m->b.ndim == 2 && rank >= 1.0 &&
+            m->a.shape[0] == m->b.shape[1] &&
             (double)m->a.shape[0] == rank * (double)LOONG_MAX(m->experts, 1),
         LOONG_ERR_MISMATCH,
         "%s: %s: matrices are [%lld, %lld] and [%lld, %lld], and the "

@@ -100,7 +100,6 @@ typedef struct loong_adapters {
     bool rank_stabilized; /* scale = alpha / sqrt(rank), Kalajdzievski 2023 */
     bool alone;           /* nothing else of the model is trained */
     bool gaussian; /* a starts normal, else uniform as linear layers do */
-    loong_quant_t quant; /* how fixed matrices of linear layers are stored */
 } loong_adapters_t;
 
 typedef struct loong_param_rules {
@@ -113,6 +112,7 @@ typedef struct loong_param_rules {
     int num_rules;
     const loong_param_rule_t *rules;
     const loong_adapters_t *adapters; /* NULL: none */
+    loong_quant_t quant; /* how fixed matrices of linear layers are stored */
 } loong_param_rules_t;
 
 /* The micro-batch a graph is built for, and what is wanted of it. The mesh is

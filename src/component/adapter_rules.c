@@ -201,11 +201,11 @@ loong_status_t loongi_adapter_rules_read(const loong_recipe_t *recipe,
     memset(a, 0, sizeof(*a));
     LOONG_TRY(read_targets(r, arena, a));
     LOONG_FILL(r, "", loong_adapters_t, a);
-    a->quant = read_quant(r);
     LOONG_TRY(
         read_patterns(r, KEY("rank_pattern"), arena, &a->num_ranks, &a->ranks));
     LOONG_TRY(read_patterns(r, KEY("alpha_pattern"), arena, &a->num_alphas,
                             &a->alphas));
     rules->adapters = a;
+    rules->quant = read_quant(r);
     return read_trainable(r, arena, rules, &a->alone);
 }

@@ -9,14 +9,14 @@
 
 void loongi_nn_quantize(const loong_nn_t *nn, loong_param_params_t *p)
 {
-    const loong_adapters_t *a = nn->rules.adapters;
+    loong_quant_t quant = nn->rules.quant;
     const loong_placement_t *at = &p->place;
-    if (a == NULL || a->quant == LOONG_QUANT_NONE || !p->frozen) {
+    if (quant == LOONG_QUANT_NONE || !p->frozen) {
         return;
     }
     bool part = at->cut && at->dim == 1;
     int64_t all = p->shape.dim[1];
-    int64_t block = loongi_quant_columns(a->quant);
+    int64_t block = loongi_quant_columns(quant);
     int64_t first = part ? at->begin : 0;
     int64_t count = part ? at->count : all;
     if (all % block != 0 || first % block != 0 || count % block != 0) {
@@ -28,7 +28,7 @@ void loongi_nn_quantize(const loong_nn_t *nn, loong_param_params_t *p)
                          (long long)first, (long long)block);
         return;
     }
-    p->quant = a->quant;
+    p->quant = quant;
     p->dtype = LOONG_U8;
 }
 

@@ -333,7 +333,9 @@ static loong_val_t base_logprob(const decoder_t *d)
 {
     decoder_t base;
     loong_model_request_t request = *d->request;
-    request.rules.adapters = NULL;
+    loong_adapters_t none = *d->request->rules.adapters;
+    none.num_targets = 0;
+    request.rules.adapters = &none;
     request.train = false;
     if (request.routing == LOONG_ROUTING_RECORD) {
         request.routing = LOONG_ROUTING_LIVE;

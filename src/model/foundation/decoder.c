@@ -333,9 +333,7 @@ static loong_val_t base_logprob(const decoder_t *d)
 {
     decoder_t base;
     loong_model_request_t request = *d->request;
-    loong_adapters_t none = *d->request->rules.adapters;
-    none.num_targets = 0;
-    request.rules.adapters = &none;
+    request.rules.adapters = NULL;
     request.train = false;
     if (request.routing == LOONG_ROUTING_RECORD) {
         request.routing = LOONG_ROUTING_LIVE;

@@ -472,8 +472,10 @@ def main():
         build_dir = os.path.abspath(arguments[1])
         with tempfile.TemporaryDirectory() as place:
             good = added(build_dir, place)
-        sys.exit(not all([files(build_dir, name) for name in CASES
-                          if name != OLDER] + [good]))
+        # one expert's adapter is no file's here; torch reads no codes
+        names = [n for n, (fixture, _) in CASES.items()
+                 if n != OLDER and not fixture.startswith("../qlora")]
+        sys.exit(not all([files(build_dir, n) for n in names] + [good]))
     if arguments[:1] == ["--export"]:
         build_dir = os.path.abspath(arguments[1])
         sys.exit(not all([exported(build_dir, name)

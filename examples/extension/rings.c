@@ -114,8 +114,9 @@ static loong_status_t begin(const void *config, loong_items_t *items)
     return loong_items_begin(items, 64);
 }
 
-static size_t row_size(const void *config)
+static size_t row_size(const void *config, const loong_items_t *items)
 {
+    (void)items; /* all are alike */
     (void)config;
     return sizeof(row_t);
 }

@@ -167,8 +167,12 @@ typedef struct loong_model_facts {
     /* Parameters that a token does not meet: experts it is not sent to. */
     int64_t idle_parameters;
     /* Of a model that reads patches of pictures (loong/image.h), whose rows are
-     * its tokens; patch_size 0: it reads token ids. */
+     * its tokens; patch_size 0: it reads token ids. image_size 0: pictures keep
+     * sizes of their own. */
     int64_t image_size, patch_size, num_classes;
+    int64_t temporal_patch_size; /* frames of a patch; 0: 1 */
+    /* Of a projector: m x m patches become one row; 0: 1 */
+    int64_t merge_size;
     bool class_token, pool_class_token;
     bool masked_image_modeling; /* reads masks of the patches */
     bool sends_class_token; /* it is among the rows that others read */

@@ -51,10 +51,13 @@ typedef struct loong_image_decode_params {
 /* Format and size from the head of a file. `name` is for messages. Errors:
  * LOONG_ERR_FORMAT with the reason, also where more than `length` bytes were
  * needed; LOONG_ERR_UNSUPPORTED: no JPEG, PNG or WebP. */
-LOONG_API LOONG_NODISCARD loong_status_t
-loong_image_get_info(loong_context_t *ctx, const char *name,
-                     const uint8_t *bytes, size_t length,
-                     loong_image_info_t *info);
+LOONG_API LOONG_NODISCARD loong_status_t loong_image_get_info(
+    loong_context_t *ctx, const char *name, const uint8_t *bytes, size_t length,
+    loong_image_info_t *info);
+
+/* Of a file that is a picture; reads no more than its head. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_image_get_file_info(
+    loong_context_t *ctx, const char *path, loong_image_info_t *info);
 
 /* The pixels of a whole file in memory, as PIL's Image.convert("RGB") gives
  * them: alpha is dropped, grey is repeated, of 16 bits the upper 8 are taken
@@ -63,10 +66,9 @@ loong_image_get_info(loong_context_t *ctx, const char *name,
  * loong_image_free. Errors: LOONG_ERR_FORMAT (broken or cut off, with the
  * library's own words), LOONG_ERR_UNSUPPORTED (animated WebP, other formats,
  * too many pixels). */
-LOONG_API LOONG_NODISCARD loong_status_t
-loong_image_decode(loong_context_t *ctx, const char *name, const uint8_t *bytes,
-                   size_t length, const loong_image_decode_params_t *params,
-                   loong_image_t *image);
+LOONG_API LOONG_NODISCARD loong_status_t loong_image_decode(
+    loong_context_t *ctx, const char *name, const uint8_t *bytes, size_t length,
+    const loong_image_decode_params_t *params, loong_image_t *image);
 LOONG_API void loong_image_free(loong_context_t *ctx, loong_image_t *image);
 
 /* Resampling filters, with PIL's numbers. */
@@ -85,41 +87,49 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_image_resize(
 
 typedef struct loong_image_processor loong_image_processor_t;
 
-/* Reads a Hugging Face preprocessor_config.json of a ViT, CLIP or SigLIP image
- * processor ("...Fast" and the older "...FeatureExtractor" are the same one
- * here, and computed as the slow one is). What the file leaves out has that
- * class's default. Errors: LOONG_ERR_UNSUPPORTED names another processor, or a
- * field that is not known and not off; LOONG_ERR_FORMAT one whose value is not
+/* Reads a Hugging Face preprocessor_config.json of a ViT, CLIP, SigLIP or
+ * Qwen2-VL image processor ("...Fast" and the older "...FeatureExtractor" are
+ * the same one here, and computed as the slow one is). What the file leaves out
+ * has that class's default. Errors: LOONG_ERR_UNSUPPORTED names another
+ * processor, or a field that is not known and not off; LOONG_ERR_FORMAT one whose value is not
  * allowed. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_image_processor_create(loong_context_t *ctx, const char *path,
                              loong_image_processor_t **processor_p);
-/* That of a class, "ViT", "CLIP" or "Siglip", as transformers has it by default
- * for pictures of image_size pixels a side. Errors: LOONG_ERR_ARG. */
+/* That of a class, "ViT", "CLIP", "Siglip" or "Qwen2VL", as transformers has it
+ * by default for pictures of image_size pixels a side, which are of no meaning
+ * to the last one. Errors: LOONG_ERR_ARG. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_processor_create_default(
     loong_context_t *ctx, const char *class_name, int64_t image_size,
     loong_image_processor_t **processor_p);
 LOONG_API void
 loong_image_processor_destroy(loong_image_processor_t **processor);
 
-/* The size, in pixels, to which it brings a picture of width x height. */
+/* The size, in pixels, to which it brings a picture of width x height; 0: it
+ * refuses one so long and narrow. */
 LOONG_API void
 loong_image_processor_size(const loong_image_processor_t *processor,
                            int64_t width, int64_t height, int64_t *width_p,
                            int64_t *height_p);
 
-/* Resizes, crops, rescales and normalises `image` and cuts it into squares of
- * `patch` pixels: patches f32 [(H/patch)*(W/patch), 3*patch*patch], H and W as
- * loong_image_processor_size says. Patches go row by row from the top left, and
- * pixels right and below of the last whole patch are left out, as a convolution
- * of stride `patch` does. Within a patch the order is channel, row, column:
- * that of a convolution's weight [D,3,patch,patch], which as [D,3*patch*patch]
- * is the weight of a linear layer over these rows. With patch = 0: the picture
- * as one, f32 [3,H,W]. */
-LOONG_API LOONG_NODISCARD loong_status_t
-loong_image_process(loong_context_t *ctx,
-                    const loong_image_processor_t *processor,
-                    const loong_image_t *image, int64_t patch, float *patches);
+/* How a picture is cut into squares. */
+typedef struct loong_patch_cut {
+    int64_t patch;  /* pixels of a side, p; 0: the picture as one */
+    int64_t merge;  /* m; 0: 1 */
+    int64_t frames; /* of a patch, F, each of them the picture; 0: 1 */
+} loong_patch_cut_t;
+
+/* Resizes, crops, rescales and normalises `image` and cuts it into patches: f32
+ * [(H/p)*(W/p), 3*F*p*p], H and W as loong_image_processor_size says. Patches
+ * go row by row from the top left, blocks of m x m of them and then those of a
+ * block; pixels right and below of the last whole patch are left out, as a
+ * convolution of stride p does. Within a patch the order is channel, frame,
+ * row, column: that of a convolution's weight [D,3,F,p,p], which as [D,3*F*p*p]
+ * is the weight of a linear layer over these rows. Of a picture as one: f32
+ * [3,H,W]. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_image_process(
+    loong_context_t *ctx, const loong_image_processor_t *processor,
+    const loong_image_t *image, const loong_patch_cut_t *cut, float *patches);
 
 /* ---- source: samples with labels ------------------------------------------*/
 
@@ -171,30 +181,41 @@ LOONG_API void loong_image_sample_free(loong_context_t *ctx,
 /* The configuration of loong_patch_processor. */
 typedef struct loong_patch_params {
     const loong_image_processor_t *processor; /* borrowed */
-    int64_t image_size; /* pixels of a side, of every picture once processed */
-    int64_t patch_size;
-    bool class_token;      /* a row in front of the patches of a picture */
-    bool pool_class_token; /* pooled_picture: that row; else the patches */
-    int64_t num_classes;   /* labels lie below; 0: there are none */
+    /* Pixels of a side, of every picture once processed; 0: each has the size
+     * that the processor gives it. */
+    int64_t image_size;
+    loong_patch_cut_t cut;
+    bool class_token;       /* a row in front of the patches of a picture */
+    bool sends_class_token; /* which others read as well */
+    bool pool_class_token;  /* pooled_picture: that row; else the patches */
+    int64_t num_classes;    /* labels lie below; 0: there are none */
     /* Of a picture's patches round(mask_ratio patches) are masked; 0: none. */
     double mask_ratio;
     uint64_t mask_seed;
-    int64_t rows;          /* R of a micro-batch; padding fills it up */
-    int64_t pictures;      /* of a micro-batch */
+    int64_t rows;     /* R of a micro-batch; padding fills it up */
+    int64_t pictures; /* of a micro-batch, at most */
 } loong_patch_params_t;
+
+/* For loong_picture_reader_t; params: loong_patch_params_t. */
+LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
+                                                  int64_t width,
+                                                  int64_t height);
 
 /* Samples of one picture with pixels (LOONG_ITEM_IMAGE) and its class
  * (LOONG_ITEM_LABEL), which may be missing where num_classes is 0. Normalisers:
- * pictures, those with a label; masked_patches. With S rows of a picture and N
- * = R / S of a micro-batch there are
+ * pictures, those with a label; masked_patches. Of N pictures of a micro-batch,
+ * R / S where all have S rows, there are
  *
- *     patches         f32 or f64 [R, 3 p^2] channel, row, column; zeros in rows
- *                     of class tokens and padding
+ *     patches         f32 or f64 [R, 3 F p^2] channel, frame, row, column;
+ *                     zeros in rows of class tokens and padding
  *     positions       i32 [R] in the picture, or in the padding
+ *     patch_positions i32 [2,R] row and column of the patch in the picture; 0
+ *                     in rows of class tokens and padding
  *     is_class        i32 [R] 1 in rows of class tokens
  *     is_masked       i32 [R] 1 in rows of masked patches
- *     cu_seqlens      i32 [count] starts of the pictures and of the padding,
- *                     then R in the rest; N + 2 elements suffice
+ *     cu_seqlens      i32 [count] starts of the pictures and of the padding, in
+ *                     parts of S or LOONG_PADDING_ROWS, then R in the rest; N +
+ *                     2 elements suffice, or N + R / LOONG_PADDING_ROWS + 2
  *     pooled_picture  i32 [R] the picture that the row is pooled for; N: none
  *     labels          i32 [N] LOONG_IGNORE_LABEL where there is no picture
  *     loss_weight     f32 or f64 [N] 1 or 0

@@ -40,8 +40,8 @@ typedef struct loong_processor {
      * known. */
     loong_status_t (*begin)(const void *config, loong_items_t *items);
     /* Bytes that are kept of a sample from when it is read to when the arrays
-     * are filled. */
-    size_t (*row_size)(const void *config);
+     * are filled; items: NULL for padding behind the last one. */
+    size_t (*row_size)(const void *config, const loong_items_t *items);
     /* Fills a row, and what it adds to the normalisers. `draw` numbers the
      * sample of the run; items: NULL for padding behind the last one. */
     loong_status_t (*keep)(const void *config, int64_t draw,
@@ -61,6 +61,29 @@ typedef struct loong_processor {
      * them: told before the first step. Errors: LOONG_ERR_CONFIG. */
     loong_status_t (*judge)(const void *config, const loong_items_t *items);
 } loong_processor_t;
+
+/* What a picture takes up; all 0 for one that is refused. */
+typedef struct loong_picture_rows {
+    int64_t height, width; /* patches */
+    int64_t encoder;       /* rows of the encoder */
+    int64_t sent;          /* of them, the last ones, which others read */
+    int64_t text;          /* rows of a text: blocks of m x m of those */
+    int64_t columns;       /* of them: so many stand side by side */
+} loong_picture_rows_t;
+
+/* Rows of padding that see each other, where pictures have sizes of their
+ * own. */
+enum { LOONG_PADDING_ROWS = 256 };
+
+/* How the encoder of a model has pictures. */
+typedef struct loong_picture_reader {
+    const void *config; /* borrowed */
+    /* Of a picture of so many pixels, which must be known where pictures do not
+     * all become one size. */
+    loong_picture_rows_t (*rows)(const void *config, int64_t width,
+                                 int64_t height);
+    bool sizes;
+} loong_picture_reader_t;
 
 enum { LOONG_MAX_VISION_IDS = 16 };
 
@@ -92,10 +115,10 @@ typedef struct loong_token_params {
     /* Ids that stand for parts of images; all others are text. */
     int num_vision_ids;
     int32_t vision_ids[LOONG_MAX_VISION_IDS];
-    /* Rows that a picture takes in place of the token that stands for it; texts
-     * with them are at most T long, and padded. 0: texts have no pictures and
-     * T + 1 ids. */
-    int64_t image_rows;
+    /* Pictures take their rows of a text in place of the token that stands for
+     * one; texts with them are at most T long, and padded. rows NULL: texts
+     * have no pictures and T + 1 ids. */
+    loong_picture_reader_t pictures;
     loong_loss_normalization_t loss_normalization;
 } loong_token_params_t;
 
@@ -114,6 +137,10 @@ typedef struct loong_token_params {
  *     is_feature      i32 [R] 1: a row of a picture, whose token is the one
  *                     that stands for it; it is never a label. 0: text
  *     positions       i32 [R] from 0 in each row, or in each document
+ *     axis_positions  i32 [3,R] time, height, width, as Qwen2-VL counts: all
+ *                     three go on by 1 with a token of text; the rows of a
+ *                     picture have the time it begins at, and from there on row
+ *                     and column; what follows goes on behind the largest
  *     token_key       i64 [R] draw * T + t: names the token in all layouts
  *     all_token_keys  i64 [R x context_parallel_a2a] of the tokens that this
  *                     rank and such neighbours have

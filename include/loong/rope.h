@@ -18,11 +18,29 @@ typedef enum loong_rope_scaling {
     LOONG_ROPE_DYNAMIC
 } loong_rope_scaling_t;
 
-/* rope_table: positions i32 [T] -> [T,R] wide: R/2 cosines, then R/2 sines,
- * both times the attention factor (YaRN). Frequencies in double precision.
- * The names are Hugging Face's (rope_scaling in config.json). */
+enum { LOONG_MAX_ROPE_AXES = 3 };
+
+/* By which axis of a position pair i of the R / 2 turns, of A axes with n_a
+ * pairs each. */
+typedef enum loong_rope_order {
+    /* The first n_0 by axis 0, the next n_1 by axis 1 ... (Qwen2-VL's M-RoPE) */
+    LOONG_ROPE_BLOCKS,
+    /* i % A says the axis, as long as that has pairs, else it is 0
+     * (Qwen3-VL's) */
+    LOONG_ROPE_INTERLEAVED,
+    /* As blocks, and the pairs of an axis are counted from 0 on, R being 2 n_a:
+     * an embedding of each axis' own (image encoders) */
+    LOONG_ROPE_SEPARATE
+} loong_rope_order_t;
+
+/* rope_table: positions i32 [T], or [A,T] of A axes -> [T,R] wide: R/2 cosines,
+ * then R/2 sines, both times the attention factor (YaRN). Frequencies in double
+ * precision. The names are Hugging Face's (rope_scaling in config.json). */
 typedef struct loong_rope_table_attr {
     int rotary_dim; /* R, even */
+    int axes;       /* A; 0: positions are [T] */
+    int sections[LOONG_MAX_ROPE_AXES]; /* n_a, R / 2 together */
+    loong_rope_order_t order;
     loong_rope_scaling_t scaling;
     double base; /* rope_theta */
     double factor;

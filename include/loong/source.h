@@ -68,6 +68,7 @@ typedef struct loong_items {
     /* 0: all contents are wanted; -1: all but pixels; k > 0: the pixels of the
      * k-th picture, and nothing else. */
     int picture;
+    bool sizes; /* of pictures are wanted, also of peek, which may read files */
     int64_t epoch; /* of the source: what is drawn anew in each one */
     int count;
     loong_item_t item[LOONG_MAX_ITEMS];
@@ -159,7 +160,7 @@ typedef struct loong_source_class {
     /* (optional) Asks the system to read it ahead; returns at once. */
     void (*prefetch)(const void *source, int64_t i);
     /* (optional) The items of sample i without contents: sizes, and where
-     * pictures stand. Reads no file. */
+     * pictures stand. Reads no file, unless items->sizes is set. */
     loong_status_t (*peek)(const void *source, int64_t i, loong_items_t *items);
     /* (optional) Samples are single texts of lengths of their own, to be laid
      * into rows; peek tells the lengths. */

@@ -69,8 +69,48 @@ static double base_of(const loong_rope_table_attr_t *a)
     return a->base * pow(grown, r / (r - 2.0));
 }
 
+/* That has pair i among sections one after the other; *first_p: its first
+ * one. */
+static int section_of(const loong_rope_table_attr_t *a, int i, int *first_p)
+{
+    int axis = 0;
+    int first = 0;
+    while (axis + 1 < a->axes && i >= first + a->sections[axis]) {
+        first += a->sections[axis++];
+    }
+    *first_p = first;
+    return axis;
+}
+
+int loongi_rope_axis(const loong_rope_table_attr_t *attr, int i)
+{
+    int first;
+    if (attr->axes < 2) {
+        return 0;
+    }
+    if (attr->order != LOONG_ROPE_INTERLEAVED) {
+        return section_of(attr, i, &first);
+    }
+    int axis = i % attr->axes;
+    return i / attr->axes < attr->sections[axis] ? axis : 0;
+}
+
+/* Pair i of a table for its axis alone. */
+static double separate(const loong_rope_table_attr_t *a, int i)
+{
+    loong_rope_table_attr_t own = *a;
+    int first;
+    own.rotary_dim = 2 * a->sections[section_of(a, i, &first)];
+    own.axes = 0;
+    own.order = LOONG_ROPE_BLOCKS;
+    return loongi_rope_frequency(&own, i - first);
+}
+
 double loongi_rope_frequency(const loong_rope_table_attr_t *a, int i)
 {
+    if (a->order == LOONG_ROPE_SEPARATE) {
+        return separate(a, i);
+    }
     double theta = pow(base_of(a), -2.0 * (double)i / (double)a->rotary_dim);
     switch (a->scaling) {
     case LOONG_ROPE_LINEAR:

@@ -13,6 +13,9 @@ extern "C" {
 /* Of pair i, in radians for each position. */
 double loongi_rope_frequency(const loong_rope_table_attr_t *attr, int i);
 
+/* The axis of positions that pair i turns by. */
+int loongi_rope_axis(const loong_rope_table_attr_t *attr, int i);
+
 /* Of cosines and sines. */
 double loongi_rope_factor(const loong_rope_table_attr_t *attr);
 

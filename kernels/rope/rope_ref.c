@@ -16,8 +16,9 @@ static loong_status_t table(const loong_kernel_call_t *call)
     double factor = loongi_rope_factor(a);
     for (int i = 0; i < half; i++) {
         double theta = loongi_rope_frequency(a, i);
+        const int32_t *of = positions + loongi_rope_axis(a, i) * y.rows;
         for (int64_t t = 0; t < y.rows; t++) {
-            double angle = (double)positions[t] * theta;
+            double angle = (double)of[t] * theta;
             ref_put(&y, t, i, factor * cos(angle));
             ref_put(&y, t, half + i, factor * sin(angle));
         }

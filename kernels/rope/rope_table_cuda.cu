@@ -17,6 +17,7 @@ struct table_t {
     int half;
     double factor;
     double theta[MOST];
+    int8_t axis[MOST];
 };
 
 /* A thread makes cosine and sine of one pair. */
@@ -29,7 +30,8 @@ __global__ void __launch_bounds__(BLOCK)
          u += step) {
         int64_t row = u / a.half;
         int i = (int)(u % a.half);
-        double angle = (double)a.positions[row] * a.theta[i];
+        double angle =
+            (double)a.positions[a.axis[i] * a.y.rows + row] * a.theta[i];
         float c = (float)(a.factor * cos(angle));
         float s = (float)(a.factor * sin(angle));
         if (a.y.half) {
@@ -55,6 +57,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     a.factor = loongi_rope_factor(attr);
     for (int i = 0; i < a.half; i++) {
         a.theta[i] = loongi_rope_frequency(attr, i);
+        a.axis[i] = (int8_t)loongi_rope_axis(attr, i);
     }
     dim3 grid = grid_of(call, (a.y.rows * a.half + BLOCK - 1) / BLOCK);
     LOONG_LAUNCH((make_table), grid, dim3(BLOCK), 0, stream_of(call), a);

@@ -38,6 +38,12 @@ static loong_status_t peek(const loong_blend_t *blend, int64_t draw,
     return source.source_class->peek(source.source, sample.number, items);
 }
 
+static loong_picture_rows_t rows_of(const loong_picture_reader_t *pictures,
+                                    const loong_item_t *item)
+{
+    return pictures->rows(pictures->config, item->size[0], item->size[1]);
+}
+
 /* ---- a step -------------------------------------------------------------- */
 
 static loong_status_t add_sample(loong_batch_plan_t *p, step_t *s, int replica,
@@ -47,15 +53,20 @@ static loong_status_t add_sample(loong_batch_plan_t *p, step_t *s, int replica,
     int number = 0;
     LOONG_TRY(peek(p->params.texts.blend, draw, &p->items));
     for (int i = 0; i < items->count; i++) {
-        if (items->item[i].type != LOONG_ITEM_IMAGE) {
+        const loong_item_t *item = &items->item[i];
+        if (item->type != LOONG_ITEM_IMAGE) {
             continue;
         }
         LOONG_TRY(loongi_grow(p->ctx, &s->images, &s->room, s->count + 1,
                               sizeof(*s->images), "pictures of a step"));
-        s->images[s->count++] = (loong_planned_image_t){
-            draw, number + 1, replica,
-            row + items->item[i].at + number * (p->params.image_rows - 1)};
-        number++;
+        loong_planned_image_t image = {
+            .draw = draw,
+            .number = ++number,
+            .rows = rows_of(&p->params.pictures, item),
+            .replica = replica,
+            .row = row + item->at};
+        row += image.rows.text - 1; /* more than the token has */
+        s->images[s->count++] = image;
     }
     return LOONG_OK;
 }
@@ -84,6 +95,47 @@ static loong_status_t add_replica(loong_batch_plan_t *p, step_t *s, int64_t m,
     return LOONG_OK;
 }
 
+/* The replica in whose share of all rows the last one of a picture lies. */
+static int owner(int replicas, int64_t end, int64_t all)
+{
+    return end > 0 ? (int)((end * replicas - 1) / all) : 0;
+}
+
+/* Deals the pictures of a micro-batch to the replicas of a reader. */
+static loong_status_t deal(const loong_batch_plan_t *p, int64_t micro_batch,
+                           int reader, loong_planned_image_t *images,
+                           int64_t count)
+{
+    const loong_picture_room_t *room = &p->params.reader[reader];
+    int64_t all = 0, before = 0, pictures = 0, rows = 0, text_rows = 0;
+    int replica = 0;
+    for (int64_t i = 0; i < count; i++) {
+        all += images[i].rows.encoder;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        loong_planned_image_t *image = &images[i];
+        before += image->rows.encoder;
+        int own = owner(room->replicas, before, all);
+        if (own != replica) {
+            pictures = rows = text_rows = 0;
+            replica = own;
+        }
+        image->at[reader].replica = replica;
+        image->at[reader].row = rows;
+        image->at[reader].text_row = text_rows;
+        rows += image->rows.encoder;
+        text_rows += image->rows.text;
+        pictures++;
+        LOONG_CHECK(p->ctx, rows <= room->rows && pictures <= room->images,
+                    LOONG_ERR_CONFIG,
+                    "data.max_patches: micro-batch %" PRId64 " has %" PRId64
+                    " rows of %" PRId64 " pictures for one image encoder, "
+                    "which has room for %" PRId64 " of %" PRId64,
+                    micro_batch, rows, pictures, room->rows, room->images);
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t make_step(loong_batch_plan_t *p, step_t *s,
                                 int64_t consumed)
 {
@@ -94,6 +146,10 @@ static loong_status_t make_step(loong_batch_plan_t *p, step_t *s,
         s->first[m] = s->count;
         for (int r = 0; r < p->params.replicas; r++) {
             LOONG_TRY(add_replica(p, s, m, r));
+        }
+        for (int i = 0; i < p->params.num_readers; i++) {
+            LOONG_TRY(deal(p, m, i, s->images + s->first[m],
+                           s->count - s->first[m]));
         }
     }
     s->first[s->micro_batches] = s->count;
@@ -155,6 +211,7 @@ loong_status_t loongi_batch_plan_create(loong_context_t *ctx,
     LOONG_TRY(loongi_alloc(ctx, sizeof(*p), "batch plan", &p));
     p->ctx = p->items.ctx = ctx;
     p->params = *params;
+    p->items.sizes = params->pictures.sizes;
     size_t most = (size_t)(t->global_batch_size /
                            (t->micro_batch_size * t->data_parallel_size)) +
                   1;
@@ -190,20 +247,26 @@ void loongi_batch_plan_destroy(loong_batch_plan_t **plan_p)
 loong_status_t loongi_batch_plan_most(loong_context_t *ctx,
                                       const loong_blend_t *blend,
                                       int64_t micro_batch_size, int64_t samples,
-                                      int64_t *most_p)
+                                      const loong_picture_reader_t *pictures,
+                                      loong_batch_most_t *most_p)
 {
-    loong_items_t items = {.ctx = ctx};
-    int64_t count = 0;
-    *most_p = 0;
+    loong_items_t items = {.ctx = ctx, .sizes = pictures->sizes};
+    loong_batch_most_t sum = {0};
+    memset(most_p, 0, sizeof(*most_p));
     LOONG_TRY(check_sources(ctx, blend));
     loong_status_t status = LOONG_OK;
     for (int64_t g = 0; g < samples && status == LOONG_OK; g++) {
-        count = g % micro_batch_size == 0 ? 0 : count;
+        sum = g % micro_batch_size == 0 ? (loong_batch_most_t){0} : sum;
         status = peek(blend, g, &items);
         for (int i = 0; status == LOONG_OK && i < items.count; i++) {
-            count += items.item[i].type == LOONG_ITEM_IMAGE;
+            const loong_item_t *item = &items.item[i];
+            if (item->type == LOONG_ITEM_IMAGE) {
+                sum.images++;
+                sum.patches += rows_of(pictures, item).encoder;
+            }
         }
-        *most_p = LOONG_MAX(*most_p, count);
+        most_p->images = LOONG_MAX(most_p->images, sum.images);
+        most_p->patches = LOONG_MAX(most_p->patches, sum.patches);
     }
     loong_items_free(&items);
     return status;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The batch plan of a model that reads texts with pictures: which pictures the
- * texts of a step have, where their rows stand, and which replica of the image
- * encoder reads which. A pure function of (samples consumed, sizes of items,
- * layout): every rank of a cell makes the same one. */
+ * texts of a step have, where their rows stand there, which replica of the
+ * image encoder reads which, and where. A pure function of (samples consumed,
+ * sizes of items, layout): every rank of a cell makes the same one. */
 #ifndef LOONG_BATCH_PLAN_H
 #define LOONG_BATCH_PLAN_H
 
@@ -15,6 +15,17 @@ extern "C" {
 
 typedef struct loong_batch_plan loong_batch_plan_t;
 
+enum { LOONG_MAX_PICTURE_READERS = 7 };
+
+/* Of a component that has rows of pictures alone, the encoder or what reads it:
+ * its replicas in the cell, to which the pictures of a micro-batch are dealt in
+ * their order, so that all have about as many rows; and what each has room
+ * for. */
+typedef struct loong_picture_room {
+    int replicas;
+    int64_t images, rows; /* rows: of the encoder */
+} loong_picture_room_t;
+
 typedef struct loong_batch_plan_params {
     const loong_loader_t *loader; /* of the texts, on any rank; borrowed */
     loong_loader_params_t texts;  /* its parameters */
@@ -23,16 +34,25 @@ typedef struct loong_batch_plan_params {
     int replicas;
     const int32_t *replica;
     int64_t seq_length; /* rows of a text in a micro-batch */
-    int64_t image_rows; /* of a picture in a text */
     int64_t max_images; /* of a micro-batch of one replica */
+    loong_picture_reader_t pictures;
+    int num_readers;
+    loong_picture_room_t reader[LOONG_MAX_PICTURE_READERS];
 } loong_batch_plan_params_t;
 
 /* A picture of a micro-batch of the cell; they are ordered by their texts. */
 typedef struct loong_planned_image {
     int64_t draw; /* of its text */
     int number;   /* in it, from 1 on */
-    int replica;  /* of the texts, from 0 on */
-    int64_t row;  /* its first one among those of the micro-batch */
+    loong_picture_rows_t rows;
+    int replica; /* of the texts, from 0 on */
+    int64_t row; /* its first one among those of the micro-batch */
+    /* Of each reader: the replica that has it, its first row there, and that of
+     * its rows of texts among those of the pictures before it. */
+    struct {
+        int replica;
+        int64_t row, text_row;
+    } at[LOONG_MAX_PICTURE_READERS];
 } loong_planned_image_t;
 
 /* Not collective. The blend's sources must be able to peek; else
@@ -44,22 +64,20 @@ void loongi_batch_plan_destroy(loong_batch_plan_t **plan_p);
 
 /* The pictures of a micro-batch of the step that begins at `consumed`,
  * borrowed; steps are kept until the next but one is asked for. Errors:
- * LOONG_ERR_CONFIG for more than max_images. */
+ * LOONG_ERR_CONFIG for more pictures or patches than there is room for. */
 LOONG_NODISCARD loong_status_t loongi_batch_plan_images(
     loong_batch_plan_t *plan, int64_t consumed, int64_t micro_batch,
     const loong_planned_image_t **images_p, int64_t *count_p);
 
-/* The first of `count` pictures that is dealt to a replica of `replicas`. */
-static inline int64_t loongi_dealt(int64_t count, int replica, int replicas)
-{
-    return count * replica / replicas;
-}
-
-/* The most pictures that a micro-batch of one replica has among the draws
- * [0, samples), in any layout. */
+/* The most that a micro-batch of one replica has among the draws [0, samples),
+ * in any layout. */
+typedef struct loong_batch_most {
+    int64_t images, patches; /* patches: rows of the encoder */
+} loong_batch_most_t;
 LOONG_NODISCARD loong_status_t loongi_batch_plan_most(
     loong_context_t *ctx, const loong_blend_t *blend, int64_t micro_batch_size,
-    int64_t samples, int64_t *most_p);
+    int64_t samples, const loong_picture_reader_t *pictures,
+    loong_batch_most_t *most_p);
 
 #ifdef __cplusplus
 }

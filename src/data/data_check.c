@@ -189,7 +189,7 @@ loong_status_t loongi_data_judge(loong_context_t *ctx,
                                  const void *config)
 {
     loong_items_t items = {.ctx = ctx};
-    loong_status_t status = LOONG_OK;
+    loong_status_t status = processor->begin(config, &items);
     for (int64_t k = 0; k < sources_of(blend) && status == LOONG_OK; k++) {
         loong_blend_source_info_t s;
         loong_blend_get_source(blend, k, &s);

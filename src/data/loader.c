@@ -23,14 +23,16 @@ typedef struct row {
     int picture;  /* of it */
     int64_t wanted_draw;
     int wanted_picture;
+    size_t bytes; /* that are there for what is kept of it */
     double sums[LOONG_MAX_NORMALISERS];
 } row_t;
 
 /* This rank's samples of a step. */
 typedef struct batch {
     int64_t consumed;        /* the step; -1: none */
-    row_t *rows;             /* [rows of the largest step] */
-    void **kept;             /* likewise: the processor's */
+    size_t count;            /* of rows of the largest step */
+    row_t *rows;             /* [count] */
+    void **kept;             /* [count], the processor's */
     loong_balance_t balance; /* micro-batches by cost, where that is known */
 } batch_t;
 
@@ -116,13 +118,24 @@ static int64_t rows_of_micro_batch(const loong_loader_params_t *p)
     return p->row_plan != NULL ? p->row_plan->rows : p->micro_batch_size;
 }
 
+/* Room for what is kept of a row; rows of samples of one size keep theirs. */
+static loong_status_t make_room(loong_context_t *ctx, batch_t *batch, size_t i,
+                                size_t bytes)
+{
+    if (batch->rows[i].bytes != bytes) {
+        loongi_free(ctx, batch->kept[i]);
+        batch->kept[i] = NULL;
+        batch->rows[i].bytes = 0;
+        LOONG_TRY(
+            loongi_alloc(ctx, bytes, "samples of a step", &batch->kept[i]));
+        batch->rows[i].bytes = bytes;
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t alloc_batch(loong_loader_t *loader, batch_t *batch)
 {
-    enum { ALIGN = 64 };
     const loong_loader_params_t *p = &loader->params;
-    int64_t size =
-        loongi_round_up((int64_t)p->processor->row_size(p->config), ALIGN);
-    char *memory = NULL;
     size_t rows = (size_t)(p->global_batch_size / p->data_parallel_size /
                            p->micro_batch_size * rows_of_micro_batch(p));
     batch->consumed = -1;
@@ -130,11 +143,11 @@ static loong_status_t alloc_batch(loong_loader_t *loader, batch_t *batch)
                             "loader rows", &batch->rows));
     LOONG_TRY(loongi_calloc(loader->ctx, rows, sizeof(*batch->kept),
                             "loader rows", &batch->kept));
-    LOONG_TRY(loongi_calloc(loader->ctx, rows, (size_t)size,
-                            "samples of a step", &memory));
+    batch->count = rows;
     for (size_t r = 0; r < rows; r++) {
         batch->rows[r].draw = UNREAD;
-        batch->kept[r] = memory + r * (size_t)size;
+        LOONG_TRY(make_room(loader->ctx, batch, r,
+                            p->processor->row_size(p->config, NULL)));
     }
     return p->cost == NULL
                ? LOONG_OK
@@ -145,8 +158,8 @@ static loong_status_t alloc_batch(loong_loader_t *loader, batch_t *batch)
 
 static void free_batch(loong_context_t *ctx, batch_t *batch)
 {
-    if (batch->kept != NULL) {
-        loongi_free(ctx, batch->kept[0]);
+    for (size_t r = 0; r < batch->count; r++) {
+        loongi_free(ctx, batch->kept[r]);
     }
     loongi_balance_destroy(ctx, &batch->balance);
     loongi_free(ctx, batch->kept);
@@ -353,8 +366,11 @@ static loong_status_t get_row(const loong_loader_t *loader, batch_t *batch,
     if (!padding) {
         LOONG_TRY(read_sample(loader, g, items));
     }
-    LOONG_TRY(p->processor->keep(p->config, g, padding ? NULL : items,
-                                 batch->kept[i], row->sums));
+    const loong_items_t *sample = padding ? NULL : items;
+    LOONG_TRY(make_room(loader->ctx, batch, (size_t)i,
+                        p->processor->row_size(p->config, sample)));
+    LOONG_TRY(
+        p->processor->keep(p->config, g, sample, batch->kept[i], row->sums));
     row->draw = g;
     row->picture = row->wanted_picture;
     return LOONG_OK;

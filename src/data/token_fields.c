@@ -148,19 +148,69 @@ static bool begins(const loong_token_row_t *row, int64_t t, bool documents)
     return row->starts != NULL && (row->starts[t] & apart) != 0;
 }
 
+/* The walk over a row that positions are counted by. */
+typedef struct walk {
+    int64_t t;       /* the next place */
+    int32_t next[3]; /* on each axis: behind what was met */
+    int32_t begin;   /* of the picture that was met last */
+    int32_t at[3];   /* of the place before t */
+} walk_t;
+
+/* One place further. With axes the rows of a picture stand side by side. */
+static void step(const loong_token_params_t *l, const loong_token_row_t *row,
+                 bool axes, walk_t *w)
+{
+    bool feature = axes && row->feature != NULL && row->feature[w->t];
+    if (begins(row, w->t, l->reset_position_ids)) {
+        memset(w->next, 0, sizeof(w->next));
+    }
+    int32_t next = LOONG_MAX(LOONG_MAX(w->next[0], w->next[1]), w->next[2]);
+    if (!feature) {
+        for (int k = 0; k < 3; k++) {
+            w->at[k] = next;
+            w->next[k] = next + 1;
+        }
+        w->t++;
+        return;
+    }
+    const int32_t *place = row->place[w->t];
+    w->begin = place[0] == 0 && place[1] == 0 ? next : w->begin;
+    w->at[0] = w->begin;
+    w->at[1] = w->begin + place[0];
+    w->at[2] = w->begin + place[1];
+    for (int k = 0; k < 3; k++) {
+        w->next[k] = LOONG_MAX(w->next[k], w->at[k] + 1);
+    }
+    w->t++;
+}
+
 /* The places of a rank's tokens ascend within each of its two chunks, and the
  * second lies behind the first: one walk over the row suffices. */
 static void fill_positions(const fill_t *f, const loong_token_row_t *row,
                            int64_t at)
 {
     int32_t *to = (int32_t *)f->field->to + at;
-    int64_t t = 0;
-    int32_t position = 0;
+    walk_t w = {0};
     for (int64_t i = 0; i < own_tokens(f->layout); i++) {
-        for (int64_t end = loongi_token_place(f->layout, i); t <= end; t++) {
-            bool fresh = begins(row, t, f->layout->reset_position_ids);
-            position = fresh ? 0 : position;
-            to[i] = position++;
+        while (w.t <= loongi_token_place(f->layout, i)) {
+            step(f->layout, row, false, &w);
+        }
+        to[i] = w.at[0];
+    }
+}
+
+static void fill_axis_positions(const fill_t *f, const loong_token_row_t *row,
+                                int64_t at)
+{
+    int64_t all = f->layout->rows * own_tokens(f->layout);
+    walk_t w = {0};
+    at /= 3; /* rows of a micro-batch stand side by side on each axis */
+    for (int64_t i = 0; i < own_tokens(f->layout); i++) {
+        while (w.t <= loongi_token_place(f->layout, i)) {
+            step(f->layout, row, true, &w);
+        }
+        for (int k = 0; k < 3; k++) {
+            ((int32_t *)f->field->to)[k * all + at + i] = w.at[k];
         }
     }
 }
@@ -243,6 +293,7 @@ static loong_status_t fill_cu_seqlens(const fill_t *f, void *const *rows)
 /* How many elements a row of a micro-batch has in a field. */
 typedef enum extent {
     OWN_TOKENS,  /* T / ranks of CP */
+    OWN_TRIPLES, /* 3 x T / ranks of CP */
     ALL_TOKENS,  /* T */
     RING_TOKENS, /* T / ranks of a ring */
     ONE,
@@ -262,6 +313,9 @@ static const field_kind_t fields[] = {
     {{"token_types", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_token_types},
     {{"is_feature", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_is_feature},
     {{"positions", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_positions},
+    {{"axis_positions", LOONG_I32, LOONG_I32},
+     OWN_TRIPLES,
+     fill_axis_positions},
     {{"token_key", LOONG_I64, LOONG_I64}, OWN_TOKENS, fill_token_key},
     {{"all_token_keys", LOONG_I64, LOONG_I64},
      RING_TOKENS,
@@ -276,6 +330,8 @@ static int64_t row_elements(const loong_token_params_t *l, extent_t extent)
     switch (extent) {
     case OWN_TOKENS:
         return own_tokens(l);
+    case OWN_TRIPLES:
+        return 3 * own_tokens(l);
     case ALL_TOKENS:
         return l->seq_length;
     case RING_TOKENS:

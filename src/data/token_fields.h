@@ -20,6 +20,7 @@ typedef struct loong_token_row {
     uint8_t *weight; /* [T + 1]; [t] belongs to the label of position t */
     uint8_t *starts; /* [T + 1] LOONG_START_*; NULL: one text */
     uint8_t *feature; /* [T + 1] 1: a row of a picture; NULL: there are none */
+    int32_t (*place)[2]; /* [T + 1] of these: row and column of the picture */
 } loong_token_row_t;
 
 /* Place in its row of token i, 0 <= i < T / context_parallel_size, of the

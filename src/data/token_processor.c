@@ -54,15 +54,18 @@ static loong_status_t begin(const void *config, loong_items_t *items)
     const loong_token_params_t *p = config;
     items->vocab_size = p->vocab_size;
     items->picture = -1;
+    items->sizes = p->pictures.sizes;
     items->unmarked =
         !p->eod_mask_loss && !p->reset_position_ids && !p->reset_attention_mask;
     return loongi_items_tokens(items, p->seq_length + 1);
 }
 
-static size_t row_size(const void *config)
+static size_t row_size(const void *config, const loong_items_t *items)
 {
     const loong_token_params_t *p = config;
-    size_t bytes = sizeof(int32_t) + (p->image_rows > 0 ? 3 : 2);
+    size_t bytes = sizeof(int32_t) + 2;
+    bytes += p->pictures.rows != NULL ? 2 * sizeof(int32_t) + 1 : 0;
+    (void)items; /* all rows are alike */
     return sizeof(loong_token_row_t) + ((size_t)p->seq_length + 1) * bytes;
 }
 
@@ -72,37 +75,63 @@ static loong_token_row_t *begin_row(const loong_token_params_t *p, void *memory,
 {
     loong_token_row_t *row = memory;
     size_t n = (size_t)p->seq_length + 1;
-    memset(memory, 0, row_size(p));
+    memset(memory, 0, row_size(p, NULL));
     row->draw = draw;
+    bool pictures = p->pictures.rows != NULL;
     row->ids = (int32_t *)(void *)(row + 1);
-    row->weight = (uint8_t *)(row->ids + n);
+    row->place = pictures ? (int32_t(*)[2])(void *)(row->ids + n) : NULL;
+    row->weight = (uint8_t *)(row->ids + (pictures ? 3 * n : n));
     row->starts = row->weight + n;
-    row->feature = p->image_rows > 0 ? row->starts + n : NULL;
+    row->feature = pictures ? row->starts + n : NULL;
     return row;
+}
+
+static loong_picture_rows_t picture_rows(const loong_token_params_t *p,
+                                         const loong_item_t *picture)
+{
+    return p->pictures.rows(p->pictures.config, picture->size[0],
+                            picture->size[1]);
+}
+
+/* Rows of all pictures; -1: a picture has none. */
+static int64_t pictures_rows(const loong_token_params_t *p,
+                             const loong_items_t *items)
+{
+    int64_t sum = 0;
+    for (int i = 1; p->pictures.rows != NULL && i < items->count; i++) {
+        int64_t rows = picture_rows(p, &items->item[i]).text;
+        sum = rows > 0 && sum >= 0 ? sum + rows : -1;
+    }
+    return sum;
 }
 
 static loong_status_t judge(const void *config, const loong_items_t *items)
 {
     const loong_token_params_t *p = config;
     const loong_item_t *text = &items->item[0];
+    const char *name = text->name != NULL ? text->name : "a text";
     int64_t pictures = items->count - 1;
-    int64_t rows = text->size[0] + pictures * (p->image_rows - 1);
     bool known = items->count > 0 && text->type == LOONG_ITEM_TOKENS;
     for (int64_t k = 0; k < pictures; k++) {
         known = known && items->item[1 + k].type == LOONG_ITEM_IMAGE;
     }
-    bool alone = known && pictures == 0 && rows <= p->seq_length + 1;
-    LOONG_CHECK(items->ctx, known && (alone || p->image_rows > 0),
+    bool alone = known && pictures == 0 && text->size[0] <= p->seq_length + 1;
+    LOONG_CHECK(items->ctx, known && (alone || p->pictures.rows != NULL),
                 LOONG_ERR_CONFIG,
                 "the model reads texts of up to %" PRId64
                 " token ids, its data has something else",
                 p->seq_length + 1);
+    int64_t of_pictures = pictures_rows(p, items);
+    int64_t rows = text->size[0] - pictures + of_pictures;
+    LOONG_CHECK(items->ctx, of_pictures >= 0, LOONG_ERR_CONFIG,
+                "%s: has a picture that is longer and narrower than the image "
+                "processor takes",
+                name);
     LOONG_CHECK(items->ctx, alone || rows <= p->seq_length, LOONG_ERR_CONFIG,
-                "%s: takes %" PRId64 " rows, %" PRId64 " tokens of which "
-                "%" PRId64 " are pictures of %" PRId64 " rows; data.seq_length "
-                "allows %" PRId64,
-                text->name != NULL ? text->name : "a text", rows, text->size[0],
-                pictures, p->image_rows, p->seq_length);
+                "%s: takes %" PRId64 " rows, of which %" PRId64
+                " are its %" PRId64 " pictures; data.seq_length allows "
+                "%" PRId64,
+                name, rows, of_pictures, pictures, p->seq_length);
     return LOONG_OK;
 }
 
@@ -118,16 +147,20 @@ static void lay_out(const loong_token_params_t *p, const loong_items_t *items,
     int64_t at = 0;
     for (int64_t t = 0; t < text->size[0]; t++) {
         bool feature = picture < end && picture->at == t;
-        int64_t rows = feature ? p->image_rows : 1;
-        picture += feature;
+        loong_picture_rows_t rows = {.text = 1};
+        if (feature) {
+            rows = picture_rows(p, picture++);
+        }
         row->starts[at] = text->starts[t];
-        for (int64_t i = 0; i < rows; i++, at++) {
+        for (int64_t i = 0; i < rows.text; i++, at++) {
             row->ids[at] = text->ids[t];
             if (at > 0) {
                 row->weight[at - 1] = !feature && text->weight[t];
             }
             if (feature) {
                 row->feature[at] = 1;
+                row->place[at][0] = (int32_t)(i / rows.columns);
+                row->place[at][1] = (int32_t)(i % rows.columns);
             }
         }
     }

@@ -53,10 +53,31 @@ static loong_status_t check_scaling(const loong_op_call_t *call)
     return LOONG_OK;
 }
 
+static loong_status_t check_axes(const loong_op_call_t *call)
+{
+    const loong_rope_table_attr_t *a = call->attr;
+    int pairs = 0;
+    bool good = a->axes <= LOONG_MAX_ROPE_AXES;
+    for (int i = 0; good && i < a->axes; i++) {
+        pairs += a->sections[i];
+        good = a->sections[i] > 0;
+    }
+    LOONG_CHECK(call->ctx, good && (a->axes == 0 || 2 * pairs == a->rotary_dim),
+                LOONG_ERR_ARG,
+                "%s: %d axes with %d pairs of %d channels: 2 or 3 with some "
+                "each, which make up all",
+                call->op, a->axes, pairs, a->rotary_dim);
+    return loongi_want_rank(call, 0, "positions", a->axes == 0 ? 1 : 2);
+}
+
 static loong_status_t infer_table(const loong_op_call_t *call)
 {
     const loong_rope_table_attr_t *a = call->attr;
-    LOONG_TRY(loongi_want_rank(call, 0, "positions", 1));
+    LOONG_TRY(check_axes(call));
+    LOONG_CHECK(call->ctx,
+                a->axes == 0 || call->in[0].shape.dim[0] == a->axes,
+                LOONG_ERR_ARG, "%s: positions of %lld axes, %d wanted",
+                call->op, (long long)call->in[0].shape.dim[0], a->axes);
     LOONG_TRY(loongi_want_dtype(call, 0, "positions", LOONG_I32));
     LOONG_CHECK(call->ctx, a->rotary_dim > 0 && a->rotary_dim % 2 == 0,
                 LOONG_ERR_ARG, "%s: rotary_dim is %d, an even number wanted",
@@ -69,7 +90,8 @@ static loong_status_t infer_table(const loong_op_call_t *call)
     LOONG_TRY(check_scaling(call));
     call->out[0].dtype = call->precision.wide;
     call->out[0].shape =
-        loong_shape_2d(call->in[0].shape.dim[0], a->rotary_dim);
+        loong_shape_2d(call->in[0].shape.dim[a->axes == 0 ? 0 : 1],
+                       a->rotary_dim);
     return LOONG_OK;
 }
 

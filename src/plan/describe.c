@@ -325,11 +325,14 @@ static void describe_upstream(loong_plan_t *plan)
         const loong_component_params_t *p = &m->components[i]->params;
         loongi_text_printf(
             &plan->text,
-            "  %s: tensor %d%s x data %d, %lld pictures of a micro-batch%s",
+            "  %s: tensor %d%s x data %d, %lld pictures of a micro-batch%s%s",
             p->name, p->mesh.size[LOONG_AXIS_TP],
             p->request.sequence_parallel ? " (sequence)" : "",
             p->mesh.size[LOONG_AXIS_DP],
-            (long long)(p->request.rows / p->request.seq_length),
+            (long long)(plan->pictures.native
+                            ? plan->pictures.encoder
+                            : p->request.rows / p->request.seq_length),
+            plan->pictures.native ? " and their size" : "",
             p->train ? "" : ", frozen");
         describe_ranks(plan, p);
         describe_own(plan, p);

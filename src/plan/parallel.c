@@ -141,14 +141,15 @@ void loongi_parallel_request(const loong_parallel_t *layout,
     LOONG_FILL(r, "", loong_model_request_t, p);
     p->sequence_parallel =
         loong_recipe_bool(r, own_path(layout, "sequence_parallel", path));
-    p->seq_length = p->max_seqlen =
-        layout->rows > 0 ? layout->rows
-                         : loong_recipe_int(r, "data.seq_length");
-    int64_t samples = layout->samples > 0
-                          ? layout->samples
-                          : loong_recipe_int(r, "train.micro_batch_size");
-    p->max_segments = samples;
-    p->rows = samples * p->seq_length / mesh->size[LOONG_AXIS_CP];
+    loong_extent_t extent = layout->extent;
+    if (extent.rows == 0) {
+        extent.longest = loong_recipe_int(r, "data.seq_length");
+        extent.segments = loong_recipe_int(r, "train.micro_batch_size");
+        extent.rows = extent.segments * extent.longest;
+    }
+    p->seq_length = p->max_seqlen = extent.longest;
+    p->max_segments = extent.segments;
+    p->rows = extent.rows / mesh->size[LOONG_AXIS_CP];
     if (layout->component != NULL || layout_reads_pictures(layout)) {
         /* padding has a segment of its own */
         p->rows = loongi_round_up(p->rows, mesh->size[LOONG_AXIS_TP]);

@@ -13,6 +13,13 @@
 extern "C" {
 #endif
 
+/* What a micro-batch has, at most. */
+typedef struct loong_extent {
+    int64_t rows;
+    int64_t longest;  /* rows that see each other */
+    int64_t segments; /* of such */
+} loong_extent_t;
+
 typedef struct loong_parallel {
     loong_context_t *ctx;
     const loong_recipe_t *recipe;
@@ -26,7 +33,7 @@ typedef struct loong_parallel {
     /* Of a component that others read: its role, which has keys of its own, and
      * what a micro-batch has. NULL and 0: that with the loss. */
     const char *component;
-    int64_t samples, rows; /* of a micro-batch, of a sample */
+    loong_extent_t extent;
 } loong_parallel_t;
 
 /* Reads what ranks a component of a role stands on. */

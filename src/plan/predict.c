@@ -25,31 +25,39 @@ static const limits_t FULL = {15.0, 1 << 30, 2.5e11};
 static const limits_t ROUGH = {0.8, 128 << 20, 2.5e10};
 static const int64_t INPUT_BYTES = 64 << 20; /* of a micro-batch */
 
-/* What the processor keeps of made-up samples. *rows_p: `count` addresses and
- * what they show, owned by the caller. */
+static void free_rows(const loong_plan_t *plan, int64_t count, void **rows)
+{
+    for (int64_t i = 0; i < count && rows != NULL; i++) {
+        loongi_free(plan->ctx, rows[i]);
+    }
+    loongi_free(plan->ctx, rows);
+}
+
+/* What the processor keeps of made-up samples: reader->rows of them. */
 static loong_status_t make_rows(const loong_plan_t *plan,
                                 const loong_reader_t *reader, void ***rows_p)
 {
     const loong_processor_t *p = reader->processor;
-    int64_t count = reader->rows;
     double sums[LOONG_MAX_NORMALISERS] = {0};
     loong_items_t items = {.ctx = plan->ctx};
-    int64_t size = loongi_round_up((int64_t)p->row_size(reader->config), 64);
     void **rows = NULL;
-    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)count,
-                            sizeof(*rows) + (size_t)size,
+    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)reader->rows, sizeof(*rows),
                             "samples of a prediction", &rows));
     loong_status_t status = LOONG_OK;
-    for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
-        rows[i] = (char *)(rows + count) + i * size;
+    for (int64_t i = 0; i < reader->rows && status == LOONG_OK; i++) {
         status = p->example(reader->config, i, &items);
+        if (status == LOONG_OK) {
+            status =
+                loongi_alloc(plan->ctx, p->row_size(reader->config, &items),
+                             "sample of a prediction", &rows[i]);
+        }
         if (status == LOONG_OK) {
             status = p->keep(reader->config, i, &items, rows[i], sums);
         }
     }
     loong_items_free(&items);
     if (status != LOONG_OK) {
-        loongi_free(plan->ctx, rows);
+        free_rows(plan, reader->rows, rows);
         return status;
     }
     *rows_p = rows;
@@ -72,7 +80,7 @@ static loong_status_t fill_inputs(const loong_plan_t *plan,
         status =
             reader->processor->fill(plan->ctx, reader->config, rows, &field);
     }
-    loongi_free(plan->ctx, rows);
+    free_rows(plan, reader->rows, rows);
     return status;
 }
 

@@ -20,7 +20,7 @@ typedef struct loong_train_settings {
     int64_t seq_length;
     loong_packing_t packing;
     double validation_split;
-    int64_t max_images; /* of a micro-batch; 0: not set */
+    int64_t max_images, max_patches; /* of a micro-batch; 0: not set */
     int64_t micro_batch_size;
     int64_t global_batch_size;
     loong_rampup_t rampup;

@@ -22,17 +22,16 @@ static bool reads_pictures(const loong_component_params_t *p)
     return facts.patch_size > 0;
 }
 
-/* samples: pictures of a micro-batch. */
 static loong_status_t layout_of(const loong_plan_t *plan,
                                 const loong_component_params_t *p,
-                                int64_t samples, loong_parallel_t *layout_p)
+                                const loong_extent_t *extent,
+                                loong_parallel_t *layout_p)
 {
     loong_parallel_t layout = plan->parallel;
     layout.component = p->name;
     layout.family = p->family;
     layout.config = p->config;
-    layout.samples = samples;
-    layout.rows = reads_pictures(p) ? plan->pictures.rows : plan->pictures.sent;
+    layout.extent = *extent;
     *layout_p = layout;
     return loongi_parallel_ranks(layout_p, p->name);
 }
@@ -42,26 +41,80 @@ loong_status_t loongi_upstream_place(const loong_plan_t *plan, int job_rank,
 {
     loong_parallel_t layout = plan->parallel;
     if (is_upstream(plan, params)) {
-        LOONG_TRY(layout_of(plan, params, 1, &layout));
+        static const loong_extent_t any = {1, 1, 1};
+        LOONG_TRY(layout_of(plan, params, &any, &layout));
     }
     params->ranks = layout.on;
     return loongi_parallel_place(&layout, job_rank, &params->mesh,
                                  &params->absent);
 }
 
-/* Where the rows of a picture are, and how many there can be. */
-static void read_pictures(loong_plan_t *plan,
-                          const loong_component_params_t *encoder)
+/* Where the rows of a picture are, and how many there can be. Pictures of sizes
+ * of their own have no more than the texts that they stand in have rows for. */
+static loong_status_t read_pictures(loong_plan_t *plan,
+                                    const loong_component_params_t *encoder)
 {
+    static const char key[] = "data.max_patches";
+    loong_picture_plan_t *p = &plan->pictures;
+    const loong_recipe_t *r = plan->recipe;
     loong_model_facts_t facts = {0};
     encoder->family->facts(encoder->config, &facts);
-    int64_t side = facts.image_size / facts.patch_size;
-    plan->pictures.rows = side * side + (facts.class_token ? 1 : 0);
-    plan->pictures.skip = facts.class_token && !facts.sends_class_token ? 1 : 0;
-    plan->pictures.sent = plan->pictures.rows - plan->pictures.skip;
-    plan->pictures.most = plan->set->max_images > 0
-                              ? plan->set->max_images
-                              : plan->set->micro_batch_size;
+    p->skip = facts.class_token && !facts.sends_class_token ? 1 : 0;
+    p->native = facts.image_size == 0;
+    p->most = plan->set->max_images > 0 ? plan->set->max_images
+                                        : plan->set->micro_batch_size;
+    if (p->native) {
+        int64_t unit = p->merge * p->merge;
+        p->longest =
+            plan->set->max_patches > 0
+                ? plan->set->max_patches
+                : unit * plan->set->micro_batch_size * plan->set->seq_length;
+        p->longest = p->rows = loongi_round_up(p->longest, unit);
+    } else {
+        int64_t side = facts.image_size / facts.patch_size;
+        p->longest = side * side + (facts.class_token ? 1 : 0);
+        p->rows = p->most * p->longest;
+        LOONG_CHECK(plan->ctx, plan->set->max_patches == 0, LOONG_ERR_CONFIG,
+                    "%s: %s: pictures of family %s are all of one size: "
+                    "data.max_images says how many there is room for",
+                    loong_recipe_where(r, key), key, encoder->family->name);
+    }
+    return LOONG_OK;
+}
+
+static int64_t merge_of(int count, const loong_component_params_t *params)
+{
+    int64_t merge = 1;
+    for (int i = 0; i < count; i++) {
+        loong_model_facts_t facts = {0};
+        params[i].family->facts(params[i].config, &facts);
+        merge = LOONG_MAX(merge, facts.merge_size);
+    }
+    return merge;
+}
+
+/* What one of so many replicas of a component has in a micro-batch, where those
+ * of texts in the cell are `texts`. Pictures are dealt in their order, so that
+ * one of sizes of their own may be had beside an even share. */
+static loong_extent_t extent_of(const loong_plan_t *plan, bool encoder,
+                                int texts, int replicas)
+{
+    enum { PADDING = LOONG_PADDING_ROWS };
+    const loong_picture_plan_t *p = &plan->pictures;
+    int64_t pictures = p->most * texts;
+    int64_t rows = p->rows * texts;
+    if (!p->native) {
+        int64_t own = (pictures + replicas - 1) / replicas;
+        int64_t each = encoder ? p->longest : p->longest - p->skip;
+        return (loong_extent_t){own * each, each, own};
+    }
+    if (replicas > 1) {
+        rows = (rows + replicas - 1) / replicas + p->longest;
+        rows = loongi_round_up(rows, p->merge * p->merge);
+    }
+    return (loong_extent_t){rows,
+                            LOONG_MAX(p->longest, LOONG_MIN(rows, PADDING)),
+                            pictures + rows / PADDING};
 }
 
 /* Edges have no messages between devices. */
@@ -130,13 +183,13 @@ static loong_status_t match_types(const loong_plan_t *plan, int count,
     return LOONG_OK;
 }
 
-/* pictures: of a micro-batch of a replica. */
 static loong_status_t complete(const loong_plan_t *plan, loong_arena_t *arena,
                                const loong_component_params_t *last,
-                               int64_t pictures, loong_component_params_t *p)
+                               const loong_extent_t *extent,
+                               loong_component_params_t *p)
 {
     loong_parallel_t layout;
-    LOONG_TRY(layout_of(plan, p, pictures, &layout));
+    LOONG_TRY(layout_of(plan, p, extent, &layout));
     copy_settings(p, last);
     LOONG_TRY(loongi_component_own(plan, arena, p));
     loongi_parallel_request(&layout, &p->mesh, &p->request);
@@ -161,9 +214,10 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
                 "parallel.context_parallel_size %d: a model with %s has whole "
                 "texts on each rank",
                 last->mesh.size[LOONG_AXIS_CP], params[0].name);
+    plan->pictures.merge = merge_of(count - 1, params);
     for (int i = 0; i < count - 1; i++) {
         if (reads_pictures(&params[i])) {
-            read_pictures(plan, &params[i]);
+            LOONG_TRY(read_pictures(plan, &params[i]));
         }
     }
     for (int i = 0; i < count - 1; i++) {
@@ -172,11 +226,18 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
     }
     LOONG_TRY(check_devices(plan, count, params));
     LOONG_TRY(loongi_cell_ranks_find(plan->ctx, arena, count, params, &place));
-    int64_t of_cell = plan->pictures.most * place.component[count - 1].replicas;
     for (int i = 0; i < count - 1; i++) {
-        int replicas = place.component[i].replicas;
-        LOONG_TRY(complete(plan, arena, last,
-                           (of_cell + replicas - 1) / replicas, &params[i]));
+        bool encoder = reads_pictures(&params[i]);
+        loong_extent_t extent =
+            extent_of(plan, encoder, place.component[count - 1].replicas,
+                      place.component[i].replicas);
+        if (encoder) {
+            plan->pictures.encoder =
+                plan->pictures.native
+                    ? plan->pictures.most * place.component[count - 1].replicas
+                    : extent.segments;
+        }
+        LOONG_TRY(complete(plan, arena, last, &extent, &params[i]));
     }
     return match_types(plan, count, params);
 }

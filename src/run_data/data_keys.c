@@ -88,6 +88,11 @@ static const loong_recipe_field_t keys[] = {
     REAL("data.mask_ratio", "0.6", 1e-6, 1, SAME,
          "masked image modelling: share of a picture's patches that are "
          "masked, rounded to whole ones; which, is drawn anew each time"),
+    INT("data.max_patches", NULL, 1, 1e9, FREE,
+        "patches of all pictures of a micro-batch of texts, at most, where "
+        "pictures keep sizes of their own; when not given as many as its texts "
+        "have rows for",
+        SET(max_patches)),
     INT("data.max_images", NULL, 1, 1e6, FREE,
         "pictures of a micro-batch of texts, at most, for which the image "
         "encoder has memory; one a sample when not given",

@@ -176,7 +176,7 @@ static loong_token_params_t token_params(const loong_run_data_t *d)
     for (int i = 0; i < p.num_vision_ids; i++) {
         p.vision_ids[i] = (int32_t)vision_id(d, i);
     }
-    p.image_rows = d->plan->pictures.sent;
+    p.pictures = d->plan->pictures.reader;
     p.loss_normalization = d->plan->set->loss_normalization;
     return p;
 }
@@ -227,8 +227,11 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     LOONG_TRY(loongi_arena_alloc(c->arena, sizeof(*config), &config));
     config->processor = d->image_processor;
     config->image_size = facts->image_size;
-    config->patch_size = facts->patch_size;
+    config->cut = (loong_patch_cut_t){facts->patch_size,
+                                      LOONG_MAX(d->plan->pictures.merge, 1),
+                                      LOONG_MAX(facts->temporal_patch_size, 1)};
     config->class_token = facts->class_token;
+    config->sends_class_token = facts->sends_class_token;
     config->pool_class_token = facts->pool_class_token;
     config->num_classes = facts->num_classes;
     config->mask_ratio =
@@ -237,7 +240,13 @@ static loong_status_t patch_processor(loong_run_data_t *d,
             : 0.0;
     config->mask_seed = d->plan->set->seed;
     config->rows = request->rows;
-    config->pictures = request->rows / request->seq_length;
+    config->pictures = d->plan->pictures.most > 0
+                           ? d->plan->pictures.encoder
+                           : request->rows / request->seq_length;
+    if (d->plan->pictures.most > 0) {
+        d->plan->pictures.reader = (loong_picture_reader_t){
+            config, loong_picture_rows, facts->image_size == 0};
+    }
     reader->processor = &loong_patch_processor;
     reader->config = config;
     reader->rows = config->pictures;

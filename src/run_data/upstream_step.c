@@ -17,9 +17,12 @@ static loong_status_t locate(void *user, int64_t consumed, int64_t micro_batch,
     int64_t count = 0;
     LOONG_TRY(loongi_batch_plan_images(m->plan, consumed, micro_batch, &images,
                                        &count));
-    int64_t at = loongi_dealt(count, m->dealt.replica, m->dealt.replicas) + row;
-    bool mine =
-        at < loongi_dealt(count, m->dealt.replica + 1, m->dealt.replicas);
+    int64_t at = 0;
+    while (at < count && images[at].at[m->encoder].replica < m->replica) {
+        at++;
+    }
+    at += row;
+    bool mine = at < count && images[at].at[m->encoder].replica == m->replica;
     *draw_p = mine ? images[at].draw : -1;
     *picture_p = mine ? images[at].number : 1;
     return LOONG_OK;
@@ -67,8 +70,19 @@ static loong_status_t open_plan(const loong_plan_t *plan,
                                         .replicas = place->replicas,
                                         .replica = place->replica,
                                         .seq_length = plan->set->seq_length,
-                                        .image_rows = plan->pictures.sent,
-                                        .max_images = plan->pictures.most};
+                                        .max_images = plan->pictures.most,
+                                        .pictures = plan->pictures.reader,
+                                        .num_readers = plan->component->index};
+    for (int i = 0; i < params.num_readers; i++) {
+        const loong_component_t *c = component_at(plan, i);
+        params.reader[i] = (loong_picture_room_t){
+            place_of(c)->replicas, plan->pictures.most * place->replicas,
+            plan->pictures.rows * place->replicas};
+        if (i == encoder_of(plan)) {
+            params.reader[i].images = plan->pictures.encoder;
+            params.reader[i].rows = c->params.request.rows;
+        }
+    }
     return loongi_batch_plan_create(plan->ctx, &params, &images->plan);
 }
 
@@ -82,14 +96,14 @@ loong_status_t loongi_images_open(const loong_plan_t *plan,
     }
     const loong_component_t *encoder = component_at(plan, encoder_of(plan));
     const loong_reader_t *reader = &plan->readers[encoder->index];
-    const loong_cell_ranks_t *ranks = &encoder->model->ranks;
     int tp_rank = 0;
     LOONG_TRY(open_plan(plan, loader, texts, images));
     if (encoder->params.absent) {
         return LOONG_OK;
     }
-    images->dealt.replica = replica_of(encoder, ranks->cell_rank, &tp_rank);
-    images->dealt.replicas = ranks->component[encoder->index].replicas;
+    images->encoder = encoder->index;
+    images->replica =
+        replica_of(encoder, encoder->model->ranks.cell_rank, &tp_rank);
     images->rows = (loong_row_plan_t){reader->rows, images, locate};
     loong_loader_params_t p = *texts;
     p.processor = reader->processor;
@@ -106,45 +120,64 @@ void loongi_images_close(loong_images_t *images)
 
 /* ---- rows of edges ------------------------------------------------------- */
 
-/* One end of a message. */
+/* Where rows of pictures are at one end of a message. */
+typedef enum place {
+    IN_TEXTS,   /* pictures stand in texts */
+    IN_ENCODER, /* they are dealt, behind their rows that nobody else reads */
+    IN_FRONT,   /* likewise, without those: what a projector reads */
+    BEHIND      /* what it makes */
+} place_t;
+
 typedef struct end {
-    bool texts; /* pictures stand in texts there; else they are dealt */
-    int replica, replicas;
-    int64_t rows, skip;   /* of a dealt picture, and in front of these */
+    place_t place;
+    int component, replica;
+    int64_t merge; /* rows of the port for a row of a text, of IN_FRONT */
     int64_t begin, limit; /* rows that the rank has */
 } end_t;
 
-static end_t end_of(const loong_upstream_step_t *s, int component, int rank)
+static end_t end_of(const loong_upstream_step_t *s, int component, bool sends,
+                    int rank)
 {
     const loong_component_t *c = s->model->components[component];
-    const loong_picture_plan_t *p = &s->plan->pictures;
     const loong_reader_t *reader = &s->plan->readers[component];
+    int64_t merge = s->plan->pictures.merge * s->plan->pictures.merge;
+    bool encoder = component == encoder_of(s->plan);
+    bool texts = !encoder && reader->processor != NULL;
     int tp = c->params.mesh.size[LOONG_AXIS_TP];
     int tp_rank = 0;
-    int replica = replica_of(c, rank, &tp_rank);
+    end_t end = {.place = encoder ? IN_ENCODER
+                          : texts ? IN_TEXTS
+                          : sends ? BEHIND
+                                  : IN_FRONT,
+                 .component = component,
+                 .replica = replica_of(c, rank, &tp_rank),
+                 .merge = merge};
     int64_t rows = c->params.request.rows;
+    rows = end.place == BEHIND ? rows / merge : rows;
     bool split = tp > 1 && c->params.request.sequence_parallel;
-    bool encoder = component == encoder_of(s->plan);
-    return (end_t){.texts = !encoder && reader->processor != NULL,
-                   .replica = replica,
-                   .replicas = place_of(c)->replicas,
-                   .rows = encoder ? p->rows : p->sent,
-                   .skip = encoder ? p->skip : 0,
-                   .begin = split ? rows / tp * tp_rank : 0,
-                   .limit = split ? rows / tp * (tp_rank + 1) : rows};
+    end.begin = split ? rows / tp * tp_rank : 0;
+    end.limit = split ? rows / tp * (tp_rank + 1) : rows;
+    return end;
 }
 
-/* The row where picture i of `count` begins; -1: it is not there. */
-static int64_t place(const end_t *e, const loong_planned_image_t *image,
-                     int64_t i, int64_t count)
+/* The row where a picture begins; -1: it is not there. */
+static int64_t first_row(const end_t *e, const loong_planned_image_t *image)
 {
-    int64_t first = loongi_dealt(count, e->replica, e->replicas);
-    if (e->texts) {
+    if (e->place == IN_TEXTS) {
         return image->replica == e->replica ? image->row : -1;
     }
-    return i >= first && i < loongi_dealt(count, e->replica + 1, e->replicas)
-               ? (i - first) * e->rows + e->skip
-               : -1;
+    if (image->at[e->component].replica != e->replica) {
+        return -1;
+    }
+    switch (e->place) {
+    case IN_ENCODER:
+        return image->at[e->component].row + image->rows.encoder -
+               image->rows.sent;
+    case IN_FRONT:
+        return image->at[e->component].text_row * e->merge;
+    default:
+        return image->at[e->component].text_row;
+    }
 }
 
 /* The rows of a picture that both ends have. */
@@ -167,12 +200,13 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
     const loong_upstream_step_t *s = user;
     const loong_edge_t *edge = &s->model->edges[message->edge];
     bool back = message->backward;
-    end_t from = end_of(s, back ? edge->to : edge->from, message->from_rank);
-    end_t to = end_of(s, back ? edge->from : edge->to, message->to_rank);
+    end_t from =
+        end_of(s, back ? edge->to : edge->from, !back, message->from_rank);
+    end_t to = end_of(s, back ? edge->from : edge->to, back, message->to_rank);
     const loong_planned_image_t *images = NULL;
     int64_t count = 0;
     *count_p = 0;
-    if (from.texts && to.texts) {
+    if (from.place == IN_TEXTS && to.place == IN_TEXTS) {
         *count_p = message->from_rank == message->to_rank ? 1 : 0;
         segments[0] = (loong_segment_t){
             0, 0, s->model->components[edge->to]->params.request.rows};
@@ -182,13 +216,15 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
                                        message->from_micro_batch, &images,
                                        &count));
     for (int64_t i = 0; i < count; i++) {
-        int64_t from_row = place(&from, &images[i], i, count);
-        int64_t to_row = place(&to, &images[i], i, count);
+        int64_t from_row = first_row(&from, &images[i]);
+        int64_t to_row = first_row(&to, &images[i]);
         if (from_row < 0 || to_row < 0) {
             continue;
         }
+        bool dense = from.place != IN_TEXTS && to.place != IN_TEXTS;
         loong_segment_t g =
-            cut(&from, from_row, &to, to_row, s->plan->pictures.sent);
+            cut(&from, from_row, &to, to_row,
+                dense ? images[i].rows.sent : images[i].rows.text);
         if (g.rows > 0) {
             segments[(*count_p)++] = g;
         }
@@ -206,11 +242,13 @@ static loong_status_t is_hollow(void *user, int component, int micro_batch,
     if (!loongi_upstream_reads_images(s, component)) {
         return LOONG_OK;
     }
-    end_t own = end_of(s, component, s->model->ranks.cell_rank);
+    end_t own = end_of(s, component, false, s->model->ranks.cell_rank);
     LOONG_TRY(loongi_batch_plan_images(s->images->plan, s->consumed,
                                        micro_batch, &images, &count));
-    *hollow_p = loongi_dealt(count, own.replica, own.replicas) ==
-                loongi_dealt(count, own.replica + 1, own.replicas);
+    *hollow_p = true;
+    for (int64_t i = 0; i < count; i++) {
+        *hollow_p = *hollow_p && images[i].at[component].replica != own.replica;
+    }
     return LOONG_OK;
 }
 

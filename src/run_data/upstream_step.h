@@ -17,11 +17,9 @@ extern "C" {
 typedef struct loong_images {
     loong_batch_plan_t *plan; /* NULL: the model reads no texts with pictures */
     loong_loader_t *loader;   /* of the image encoder; NULL: it is not here */
-    loong_row_plan_t rows;    /* of that, by dealt */
-    struct {
-        loong_batch_plan_t *plan;
-        int replica, replicas; /* of the encoder in the cell: this rank's */
-    } dealt;
+    loong_row_plan_t rows;    /* of that */
+    int encoder;              /* of the model's components */
+    int replica;              /* of it in the cell: this rank's */
 } loong_images_t;
 
 /* The state of the step, set by loongi_upstream_begin. */

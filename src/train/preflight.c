@@ -122,7 +122,7 @@ static loong_status_t check_samples(const loong_trainer_t *t)
         const loong_blend_t *blend =
             i < 0 ? t->data.blend : t->data.validation[i].blend;
         loong_blend_info_t info;
-        int64_t most = 0;
+        loong_batch_most_t most;
         if (blend == NULL) { /* that is told */
             continue;
         }
@@ -136,12 +136,17 @@ static loong_status_t check_samples(const loong_trainer_t *t)
                             : info.max_samples,
                       info.max_samples);
         LOONG_TRY(loongi_batch_plan_most(t->ctx, blend, t->set.micro_batch_size,
-                                         samples, &most));
-        LOONG_CHECK(t->ctx, most <= p->most, LOONG_ERR_CONFIG,
+                                         samples, &p->reader, &most));
+        LOONG_CHECK(t->ctx, most.images <= p->most, LOONG_ERR_CONFIG,
                     "%s: %s: found %lld, micro-batches of data '%s' have up "
                     "to %lld pictures",
                     loong_recipe_where(t->recipe, key), key, (long long)p->most,
-                    info.name, (long long)most);
+                    info.name, (long long)most.images);
+        LOONG_CHECK(t->ctx, most.patches <= p->rows, LOONG_ERR_CONFIG,
+                    "%s: data.max_patches: there is room for %lld, "
+                    "micro-batches of data '%s' have pictures of up to %lld",
+                    loong_recipe_where(t->recipe, "data.max_patches"),
+                    (long long)p->rows, info.name, (long long)most.patches);
     }
     return LOONG_OK;
 }

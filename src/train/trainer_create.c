@@ -211,6 +211,10 @@ static loong_status_t set_picture_rows(loong_trainer_t *t)
     if (facts.patch_size == 0) {
         return LOONG_OK;
     }
+    LOONG_CHECK(t->ctx, facts.image_size > 0, LOONG_ERR_UNSUPPORTED,
+                "model: family %s: pictures keep sizes of their own, which "
+                "goes with a foundation that reads them",
+                t->plan.parallel.family->name);
     int64_t side = facts.image_size / facts.patch_size;
     int64_t rows = side * side + (facts.class_token ? 1 : 0);
     snprintf(text, sizeof(text), "%lld", (long long)rows);

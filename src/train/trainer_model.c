@@ -106,10 +106,14 @@ static loong_status_t complete_projector(loong_trainer_t *t,
                                        sizes[i].origin));
         }
     }
+    loong_model_facts_t encoder = {0};
+    all[0].family->facts(all[0].config, &encoder);
+    bool native = encoder.image_size == 0; /* and so many patches */
     return loong_recipe_text(t->recipe, family) != NULL
                ? LOONG_OK
-               : loong_recipe_set(t->recipe, family, "mlp_projector",
-                                  "the only one there is");
+               : loong_recipe_set(t->recipe, family,
+                                  native ? "patch_merger" : "mlp_projector",
+                                  "what goes with the image encoder");
 }
 
 static loong_status_t configure(loong_trainer_t *t, int i,

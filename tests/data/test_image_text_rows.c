@@ -55,10 +55,21 @@ static loong_status_t keep(fixture_t *f, const loong_processor_t *processor,
     f->items.picture = f->picture > 0 ? f->picture : f->items.picture;
     assert_ok(f->ctx, f->source_class->read(f->source, i, &f->items));
     if (f->row[j] == NULL) {
-        assert_ok(f->ctx, loongi_alloc(f->ctx, processor->row_size(config),
-                                       "row", &f->row[j]));
+        assert_ok(f->ctx,
+                  loongi_alloc(f->ctx, processor->row_size(config, &f->items),
+                               "row", &f->row[j]));
     }
     return processor->keep(config, i, &f->items, f->row[j], sums);
+}
+
+static loong_picture_rows_t three_rows(const void *config, int64_t width,
+                                       int64_t height)
+{
+    (void)config;
+    (void)width;
+    (void)height;
+    return (loong_picture_rows_t){
+        .encoder = 3, .sent = 3, .text = 3, .columns = 2};
 }
 
 static loong_token_params_t token_params(int64_t seq_length)
@@ -67,13 +78,13 @@ static loong_token_params_t token_params(int64_t seq_length)
                                   .seq_length = seq_length,
                                   .rows = 1,
                                   .context_parallel_size = 1,
-                                  .image_rows = 3};
+                                  .pictures = {NULL, three_rows, false}};
 }
 
 static void check_field(fixture_t *f, const loong_token_params_t *p,
                         const char *name, int64_t count, const int32_t *wanted)
 {
-    int32_t got[2 * T + 1];
+    int32_t got[6 * T];
     loong_field_t field = {name, LOONG_I32, count, got, NULL};
     assert_ok(f->ctx, loong_token_processor.bind(f->ctx, p, &field));
     assert_ok(f->ctx, loong_token_processor.fill(f->ctx, p, f->row, &field));
@@ -113,6 +124,13 @@ static void test_rows(void **state)
     check_field(&f, &p, "positions", 2 * T,
                 (int32_t[]){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0,
                             0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2,  3});
+    check_field(&f, &p, "axis_positions", 6 * T, /* of three rows, 2 in one */
+                (int32_t[]){0, 1, 2, 2, 2, 4, 5, 6, 6, 6, 8, 0,
+                            0, 1, 1, 1, 3, 4, 5, 6, 0, 1, 2, 3,
+                            0, 1, 2, 2, 3, 4, 5, 6, 6, 7, 8, 0,
+                            0, 1, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3,
+                            0, 1, 2, 3, 2, 4, 5, 6, 7, 6, 8, 0,
+                            0, 1, 2, 1, 3, 4, 5, 6, 0, 1, 2, 3});
     check_field(&f, &p, "cu_seqlens", 6, (int32_t[]){0, 11, 12, 20, 24, 24});
     p.reset_attention_mask = p.reset_position_ids = false;
     check_field(&f, &p, "cu_seqlens", 4, (int32_t[]){0, 12, 24, 24});
@@ -138,25 +156,26 @@ static void test_lengths(void **state)
     p = token_params(10);
     assert_fails(f.ctx, keep(&f, &loong_token_processor, &p, 0, 0, sums),
                  LOONG_ERR_CONFIG,
-                 "r.jsonl:1: takes 11 rows, 7 tokens of which 2 are pictures "
-                 "of 3 rows; data.seq_length allows 10");
-    p.image_rows = 0;
+                 "r.jsonl:1: takes 11 rows, of which 6 are its 2 pictures; "
+                 "data.seq_length allows 10");
+    p.pictures.rows = NULL;
     assert_fails(f.ctx, keep(&f, &loong_token_processor, &p, 0, 0, sums),
                  LOONG_ERR_CONFIG, "the model reads texts of up to 11 token");
     p = token_params(3);
-    p.image_rows = 0;
+    p.pictures.rows = NULL;
     assert_fails(f.ctx, keep(&f, &loong_token_processor, &p, 2, 0, sums),
                  LOONG_ERR_CONFIG, "the model reads texts of up to 4 token");
     for (int n = 0; n < 2; n++) { /* T + 1 ids: today's rows */
         p = token_params(4);
-        p.image_rows = n * 3;
+        p.pictures.rows = n > 0 ? three_rows : NULL;
         assert_ok(f.ctx, keep(&f, &loong_token_processor, &p, 2, 0, sums));
         check_field(&f, &p, "labels", 4, (int32_t[]){C, A, B, EOS});
         check_field(&f, &p, "is_feature", 4, (int32_t[]){0, 0, 0, 0});
     }
     p = token_params(3);
     assert_fails(f.ctx, keep(&f, &loong_token_processor, &p, 2, 0, sums),
-                 LOONG_ERR_CONFIG, "r.jsonl:3: takes 5 rows, 5 tokens");
+                 LOONG_ERR_CONFIG,
+                 "r.jsonl:3: takes 5 rows, of which 0 are its 0 pictures");
     end(&f);
 }
 
@@ -172,7 +191,9 @@ static void expect_patches(fixture_t *f, const loong_image_processor_t *with,
     assert_ok(f->ctx, loongi_file_read(f->ctx, in_dir(name), &bytes, &length));
     assert_ok(f->ctx, loong_image_decode(f->ctx, name, (uint8_t *)bytes, length,
                                          NULL, &image));
-    assert_ok(f->ctx, loong_image_process(f->ctx, with, &image, PATCH, wanted));
+    assert_ok(f->ctx, loong_image_process(f->ctx, with, &image,
+                                          &(loong_patch_cut_t){.patch = PATCH},
+                                          wanted));
     assert_memory_equal(got, wanted, sizeof(wanted));
     loong_image_free(f->ctx, &image);
     loongi_free(f->ctx, bytes);
@@ -192,12 +213,13 @@ static void test_slots(void **state)
               loong_image_processor_create_default(f.ctx, "CLIP", SIDE, &with));
     const loong_patch_params_t p = {.processor = with,
                                     .image_size = SIDE,
-                                    .patch_size = PATCH,
+                                    .cut = {.patch = PATCH},
                                     .rows = 3 * 4,
                                     .pictures = 3};
     void *rows[3] = {NULL, NULL, NULL};
-    assert_ok(f.ctx, loongi_alloc(f.ctx, loong_patch_processor.row_size(&p),
-                                  "row", &rows[2]));
+    assert_ok(f.ctx,
+              loongi_alloc(f.ctx, loong_patch_processor.row_size(&p, NULL),
+                           "row", &rows[2]));
     assert_ok(f.ctx, loong_patch_processor.keep(&p, -1, NULL, rows[2], sums));
     f.picture = 1;
     assert_ok(f.ctx, keep(&f, &loong_patch_processor, &p, 0, 0, sums));

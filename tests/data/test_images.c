@@ -73,7 +73,8 @@ static void check_process(loong_context_t *ctx, const char *config,
     assert_int_equal(w, width);
     assert_int_equal(h, height);
     assert_ok(ctx, loongi_calloc(ctx, count, sizeof(float), "test", &values));
-    assert_ok(ctx, loong_image_process(ctx, processor, &image, 0, values));
+    assert_ok(ctx, loong_image_process(ctx, processor, &image,
+                                       &(loong_patch_cut_t){0}, values));
     snprintf(file, sizeof(file), "%s.%s.f32", name, config);
     load(ctx, file, &bytes, &length);
     assert_int_equal(length, count * sizeof(float));
@@ -159,9 +160,11 @@ static void test_patches(void **state)
     assert_ok(ctx, decode(ctx, "tall.jpg", false, &info, &image));
     assert_ok(ctx, loong_image_processor_create(ctx, FIXTURES "clip.json",
                                                 &processor));
-    assert_ok(ctx, loong_image_process(ctx, processor, &image, 0,
+    assert_ok(ctx, loong_image_process(ctx, processor, &image,
+                                       &(loong_patch_cut_t){0},
                                        &whole[0][0][0]));
-    assert_ok(ctx, loong_image_process(ctx, processor, &image, P,
+    assert_ok(ctx, loong_image_process(ctx, processor, &image,
+                                       &(loong_patch_cut_t){.patch = P},
                                        &patches[0][0][0][0][0]));
     for (int n = 0; n < ROWS * COLUMNS * 3 * P * P; n++) {
         int x = n % P, y = n / P % P, c = n / P / P % 3;
@@ -173,46 +176,53 @@ static void test_patches(void **state)
     test_context_end(&ctx);
 }
 
+static const struct {
+    const char *json, *says;
+    loong_status_t status;
+} refused[] = {
+    {"{\"image_processor_type\": \"LlavaNextImageProcessor\"}",
+     "LlavaNextImageProcessor", LOONG_ERR_UNSUPPORTED},
+    {"{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
+     "\"size\": {\"shortest_edge\": 9}}",
+     "size is not", LOONG_ERR_FORMAT},
+    {"{\"image_processor_type\": \"ViTImageProcessor\", "
+     "\"max_pixels\": 9}",
+     "max_pixels is not", LOONG_ERR_FORMAT},
+    {"{}", "image_processor_type is \"\"", LOONG_ERR_UNSUPPORTED},
+    {"[]", "is not an object", LOONG_ERR_FORMAT},
+    {"{\"image_processor_type\": \"ViTImageProcessor\", \"resample\": 0}",
+     "resample is not 2 (bilinear) or 3", LOONG_ERR_FORMAT},
+    {"{\"image_processor_type\": \"ViTImageProcessor\", \"size\": "
+     "{\"shortest_edge\": 3}}",
+     "size is not", LOONG_ERR_FORMAT},
+    {"{\"image_processor_type\": \"CLIPImageProcessor\", \"crop_size\": "
+     "-1}",
+     "crop_size is not", LOONG_ERR_FORMAT},
+    {"{\"image_processor_type\": \"SiglipImageProcessor\", \"image_std\": "
+     "[1, 1, 0]}",
+     "image_std is not", LOONG_ERR_FORMAT},
+    {"{\"image_processor_type\": \"SiglipImageProcessor\", \"do_rescale\": "
+     "1}",
+     "do_rescale is not", LOONG_ERR_FORMAT},
+    {"{\"image_processor_type\": \"ViTImageProcessorFast\", \"do_pad\": "
+     "true}",
+     "do_pad is not done", LOONG_ERR_UNSUPPORTED},
+    {"{\"image_processor_type\": \"ViTImageProcessor\", "
+     "\"do_center_crop\": true}",
+     "do_center_crop is not false", LOONG_ERR_FORMAT},
+};
+
 static void test_processor_errors(void **state)
 {
     (void)state;
-    static const struct {
-        const char *json, *says;
-        loong_status_t status;
-    } cases[] = {
-        {"{\"image_processor_type\": \"Qwen2VLImageProcessor\"}",
-         "Qwen2VLImageProcessor", LOONG_ERR_UNSUPPORTED},
-        {"{}", "image_processor_type is \"\"", LOONG_ERR_UNSUPPORTED},
-        {"[]", "is not an object", LOONG_ERR_FORMAT},
-        {"{\"image_processor_type\": \"ViTImageProcessor\", \"resample\": 0}",
-         "resample is not 2 (bilinear) or 3", LOONG_ERR_FORMAT},
-        {"{\"image_processor_type\": \"ViTImageProcessor\", \"size\": "
-         "{\"shortest_edge\": 3}}",
-         "size is not", LOONG_ERR_FORMAT},
-        {"{\"image_processor_type\": \"CLIPImageProcessor\", \"crop_size\": "
-         "-1}",
-         "crop_size is not", LOONG_ERR_FORMAT},
-        {"{\"image_processor_type\": \"SiglipImageProcessor\", \"image_std\": "
-         "[1, 1, 0]}",
-         "image_std is not", LOONG_ERR_FORMAT},
-        {"{\"image_processor_type\": \"SiglipImageProcessor\", \"do_rescale\": "
-         "1}",
-         "do_rescale is not", LOONG_ERR_FORMAT},
-        {"{\"image_processor_type\": \"ViTImageProcessorFast\", \"do_pad\": "
-         "true}",
-         "do_pad is not done", LOONG_ERR_UNSUPPORTED},
-        {"{\"image_processor_type\": \"ViTImageProcessor\", "
-         "\"do_center_crop\": true}",
-         "do_center_crop is not false", LOONG_ERR_FORMAT},
-    };
     loong_context_t *ctx = test_context();
     loong_image_processor_t *processor = NULL;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        assert_ok(ctx, loongi_file_write(ctx, in_dir("p.json"), cases[i].json,
-                                         strlen(cases[i].json)));
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        assert_ok(ctx, loongi_file_write(ctx, in_dir("p.json"), refused[i].json,
+                                         strlen(refused[i].json)));
         assert_fails(ctx, loong_image_processor_create(ctx, in_dir("p.json"),
                                                        &processor),
-                     cases[i].status, cases[i].says);
+                     refused[i].status, refused[i].says);
         assert_null(processor);
     }
     const char *old = "{\"feature_extractor_type\": \"CLIPFeatureExtractor\", "
@@ -295,8 +305,9 @@ static void masks_of(loong_context_t *ctx, const loong_patch_params_t *p,
     assert_ok(ctx, loong_patch_processor.begin(p, &items));
     assert_ok(ctx, loong_patch_processor.example(p, 0, &items));
     for (int i = 0; i < 2; i++) {
-        assert_ok(ctx, loongi_alloc(ctx, loong_patch_processor.row_size(p),
-                                    "row", &rows[i]));
+        assert_ok(ctx,
+                  loongi_alloc(ctx, loong_patch_processor.row_size(p, NULL),
+                               "row", &rows[i]));
         assert_ok(ctx, loong_patch_processor.keep(
                            p, draw, i == 0 ? &items : NULL, rows[i], sums));
     }
@@ -314,7 +325,7 @@ static void test_masks(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     loong_patch_params_t p = {.image_size = 12,
-                              .patch_size = 4,
+                              .cut = {.patch = 4},
                               .class_token = true,
                               .mask_ratio = 0.45,
                               .mask_seed = 5,

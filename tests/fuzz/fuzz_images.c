@@ -66,7 +66,8 @@ static void try_processor(loong_context_t *ctx, const char *path)
     loong_image_processor_size(processor, WIDTH, HEIGHT, &width, &height);
     if (width <= LARGEST && height <= LARGEST) {
         expect_reason(ctx,
-                      loong_image_process(ctx, processor, &image, 0, values));
+                      loong_image_process(ctx, processor, &image,
+                                          &(loong_patch_cut_t){0}, values));
     }
     loong_image_processor_destroy(&processor);
 }

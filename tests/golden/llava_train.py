@@ -30,7 +30,6 @@ import wide
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
-FILE = os.path.join(HERE, "llava_train.txt")
 STEPS, LR, BETA1, BETA2, EPS = 20, 1e-2, 0.9, 0.95, 1e-8
 SIDE, ROWS, PICTURE = 8, 4, 1
 
@@ -52,14 +51,17 @@ def make():
             config, attn_implementation="eager").double().eval()
 
 
-def start(build, place):
-    """The engine's parameters by its names, and its texts in `place`."""
+def write_texts(place):
     subprocess.run(
         ["bash", "-c", '. "$0/tests/train/texts_with_pictures.sh"; '
          'write_texts "$0" "$1"', SOURCE, place], check=True)
+
+
+def start(build, place, name, keys):
+    """The engine's parameters by its names; its texts are in `place`."""
     subprocess.run(
         [os.path.join(build, "loongrun"),
-         os.path.join(HERE, "llava_train.yaml"), f"data.tokenizer={place}",
+         os.path.join(HERE, name + ".yaml"), f"data.tokenizer={place}", *keys,
          f"data.train=[{{path: {place}/texts.jsonl}}]", "train.train_iters=1",
          "optimizer.lr=1e-30", f"checkpoint.save={place}/start"],
         check=True, stdout=subprocess.DEVNULL)
@@ -96,22 +98,21 @@ def samples(place):
                       for name in record["images"]]
             pixels = (processor(images, return_tensors="np")["pixel_values"]
                       if images else None)
-            yield (torch.tensor([ids]),
-                   torch.from_numpy(np.asarray(pixels)).double()
-                   if images else None, torch.tensor(learned[1:]))
+            yield (torch.tensor([ids]), dict(
+                pixel_values=torch.from_numpy(np.asarray(pixels)).double())
+                   if images else {}, torch.tensor(learned[1:]))
 
 
 def losses(model, batch):
-    for ids, pixels, learned in batch:
-        extra = {} if pixels is None else dict(pixel_values=pixels)
+    for ids, extra, learned in batch:
         logits = model(input_ids=ids, **extra).logits[0, :-1]
         yield torch.nn.functional.cross_entropy(
             logits[learned], ids[0, 1:][learned], reduction="sum")
 
 
-def train(params, batch, frozen):
-    model, lines, states = make(), [], {}
-    print("not the engine's:", load(model, params))
+def train(of, params, batch, frozen):
+    model, lines, states = of.make(), [], {}
+    print("not the engine's:", of.load(model, params))
     count = sum(int(learned.sum()) for _, _, learned in batch)
     for step in range(1, STEPS + 1):
         model.zero_grad()
@@ -121,7 +122,9 @@ def train(params, batch, frozen):
         norm = 0.0
         with torch.no_grad():
             for key, p in model.named_parameters():
-                if p.grad is None or (frozen and "vision_tower" in key):
+                encoder = "vision_tower" in key or (
+                    "visual." in key and ".merger." not in key)
+                if p.grad is None or (frozen and encoder):
                     continue
                 norm += (p.grad ** 2).sum()
                 m, v = states.setdefault(p, (torch.zeros_like(p),
@@ -134,19 +137,23 @@ def train(params, batch, frozen):
     return lines
 
 
-def main():
+def run(of, name):
+    """Of a module with make, load and samples, and what is beside the texts."""
+    file = os.path.join(HERE, name + ".txt")
     with tempfile.TemporaryDirectory() as place:
-        params = start(sys.argv[1], place)
-        batch = list(samples(place))
-    lines = train(params, batch, False) + train(params, batch, True)
+        write_texts(place)
+        keys = of.prepare(place) if hasattr(of, "prepare") else []
+        params = start(sys.argv[1], place, name, keys)
+        batch = list(of.samples(place))
+    lines = train(of, params, batch, False) + train(of, params, batch, True)
     if "--check" not in sys.argv[1:]:
-        with open(FILE, "w") as f:
+        with open(file, "w") as f:
             f.writelines(f"{a!r} {b!r}\n" for a, b in lines)
         return
-    worst = np.max(np.abs(np.array(lines) - np.loadtxt(FILE)))
+    worst = np.max(np.abs(np.array(lines) - np.loadtxt(file)))
     print(f"{worst:.1e}")
     sys.exit(worst > 1e-10)
 
 
 if __name__ == "__main__":
-    main()
+    run(sys.modules[__name__], "llava_train")

@@ -366,7 +366,11 @@ static void configure(job_t *j)
     }
     assert_ok(j->ctx, loongi_vision_configure(j->ctx, pairs, &j->vision));
     loongi_pairs_destroy(&pairs);
-    j->projector = (loong_projector_config_t){8, 12, 0.02};
+    j->projector = (loong_projector_config_t){.input_size = 8,
+                                              .hidden_size = 12,
+                                              .ffn_hidden_size = 12,
+                                              .merge_size = 1,
+                                              .init_std = 0.02};
 }
 
 static loong_component_params_t params_of(const job_t *j, int component,
@@ -387,7 +391,7 @@ static loong_component_params_t params_of(const job_t *j, int component,
     memset(&p, 0, sizeof(p));
     p.name = roles[component];
     p.family = component == 0   ? loong_find_family(j->ctx, "clip_vision_model")
-               : component == 1 ? &loongi_projector_family
+               : component == 1 ? loong_find_family(j->ctx, "mlp_projector")
                                 : loong_find_family(j->ctx, "llama");
     p.config = configs[component];
     p.request.rows = p.request.seq_length = rows[component];

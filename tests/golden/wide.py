@@ -23,7 +23,7 @@ MODULES = ["modeling_rope_utils"] + [
                                         "minimax_m2", "deepseek_v2",
                                         "ernie4_5_vl_moe",
                                         "deepseek_v3", "vit", "clip",
-                                        "siglip", "llava")]
+                                        "siglip", "llava", "qwen2_vl")]
 
 
 class _WideTorch(types.ModuleType):

@@ -29,16 +29,23 @@ static void test_rope_table(void **state)
         {.rotary_dim = 512, .base = 1000000.0, .scaling = LOONG_ROPE_DYNAMIC,
          .factor = 2.0, .original_max_position_embeddings = 2048.0,
          .length = 5000.0},
+        {.rotary_dim = 128, .base = 1000000.0, .axes = 3,
+         .sections = {16, 24, 24}},
+        {.rotary_dim = 128, .base = 5000000.0, .axes = 3,
+         .sections = {24, 20, 20}, .order = LOONG_ROPE_INTERLEAVED},
+        {.rotary_dim = 80, .base = 10000.0, .axes = 2, .sections = {20, 20},
+         .order = LOONG_ROPE_SEPARATE},
     };
     enum { T = 37 };
-    int32_t positions[T];
-    for (int t = 0; t < T; t++) {
-        positions[t] = t < 20 ? t : t * 7919; /* up to 285 thousand */
+    int32_t positions[LOONG_MAX_ROPE_AXES * T];
+    for (int t = 0; t < LOONG_COUNT_OF(positions); t++) {
+        positions[t] = t % T < 20 ? t : t * 7919; /* up to 870 thousand */
     }
     for (int i = 0; i < LOONG_COUNT_OF(tables); i++) {
         op_case_t c = {.op = "rope_table", .attr = &tables[i], .num_in = 1,
                        .num_out = 1};
-        c.arg[0] = op_vec(LOONG_I32, T);
+        c.arg[0] = tables[i].axes == 0 ? op_vec(LOONG_I32, T)
+                                       : op_mat(LOONG_I32, tables[i].axes, T);
         c.arg[0].values = positions;
         c.arg[1] = op_mat(LOONG_F32, T, tables[i].rotary_dim);
         c.arg[1].gap = i % 2 * 3;

@@ -489,6 +489,43 @@ KEYS
 for part in image_encoder foundation; do
     "$build/loong-ckpt" export --quiet --component $part parts $part
 done
+run native <<KEYS
+version=1
+device=cpu
+model.image_encoder.family=qwen2_vl_vision
+model.image_encoder.num_layers=1
+model.image_encoder.hidden_size=32
+model.image_encoder.num_attention_heads=2
+model.image_encoder.patch_size=14
+model.image_encoder.temporal_patch_size=2
+model.image_encoder.position_embedding_type=rope
+model.image_encoder.rotary_base=10000
+model.image_encoder.normalization=LayerNorm
+model.image_projector.family=patch_merger
+model.image_projector.ffn_hidden_size=64
+model.image_projector.merge_size=2
+model.image_projector.pre_layernorm=true
+model.image_projector.normalization=LayerNorm
+model.image_projector.layernorm_epsilon=1e-6
+model.foundation.family=qwen2
+model.foundation.num_layers=1
+model.foundation.hidden_size=32
+model.foundation.num_attention_heads=2
+model.foundation.vocab_size=12
+model.foundation.max_position_embeddings=32
+model.foundation.mrope_section="[2,3,3]"
+model.foundation.mrope_interleaved=true
+data.tokenizer=texts
+data.image_token=<picture>
+data.train=[{path: texts/texts.jsonl, source: image_text}]
+data.max_images=4
+data.max_patches=256
+data.seq_length=32
+train.micro_batch_size=2
+train.global_batch_size=2
+train.train_iters=1
+optimizer.lr=1e-3
+KEYS
 run components <<KEYS
 version=1
 device=cpu

@@ -74,6 +74,10 @@ v.patch_size=16;v.num_attention_heads=2;v.image_size=32
 model.image_projector.family=mlp_projector;$m.vocab_size=12;data.max_images=4
 data.train=[{path: $place/captions/texts.jsonl, source: image_text}]
 data.tokenizer=$place/captions;data.image_token=<picture>"
+    [NATIVE]="v.family=qwen2_vl_vision;v.num_layers=1;v.hidden_size=32
+v.patch_size=14;v.num_attention_heads=2;$m.vocab_size=12;data.max_images=4
+data.train=[{path: $place/captions/texts.jsonl, source: image_text}]
+data.tokenizer=$place/captions;data.image_token=<picture>"
     [CHAT]="training_phase=sft;data.train=[$place/chat/chat.jsonl]
 data.tokenizer=$place/chat/model;$m.vocab_size=512;data.seq_length=256
 $m.max_position_embeddings=256"
@@ -82,7 +86,7 @@ $m.max_position_embeddings=256"
     [BROKEN]=$place/chat/broken.jsonl
     [PLAIN]="$source/tests/fixtures/images/vit_plain.json"
     [SAVED]=$place/saved/save [HF]=$place/saved/hf)
-order=(CHAT PAIRS DATED SHARES BROKEN CAPTIONS VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
+order=(CHAT PAIRS DATED SHARES BROKEN CAPTIONS NATIVE VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
     LINES SAVED HF)
 
 # The keys of a text as overrides, one a line.

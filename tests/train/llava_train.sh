@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: llava_train.sh BUILD SOURCE MPIRUN: twenty steps of a model of LLaVA's
-# shape are those of transformers (tests/golden/llava_train.py), with the image
-# encoder trained and frozen, on several ranks.
+# shape and one of Qwen2-VL's are those of transformers (llava_train.py and
+# qwen2_vl_train.py in tests/golden), with the image encoder trained and frozen,
+# on several ranks.
 set -eu
 build=$1
 source=$2
@@ -14,21 +15,24 @@ export OMP_NUM_THREADS=1
 write_texts "$source" "$place"
 e=model.image_encoder.parallel. t=tensor_model_parallel_size
 
+model=llava_train
+keys=()
+
 # steps RANKS FIRST [KEY=VALUE...]: the metrics against lines FIRST on.
 steps() {
     local ranks=$1 first=$2 run=()
     shift 2
     [ "$ranks" = 1 ] || run=("$mpirun" --oversubscribe -n "$ranks")
     rm -rf "$place/log"
-    "${run[@]}" "$build/loongrun" "$source/tests/golden/llava_train.yaml" \
+    "${run[@]}" "$build/loongrun" "$source/tests/golden/$model.yaml" \
         "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \
-        "log.dir=$place/log" "$@" >"$place/out" 2>&1 || {
+        "log.dir=$place/log" "${keys[@]}" "$@" >"$place/out" 2>&1 || {
         cat "$place/out"
         exit 1
     }
     grep -oE '"(loss|grad_norm)":[^,}]*' "$place/log/metrics.jsonl" |
         sed 's/.*://' | paste -d ' ' - - >"$place/got"
-    tail -n +"$first" "$source/tests/golden/llava_train.txt" | head -n 20 |
+    tail -n +"$first" "$source/tests/golden/$model.txt" | head -n 20 |
         paste -d ' ' - "$place/got" | awk -v what="$ranks ranks $*" '
         function off(a, b) { d = a - b; d = d < 0 ? -d : d; return d > 1e-8 * a }
         NF != 4 || off($1, $3) || off($2, $4) {
@@ -72,3 +76,22 @@ if [ "$(drawn image_encoder backward)" != 48 ] ||
     exit 1
 fi
 echo "nine layouts, twenty steps each"
+
+# Pictures of sizes of their own: one is wide, one is high.
+model=qwen2_vl_train
+keys=("data.image_processor=$place/preprocessor_config.json")
+cp "$source/tests/fixtures/images/tall.jpg" "$place/j420.jpg"
+cat >"$place/preprocessor_config.json" <<JSON
+{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4,
+"merge_size": 2, "temporal_patch_size": 2,
+"size": {"shortest_edge": 64, "longest_edge": 384}}
+JSON
+steps 1 1
+steps 1 21 model.image_encoder.freeze=true
+steps 2 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true
+steps 4 1 parallel.$t=2 parallel.sequence_parallel=true \
+    model.image_projector.parallel.$t=2 parallel.pipeline_model_parallel_size=2 \
+    model.image_projector.parallel.sequence_parallel=true
+steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3 \
+    parallel.data_parallel_sharding=optim_grads_params

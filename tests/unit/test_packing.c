@@ -404,7 +404,7 @@ static void samples_of_a_row_are_apart(void **state)
     assert_ok(ctx, open_blend(ctx, PLACES, LOONG_TRUNCATE_REFUSE, &blend));
     loong_blend_get_source(blend, 0, &s);
     assert_ok(ctx, s.source_class->read(s.source, 1, &items));
-    void *row = calloc(1, processor->row_size(&config));
+    void *row = calloc(1, processor->row_size(&config, NULL));
     assert_ok(ctx, processor->keep(&config, 0, &items, row, sums));
     for (int i = 0; i < LOONG_COUNT_OF(fields); i++) {
         assert_ok(ctx, processor->fill(ctx, &config, &row, &fields[i]));

@@ -70,10 +70,11 @@ typedef struct image_text {
     int64_t count, room;
     text_entry_t *entries; /* and one behind the last */
     int64_t num_images, images_room;
-    int64_t *at;   /* of each picture: its token in the text */
-    int64_t first; /* record that is sample 0 */
+    int64_t *at;         /* of each picture: its token in the text */
+    int64_t (*sizes)[2]; /* likewise: width and height; 0: not known yet */
+    int64_t first;       /* record that is sample 0 */
     loong_source_info_t info;
-    pthread_mutex_t lock; /* of workers */
+    pthread_mutex_t lock; /* of workers and sizes */
     text_worker_t *workers;
 } image_text_t;
 

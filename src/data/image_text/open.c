@@ -178,6 +178,8 @@ loong_status_t loongi_image_text_open(image_text_t *s,
     LOONG_TRY(open_file(s));
     LOONG_TRY(open_tokenizer(s, p));
     LOONG_TRY(read_records(s));
+    LOONG_TRY(loongi_calloc(s->ctx, (size_t)s->num_images, sizeof(*s->sizes),
+                            "sizes of pictures", &s->sizes));
     int64_t end = s->count;
     if (p->split_end > 0) {
         s->first = (int64_t)floor(p->split_begin * (double)s->count);

@@ -28,6 +28,7 @@ static void close_source(void *opaque)
     }
     pthread_mutex_destroy(&s->lock);
     loong_tokenizer_destroy(&s->tokenizer);
+    loongi_free(s->ctx, s->sizes);
     loongi_free(s->ctx, s->at);
     loongi_free(s->ctx, s->entries);
     loongi_free(s->ctx, s->path);
@@ -60,7 +61,7 @@ static void get_info(const void *source, loong_source_info_t *info)
 /* ---- items --------------------------------------------------------------- */
 
 /* The items without contents, and room for `more` bytes of these. */
-static loong_status_t list_items(const image_text_t *s, int64_t i, size_t more,
+static loong_status_t list_items(image_text_t *s, int64_t i, size_t more,
                                  loong_items_t *items)
 {
     enum { NUMBER = 24, PADDING = 64 };
@@ -72,16 +73,15 @@ static loong_status_t list_items(const image_text_t *s, int64_t i, size_t more,
     items->item[0] = (loong_item_t){
         .type = LOONG_ITEM_TOKENS, .name = text, .size = {e->tokens, 0}};
     items->count = 1;
+    pthread_mutex_lock(&s->lock);
     for (int64_t k = e->first_image; k < e[1].first_image; k++) {
         items->item[items->count++] =
-            (loong_item_t){.type = LOONG_ITEM_IMAGE, .at = s->at[k]};
+            (loong_item_t){.type = LOONG_ITEM_IMAGE,
+                           .at = s->at[k],
+                           .size = {s->sizes[k][0], s->sizes[k][1]}};
     }
+    pthread_mutex_unlock(&s->lock);
     return LOONG_OK;
-}
-
-static loong_status_t peek(const void *source, int64_t i, loong_items_t *items)
-{
-    return list_items(source, i, 0, items);
 }
 
 /* ---- pictures ------------------------------------------------------------ */
@@ -92,6 +92,40 @@ void loongi_image_text_path(const image_text_t *s, const text_record_t *record,
     const char *name = loongi_text_record_image(record, k);
     loongi_text_append(path, s->path, name[0] == '/' ? 0 : s->directory);
     loongi_text_printf(path, "%s", name);
+}
+
+static bool is_measured(image_text_t *s, int64_t k)
+{
+    pthread_mutex_lock(&s->lock);
+    bool measured = s->sizes[k][0] > 0;
+    pthread_mutex_unlock(&s->lock);
+    return measured;
+}
+
+/* Finds the sizes of all pictures of a record, once. */
+static loong_status_t measure(loong_context_t *ctx, image_text_t *s,
+                              const text_record_t *record,
+                              const text_entry_t *e)
+{
+    loong_image_info_t info = {0};
+    loong_status_t status = LOONG_OK;
+    for (int64_t k = 0; k < record->num_images && status == LOONG_OK; k++) {
+        int64_t *size = s->sizes[e->first_image + k];
+        if (is_measured(s, e->first_image + k)) {
+            continue;
+        }
+        loong_text_t path = loongi_text_begin(ctx);
+        loongi_image_text_path(s, record, k, &path);
+        status = path.status == LOONG_OK
+                     ? loong_image_get_file_info(ctx, path.data, &info)
+                     : path.status;
+        loongi_text_free(&path);
+        pthread_mutex_lock(&s->lock);
+        size[0] = status == LOONG_OK ? info.width : 0;
+        size[1] = info.height;
+        pthread_mutex_unlock(&s->lock);
+    }
+    return status;
 }
 
 static loong_status_t decode(loong_context_t *ctx, const image_text_t *s,
@@ -119,7 +153,7 @@ static loong_status_t decode(loong_context_t *ctx, const image_text_t *s,
 
 /* What is read of one sample. */
 typedef struct sample {
-    const image_text_t *source;
+    image_text_t *source;
     int64_t number;
     loong_items_t *items;
     text_record_t record;
@@ -184,13 +218,19 @@ static loong_status_t check_ids(const sample_t *p, const char *where)
     return LOONG_OK;
 }
 
+static bool same_pictures(const sample_t *p)
+{
+    const text_entry_t *e = &p->source->entries[p->source->first + p->number];
+    return p->record.num_images == e[1].first_image - e->first_image;
+}
+
 static loong_status_t read_contents(sample_t *p, const char *where)
 {
-    const image_text_t *s = p->source;
+    image_text_t *s = p->source;
     const text_entry_t *e = &s->entries[s->first + p->number];
     loong_context_t *ctx = p->items->ctx;
     int wanted = p->items->picture;
-    bool same = p->record.num_images == e[1].first_image - e->first_image;
+    bool same = same_pictures(p);
     if (p->worker != NULL) {
         LOONG_TRY(loongi_text_encode_record(ctx, s, &p->record, p->worker));
         LOONG_TRY(check_ids(p, where));
@@ -198,6 +238,9 @@ static loong_status_t read_contents(sample_t *p, const char *where)
     }
     LOONG_CHECK(ctx, same, LOONG_ERR_MISMATCH,
                 "%s: is another record than when the file was opened", where);
+    if (p->items->sizes) {
+        LOONG_TRY(measure(ctx, s, &p->record, e));
+    }
     for (int64_t k = 0; k < p->record.num_images; k++) {
         if (wanted == 0 || wanted == k + 1) {
             loong_status_t status =
@@ -271,6 +314,49 @@ static loong_status_t read_sample(const void *source, int64_t i,
     loongi_json_destroy(&p.record.json);
     loongi_text_free(&where);
     return status;
+}
+
+/* Reads the record where a size is wanted that is not known. */
+static loong_status_t measure_sample(image_text_t *s, int64_t i,
+                                     loong_items_t *items)
+{
+    const text_entry_t *e = &s->entries[s->first + i];
+    sample_t p = {.source = s, .number = i, .items = items};
+    bool measured = true;
+    for (int64_t k = e->first_image; k < e[1].first_image; k++) {
+        measured = measured && is_measured(s, k);
+    }
+    if (measured) {
+        return LOONG_OK;
+    }
+    loong_text_t where = loongi_text_begin(items->ctx);
+    loongi_text_printf(&where, "%s:%" PRId64, s->path, e->line);
+    loong_status_t status = parse(&p, loongi_text_get(&where));
+    if (status == LOONG_OK && !same_pictures(&p)) {
+        status = LOONG_FAIL(items->ctx, LOONG_ERR_MISMATCH,
+                            "%s: is another record than when the file was "
+                            "opened",
+                            loongi_text_get(&where));
+    }
+    if (status == LOONG_OK) {
+        status = measure(items->ctx, s, &p.record, e);
+        if (status != LOONG_OK) {
+            loongi_error_note(items->ctx, "wanted by %s",
+                              loongi_text_get(&where));
+        }
+    }
+    loongi_json_destroy(&p.record.json);
+    loongi_text_free(&where);
+    return status;
+}
+
+static loong_status_t peek(const void *source, int64_t i, loong_items_t *items)
+{
+    image_text_t *s = (image_text_t *)source; /* its sizes are locked */
+    if (items->sizes) {
+        LOONG_TRY(measure_sample(s, i, items));
+    }
+    return list_items(s, i, 0, items);
 }
 
 const loong_source_class_t loongi_image_text_source = {

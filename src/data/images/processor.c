@@ -5,23 +5,29 @@
  * Created by src/run_data/open_data.c, called by patch_processor.c. Read
  * loong/image.h before. */
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "base.h"
 #include "json.h"
 #include "loong/image.h"
+#include "patch_place.h"
 
 enum { CHANNELS = 3 };
 
-/* A size: a shortest edge, or exact where `edge` is 0. */
+/* A size: bounds of all pixels, where proportions are kept and sides are
+ * multiples of patch x merge; a shortest edge; or exact. What is not meant is
+ * 0. */
 typedef struct target {
     int64_t edge, width, height;
+    int64_t min_pixels, max_pixels;
 } target_t;
 
 struct loong_image_processor {
     loong_context_t *ctx;
     bool is_clip; /* crops, and "size": 224 is a shortest edge */
+    loong_patch_cut_t cut; /* that the file states; of bounded pixels */
     bool resize, crop, rescale, normalize;
     target_t size, crop_size;
     loong_image_filter_t filter;
@@ -31,6 +37,8 @@ struct loong_image_processor {
 };
 
 #define HALF {0.5, 0.5, 0.5}
+#define CLIP_MEAN {0.48145466, 0.4578275, 0.40821073}
+#define CLIP_DEVIATION {0.26862954, 0.26130258, 0.27577711}
 
 /* Classes and what they take for fields that the file leaves out. */
 static const struct {
@@ -41,7 +49,7 @@ static const struct {
      {.resize = true,
       .rescale = true,
       .normalize = true,
-      .size = {0, 224, 224},
+      .size = {.width = 224, .height = 224},
       .filter = LOONG_IMAGE_BILINEAR,
       .factor = 1.0 / 255,
       .mean = HALF,
@@ -52,21 +60,31 @@ static const struct {
       .crop = true,
       .rescale = true,
       .normalize = true,
-      .size = {224, 0, 0},
-      .crop_size = {0, 224, 224},
+      .size = {.edge = 224},
+      .crop_size = {.width = 224, .height = 224},
       .filter = LOONG_IMAGE_BICUBIC,
       .factor = 1.0 / 255,
-      .mean = {0.48145466, 0.4578275, 0.40821073},
-      .deviation = {0.26862954, 0.26130258, 0.27577711}}},
+      .mean = CLIP_MEAN,
+      .deviation = CLIP_DEVIATION}},
     {"Siglip",
      {.resize = true,
       .rescale = true,
       .normalize = true,
-      .size = {0, 224, 224},
+      .size = {.width = 224, .height = 224},
       .filter = LOONG_IMAGE_BICUBIC,
       .factor = 1.0 / 255,
       .mean = HALF,
       .deviation = HALF}},
+    {"Qwen2VL",
+     {.cut = {14, 2, 2},
+      .resize = true,
+      .rescale = true,
+      .normalize = true,
+      .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280},
+      .filter = LOONG_IMAGE_BICUBIC,
+      .factor = 1.0 / 255,
+      .mean = CLIP_MEAN,
+      .deviation = CLIP_DEVIATION}},
 };
 
 /* ---- fields: readers take a value to its member; false: it is none --------*/
@@ -139,24 +157,50 @@ static bool read_exact_size(const loong_image_processor_t *p,
     const loong_json_t *w = square ? value : loongi_json_get(value, "width");
     const loong_json_t *h = square ? value : loongi_json_get(value, "height");
     (void)p;
-    *(target_t *)to = (target_t){0, loongi_json_int(w), loongi_json_int(h)};
+    *(target_t *)to = (target_t){.width = loongi_json_int(w),
+                                 .height = loongi_json_int(h)};
     return is_size(w) && is_size(h);
+}
+
+static bool is_bounded(const loong_image_processor_t *p)
+{
+    return p->size.max_pixels > 0;
+}
+
+static bool read_count(const loong_image_processor_t *p,
+                       const loong_json_t *value, void *to)
+{
+    bool bounded = is_bounded(p); /* before it is set */
+    *(int64_t *)to = loongi_json_int(value);
+    return bounded && loongi_json_int(value) > 0;
+}
+
+/* Qwen2-VL's bounds are called edges. */
+static bool read_bounds(const loong_json_t *value, target_t *to)
+{
+    to->min_pixels = loongi_json_int(loongi_json_get(value, "shortest_edge"));
+    to->max_pixels = loongi_json_int(loongi_json_get(value, "longest_edge"));
+    return to->min_pixels > 0 && to->max_pixels > 0;
 }
 
 static bool read_size(const loong_image_processor_t *p,
                       const loong_json_t *value, void *to)
 {
+    if (is_bounded(p)) {
+        return read_bounds(value, to);
+    }
     const loong_json_t *edge =
         is_size(value) ? value : loongi_json_get(value, "shortest_edge");
     if (!p->is_clip || edge == NULL) {
         return read_exact_size(p, value, to);
     }
-    *(target_t *)to = (target_t){loongi_json_int(edge), 0, 0};
+    *(target_t *)to = (target_t){.edge = loongi_json_int(edge)};
     return is_size(edge) && loongi_json_count(value) <= 1;
 }
 
 #define AT(member) offsetof(loong_image_processor_t, member)
 #define SIZE "a size of 1 to 65536, or {\"height\": ., \"width\": .}"
+#define COUNT "a number above 0, of a Qwen2VLImageProcessor"
 
 /* Fields without a reader change nothing here. */
 static const struct {
@@ -167,7 +211,14 @@ static const struct {
     const char *allowed;
 } fields[] = {
     {"do_resize", read_bool, AT(resize), "true or false"},
-    {"size", read_size, AT(size), SIZE " or, CLIP's, {\"shortest_edge\": .}"},
+    {"size", read_size, AT(size),
+     SIZE " or, CLIP's, {\"shortest_edge\": .}, or, Qwen2VL's, also "
+          "{\"longest_edge\": .}"},
+    {"min_pixels", read_count, AT(size.min_pixels), COUNT},
+    {"max_pixels", read_count, AT(size.max_pixels), COUNT},
+    {"patch_size", read_count, AT(cut.patch), COUNT},
+    {"merge_size", read_count, AT(cut.merge), COUNT},
+    {"temporal_patch_size", read_count, AT(cut.frames), COUNT},
     {"resample", read_filter, AT(filter), "2 (bilinear) or 3 (bicubic)"},
     {"do_center_crop", read_crop, AT(crop), "false or, CLIP's, true"},
     {"crop_size", read_exact_size, AT(crop_size), SIZE},
@@ -233,8 +284,8 @@ static loong_status_t find_kind(loong_context_t *ctx, const char *path,
         }
     }
     return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
-                      "%s: image_processor_type is \"%s\", of which ViT, CLIP "
-                      "and SiglipImageProcessor are read",
+                      "%s: image_processor_type is \"%s\", of which ViT, CLIP, "
+                      "Siglip and Qwen2VLImageProcessor are read",
                       path, name);
 }
 
@@ -263,10 +314,16 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
     LOONG_TRY(find_kind(ctx, path, json, &kind));
     *p = kinds[kind].defaults;
     p->ctx = ctx;
-    for (const loong_json_member_t *it = loongi_json_first(json); it != NULL;
-         it = loongi_json_next(json, it)) {
-        LOONG_TRY(read_field(path, loongi_json_member_key(it),
-                             loongi_json_member_value(it), p));
+    /* min_pixels and max_pixels are stronger than size, as in transformers. */
+    for (int pass = 0; pass < (is_bounded(p) ? 2 : 1); pass++) {
+        for (const loong_json_member_t *it = loongi_json_first(json);
+             it != NULL; it = loongi_json_next(json, it)) {
+            const char *key = loongi_json_member_key(it);
+            if (pass == 0 || strstr(key, "_pixels") != NULL) {
+                LOONG_TRY(
+                    read_field(path, key, loongi_json_member_value(it), p));
+            }
+        }
     }
     tabulate(p);
     return LOONG_OK;
@@ -303,16 +360,20 @@ loong_image_processor_create_default(loong_context_t *ctx,
            strcmp(kinds[kind].name, class_name) != 0) {
         kind++;
     }
-    LOONG_CHECK(ctx, kind < LOONG_COUNT_OF(kinds) && image_size > 0,
+    LOONG_CHECK(ctx,
+                kind < LOONG_COUNT_OF(kinds) &&
+                    (image_size > 0 || is_bounded(&kinds[kind].defaults)),
                 LOONG_ERR_ARG, "no image processor %s of %" PRId64 " pixels",
                 class_name, image_size);
     loong_image_processor_t *p = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*p), "image processor", &p));
     *p = kinds[kind].defaults;
     p->ctx = ctx;
-    p->size = p->is_clip ? (target_t){image_size, 0, 0}
-                         : (target_t){0, image_size, image_size};
-    p->crop_size = (target_t){0, image_size, image_size};
+    const target_t exact = {.width = image_size, .height = image_size};
+    if (!is_bounded(p)) {
+        p->size = p->is_clip ? (target_t){.edge = image_size} : exact;
+        p->crop_size = exact;
+    }
     tabulate(p);
     *processor_p = p;
     return LOONG_OK;
@@ -326,12 +387,54 @@ void loong_image_processor_destroy(loong_image_processor_t **processor)
     }
 }
 
+/* The multiple of unit that is nearest to length, an even one of two. */
+static int64_t nearest(int64_t length, int64_t unit)
+{
+    return (int64_t)nearbyint((double)length / (double)unit) * unit;
+}
+
+/* Sides of Qwen2-VL's smart_resize; 0: it refuses the picture. */
+static void bounded_size(const loong_image_processor_t *p, int64_t width,
+                         int64_t height, int64_t size[2])
+{
+    enum { LONGEST = 200 }; /* times the other side */
+    const target_t *n = &p->size;
+    int64_t unit = p->cut.patch * p->cut.merge;
+    int64_t of[] = {width, height};
+    double pixels = (double)width * (double)height;
+    size[0] = size[1] = 0;
+    if (LOONG_MIN(width, height) < 1 ||
+        (double)LOONG_MAX(width, height) / (double)LOONG_MIN(width, height) >
+            LONGEST) {
+        return;
+    }
+    int64_t found = nearest(width, unit) * nearest(height, unit);
+    for (int i = 0; i < 2; i++) {
+        double side = (double)of[i];
+        if (found > n->max_pixels) {
+            double beta = sqrt(pixels / (double)n->max_pixels);
+            int64_t units = (int64_t)floor(side / beta / (double)unit);
+            size[i] = LOONG_MAX(units, 1) * unit;
+        } else if (found < n->min_pixels) {
+            double beta = sqrt((double)n->min_pixels / pixels);
+            size[i] = (int64_t)ceil(side * beta / (double)unit) * unit;
+        } else {
+            size[i] = nearest(of[i], unit);
+        }
+    }
+}
+
 /* The size after resizing; the longer edge is rounded down. */
 static void resized_size(const loong_image_processor_t *p, int64_t width,
                          int64_t height, int64_t *width_p, int64_t *height_p)
 {
     int64_t edge = p->size.edge;
-    if (!p->resize) {
+    if (is_bounded(p)) {
+        int64_t size[2];
+        bounded_size(p, width, height, size);
+        *width_p = size[0];
+        *height_p = size[1];
+    } else if (!p->resize) {
         *width_p = width;
         *height_p = height;
     } else if (edge == 0) {
@@ -374,18 +477,23 @@ static void copy_row(const loong_image_t *image, const float values[256],
 }
 
 /* Tiles of width x height pixels, of an image whose pixel (left, top) comes
- * first; to [rows,columns,CHANNELS,height,width]. */
+ * first; to [rows,columns,CHANNELS,frames,height,width], tiles in blocks. */
 typedef struct tiling {
     int64_t left, top, rows, columns, width, height;
+    loong_patch_cut_t cut;
 } tiling_t;
 
 static void unfold(const loong_image_processor_t *p, const loong_image_t *image,
                    const tiling_t *t, float *to)
 {
+    int64_t pixels = t->width * t->height;
     for (int64_t tile = 0; tile < t->rows * t->columns; tile++) {
-        int64_t x = t->left + tile % t->columns * t->width;
-        int64_t first = t->top + tile / t->columns * t->height;
+        loong_patch_place_t at =
+            loongi_patch_place(t->columns, t->cut.merge, tile);
+        int64_t x = t->left + at.column * t->width;
+        int64_t first = t->top + at.row * t->height;
         for (int c = 0; c < CHANNELS; c++) {
+            const float *frame = to;
             for (int64_t y = first; y < first + t->height; y++) {
                 const uint8_t *row = NULL;
                 if (y >= 0 && y < image->height) {
@@ -394,32 +502,68 @@ static void unfold(const loong_image_processor_t *p, const loong_image_t *image,
                 copy_row(image, p->values[c], x, row, t->width, to);
                 to += t->width;
             }
+            for (int64_t f = 1; f < t->cut.frames; f++, to += pixels) {
+                memcpy(to, frame, (size_t)pixels * sizeof(*to));
+            }
         }
     }
 }
 
+/* A cut that the processor's file states is the model's. */
+static loong_status_t check_cut(loong_context_t *ctx,
+                                const loong_image_processor_t *p,
+                                const loong_patch_cut_t *cut)
+{
+    const loong_patch_cut_t *own = &p->cut;
+    LOONG_CHECK(ctx, cut->patch >= 0, LOONG_ERR_ARG,
+                "patches of %" PRId64 " pixels", cut->patch);
+    LOONG_CHECK(ctx,
+                own->patch == 0 || cut->patch == 0 ||
+                    (cut->patch == own->patch && cut->merge == own->merge &&
+                     cut->frames == own->frames),
+                LOONG_ERR_CONFIG,
+                "the image processor has patch_size %" PRId64
+                ", merge_size %" PRId64 ", temporal_patch_size %" PRId64
+                ", the model %" PRId64 ", %" PRId64 ", %" PRId64,
+                own->patch, own->merge, own->frames, cut->patch, cut->merge,
+                cut->frames);
+    return LOONG_OK;
+}
+
 loong_status_t loong_image_process(loong_context_t *ctx,
                                    const loong_image_processor_t *processor,
-                                   const loong_image_t *image, int64_t patch,
-                                   float *patches)
+                                   const loong_image_t *image,
+                                   const loong_patch_cut_t *cut, float *patches)
 {
     loong_image_t resized = {0};
     int64_t width, height;
-    LOONG_CHECK(ctx, patch >= 0, LOONG_ERR_ARG,
-                "patches of %" PRId64 " pixels", patch);
+    LOONG_TRY(check_cut(ctx, processor, cut));
     resized_size(processor, image->width, image->height, &width, &height);
+    LOONG_CHECK(ctx, width > 0 && height > 0, LOONG_ERR_CONFIG,
+                "a picture of %" PRId64 " x %" PRId64 " pixels is too narrow",
+                image->width, image->height);
     if (width != image->width || height != image->height) {
         LOONG_TRY(loong_image_resize(ctx, image, width, height,
                                      processor->filter, &resized));
         image = &resized;
     }
-    loong_image_processor_size(processor, width, height, &width, &height);
+    if (processor->crop) {
+        width = processor->crop_size.width;
+        height = processor->crop_size.height;
+    }
     tiling_t tiling = {crop_from(image->width, width),
-                       crop_from(image->height, height), 1, 1, width, height};
-    if (patch > 0) {
-        tiling.rows = height / patch;
-        tiling.columns = width / patch;
-        tiling.width = tiling.height = patch;
+                       crop_from(image->height, height),
+                       1,
+                       1,
+                       width,
+                       height,
+                       {0, 1, 1}};
+    if (cut->patch > 0) {
+        tiling.rows = height / cut->patch;
+        tiling.columns = width / cut->patch;
+        tiling.width = tiling.height = cut->patch;
+        tiling.cut.merge = LOONG_MAX(cut->merge, 1);
+        tiling.cut.frames = LOONG_MAX(cut->frames, 1);
     }
     unfold(processor, image, &tiling, patches);
     loong_image_free(ctx, &resized);

@@ -114,13 +114,10 @@ static loong_status_t take(loong_context_t *ctx, const image_entry_t *entry,
     }
 }
 
-static loong_status_t read_sample(loong_context_t *ctx,
-                                  const loong_image_source_t *source, int64_t i,
-                                  bool whole, loong_image_sample_t *sample)
+static loong_status_t read_entry(loong_context_t *ctx,
+                                 const image_entry_t *entry, bool whole,
+                                 loong_image_sample_t *sample)
 {
-    LOONG_CHECK(ctx, i >= 0 && i < source->count, LOONG_ERR_ARG,
-                "there is no sample %" PRId64 " of %" PRId64, i, source->count);
-    const image_entry_t *entry = &source->entries[i];
     loong_image_sample_t found = {.name = entry->name, .label = entry->label};
     /* A pipe without a writer would be waited for. */
     int fd = open(entry->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -136,6 +133,31 @@ static loong_status_t read_sample(loong_context_t *ctx,
     LOONG_TRY(status);
     *sample = found;
     return LOONG_OK;
+}
+
+loong_status_t loong_image_get_file_info(loong_context_t *ctx, const char *path,
+                                         loong_image_info_t *info)
+{
+    struct stat file;
+    loong_image_sample_t sample;
+    LOONG_CHECK(ctx, stat(path, &file) == 0, LOONG_ERR_IO, "%s: %s", path,
+                strerror(errno));
+    const image_entry_t entry = {.name = path,
+                                 .file = path,
+                                 .file_size = file.st_size,
+                                 .length = file.st_size};
+    LOONG_TRY(read_entry(ctx, &entry, false, &sample));
+    *info = sample.info;
+    return LOONG_OK;
+}
+
+static loong_status_t read_sample(loong_context_t *ctx,
+                                  const loong_image_source_t *source, int64_t i,
+                                  bool whole, loong_image_sample_t *sample)
+{
+    LOONG_CHECK(ctx, i >= 0 && i < source->count, LOONG_ERR_ARG,
+                "there is no sample %" PRId64 " of %" PRId64, i, source->count);
+    return read_entry(ctx, &source->entries[i], whole, sample);
 }
 
 loong_status_t loong_image_source_peek(loong_context_t *ctx,

@@ -114,8 +114,14 @@ static loong_status_t peek(const void *source, int64_t i, loong_items_t *items)
 {
     const pictures_t *p = source;
     const image_entry_t *entry = &p->source->entries[i];
+    loong_image_sample_t sample = {.info = {0}};
+    if (items->sizes) {
+        LOONG_TRY(loong_image_source_peek(items->ctx, p->source, i, &sample));
+    }
     LOONG_TRY(loongi_items_picture(items, 0, 0));
     items->item[0].name = entry->name;
+    items->item[0].size[0] = sample.info.width;
+    items->item[0].size[1] = sample.info.height;
     items->item[0].pixels = NULL;
     items->item[1].label = entry->label;
     return LOONG_OK;

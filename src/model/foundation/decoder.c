@@ -100,10 +100,15 @@ static void sequence(decoder_t *d)
         d->stream_key = loong_nn_stream_rows(&d->nn, d->sequence.token_key);
     }
     if (!c->learned_positions) {
-        loong_val_t positions =
-            loong_graph_input(d->g, "positions", LOONG_I32, tokens);
-        loong_graph_push(d->g, "rope");
         loong_rope_table_attr_t rope = c->rope;
+        rope.axes = d->request->features ? c->mrope_axes : 0;
+        loong_val_t positions =
+            rope.axes > 0
+                ? loong_graph_input(d->g, "axis_positions", LOONG_I32,
+                                    loong_shape_2d(rope.axes,
+                                                   d->request->rows))
+                : loong_graph_input(d->g, "positions", LOONG_I32, tokens);
+        loong_graph_push(d->g, "rope");
         rope.length = (double)d->request->seq_length;
         d->sequence.rope_table = loong_rope_table(d->g, positions, &rope);
         loong_graph_pop(d->g);
@@ -363,6 +368,12 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
 {
     const loong_decoder_config_t *c = config;
     decoder_t d;
+    if (request->features && c->mrope_axes < 0) {
+        loong_graph_fail(graph, LOONG_ERR_UNSUPPORTED,
+                         "mrope_section: pictures in texts of this family have "
+                         "positions that are not computed");
+        return loong_graph_status(graph);
+    }
     begin(&d, graph, c, request);
     loong_val_t x = stack(&d);
     if (request->ends) {

@@ -45,7 +45,12 @@ typedef struct loong_decoder_config {
     bool learned_positions;
     double rotary_percent; /* share of a head that is rotated */
     bool rope_interleaved; /* channels 2i and 2i + 1 make a pair */
-    loong_rope_table_attr_t rope; /* without learned positions */
+    /* Without learned positions; axes are those of texts, 0. */
+    loong_rope_table_attr_t rope;
+    bool mrope_interleaved;
+    /* 3: of texts with pictures; 0: none are told apart; -1: they are, in an
+     * order (ERNIE's) that is not computed. */
+    int mrope_axes;
     loong_norm_kind_t normalization;
     double norm_eps;
     bool qk_norm;

@@ -391,26 +391,39 @@ static void check_rotation(loong_problems_t *problems,
     }
 }
 
-/* Rotated pairs of channels for height, width and time. The positions of a
- * text are the same on all three, so they change nothing. */
+/* Rotated pairs of channels for each axis of a position. Those of a text are
+ * the same on all three, so that sections change nothing. */
 static void check_sections(loong_problems_t *problems,
-                           const loong_decoder_config_t *c,
+                           loong_decoder_config_t *c,
                            const loong_pairs_t *pairs)
 {
     const char *text = loongi_pairs_get(pairs, "mrope_section");
-    int s[3] = {0, 0, 0};
+    const char *family = loongi_pairs_get(pairs, "family");
+    bool ernie = family != NULL && strncmp(family, "ernie", 5) == 0;
+    int *s = c->rope.sections;
     int used = -1;
     if (text == NULL) {
+        if (c->mrope_interleaved) {
+            loongi_problems_add(problems, "mrope_interleaved: has no effect "
+                                          "without mrope_section");
+        }
         return;
     }
     sscanf(text, " [ %d , %d , %d ] %n", &s[0], &s[1], &s[2], &used);
-    if (used < 0 || text[used] != '\0' || s[0] < 1 || s[1] != s[0] ||
-        s[2] < 0 || 2 * (s[0] + s[1] + s[2]) != c->kv_channels) {
+    if (used < 0 || text[used] != '\0' || s[0] < 1 || s[1] < 1 || s[2] < 0 ||
+        2 * (s[0] + s[1] + s[2]) !=
+            (int)(c->rotary_percent * c->kv_channels + 0.5) ||
+        (ernie ? s[1] != s[0] : s[2] < 1)) {
         loongi_problems_add(problems,
-                            "mrope_section: found %s, [height,width,time] "
-                            "wanted, the first two equal and all three half "
-                            "of kv_channels %d", text, c->kv_channels);
+                            "mrope_section: found %s, %s and all three half "
+                            "of the rotated of kv_channels %d",
+                            text,
+                            ernie ? "[height,width,time] wanted, the first "
+                                    "two equal"
+                                  : "[time,height,width] wanted",
+                            c->kv_channels);
     }
+    c->mrope_axes = ernie ? -1 : LOONG_MAX_ROPE_AXES;
 }
 
 /* Latent attention has sizes of its own, and nothing of what other attention

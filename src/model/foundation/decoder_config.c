@@ -69,8 +69,11 @@ static const loong_recipe_field_t fields[] = {
     {BOOL("rotary_interleaved", rope_interleaved, SAME,
           "neighbouring channels are rotated together, not the two halves")},
     {TEXT("mrope_section", SAME,
-          "pairs of rotated channels for height, width and time, as "
-          "[22,22,20]; of texts all turn alike")},
+          "pairs of rotated channels for time, height and width, as "
+          "[16,24,24], of ERNIE for height, width and time; of texts all turn "
+          "alike")},
+    {BOOL("mrope_interleaved", mrope_interleaved, SAME,
+          "these pairs take turns (Qwen3-VL), and are not three blocks")},
     {CHOICE("rope_scaling.type", rope.scaling,
             "none default linear dynamic llama3 yarn", scalings, SAME,
             "change of the rotary frequencies")},
@@ -324,6 +327,9 @@ loong_status_t loongi_decoder_configure(loong_context_t *ctx,
                                 &pairs->items[i], config);
     }
     loongi_decoder_check(&problems, config, pairs);
+    if (config->mrope_axes > 0 && config->mrope_interleaved) {
+        config->rope.order = LOONG_ROPE_INTERLEAVED;
+    }
     if (problems.count == 0) {
         config->padded_vocab_size =
             loongi_round_up(config->vocab_size, config->padded_vocab_size);

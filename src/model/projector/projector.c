@@ -4,6 +4,8 @@
  * of a micro-batch. Read projector.h before. */
 #include "projector.h"
 
+#include <string.h>
+
 #include "field_rows.h"
 #include "loong/ops.h"
 
@@ -12,10 +14,20 @@ loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
 {
     const loong_projector_config_t *c = config;
     loong_nn_t nn = loong_nn_begin(graph, request, c->init_std);
-    loong_nn_slice_t inner = loong_nn_slice(&nn, c->hidden_size);
+    loong_nn_slice_t inner = loong_nn_slice(&nn, c->ffn_hidden_size);
     const loong_nn_column_t first = {.name = "linear_1", .out = inner};
+    int64_t merge = c->merge_size * c->merge_size;
     loong_val_t x =
         loong_nn_receive(&nn, "features", request->rows, c->input_size);
+    if (c->norm) {
+        x = loong_nn_norm(&nn, "norm", c->normalization, x, c->input_size,
+                          c->norm_eps);
+    }
+    if (merge > 1) {
+        int64_t rows = loong_value_shape(graph, x).dim[0];
+        x = loong_reshape(graph, x,
+                          loong_shape_2d(rows / merge, merge * c->input_size));
+    }
     x = loong_nn_enter(&nn, x);
     x = loong_nn_column_linear(&nn, 1, &first, x, true);
     x = loong_gelu(graph, x, LOONG_ACT_GELU);
@@ -29,8 +41,12 @@ loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
 #define LOONG_FIELD_PREFIX "model.image_projector."
 #define LOONG_FIELD_STRUCT loong_projector_config_t
 
+static const int norms[] = {LOONG_NORM_LAYER, LOONG_NORM_RMS};
+
 static const loong_recipe_field_t fields[] = {
-    {TEXT("family", SAME, "mlp_projector: LLaVA's, two products"),
+    {TEXT("family", SAME,
+          "mlp_projector: LLaVA's, two products; patch_merger: Qwen2-VL's, a "
+          "norm, blocks of patches, two products"),
      .needed = true},
     {INT64("input_size", input_size, 1, 1e6, SAME,
            "width of what it reads; the encoder's hidden_size when not given"),
@@ -38,6 +54,18 @@ static const loong_recipe_field_t fields[] = {
     {INT64("hidden_size", hidden_size, 1, 1e6, SAME,
            "width of what it makes; the foundation's when not given"),
      .needed = true},
+    {INT64("ffn_hidden_size", ffn_hidden_size, 1, 1e7, SAME,
+           "width between the products; when not given hidden_size, of "
+           "patch_merger that of a block")},
+    {INT64("merge_size", merge_size, 1, 64, SAME,
+           "so many by so many patches become one row; of patch_merger 2 when "
+           "not given, else 1")},
+    {BOOL("pre_layernorm", norm, SAME,
+          "a norm in front; true of patch_merger, else false, when not given")},
+    {CHOICE("normalization", normalization, "LayerNorm RMSNorm", norms, SAME,
+            "kind of that norm")},
+    {REAL("layernorm_epsilon", norm_eps, 0, 1, SAME,
+          "added to the variance; 1e-6 when not given")},
     {REAL("init_method_std", init_std, 0, 10, FREE,
           "standard deviation of matrices at the start; 0.02 when not given")},
 };
@@ -50,9 +78,12 @@ const loong_recipe_table_t loongi_projector_fields = {
 static void facts(const void *config, loong_model_facts_t *facts)
 {
     const loong_projector_config_t *c = config;
+    double merge = (double)(c->merge_size * c->merge_size);
     facts->hidden_size = c->hidden_size;
+    facts->merge_size = c->merge_size;
     facts->flops_per_row =
-        6.0 * (double)c->hidden_size * (double)(c->input_size + c->hidden_size);
+        6.0 * (double)c->ffn_hidden_size *
+        ((double)c->input_size + (double)c->hidden_size / merge);
 }
 
 static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
@@ -61,11 +92,11 @@ static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
 {
     const loong_projector_config_t *c = config;
     (void)request;
-    LOONG_CHECK(ctx, c->hidden_size >= mesh->size[LOONG_AXIS_TP],
+    LOONG_CHECK(ctx, c->ffn_hidden_size >= mesh->size[LOONG_AXIS_TP],
                 LOONG_ERR_CONFIG,
-                "tensor_model_parallel_size %d: hidden_size %lld, each rank "
-                "needs a channel",
-                mesh->size[LOONG_AXIS_TP], (long long)c->hidden_size);
+                "tensor_model_parallel_size %d: %lld channels between the "
+                "products, each rank needs one",
+                mesh->size[LOONG_AXIS_TP], (long long)c->ffn_hidden_size);
     return LOONG_OK;
 }
 
@@ -77,14 +108,33 @@ static loong_status_t configure(loong_context_t *ctx,
     loong_problems_t problems = loongi_problems_begin(ctx);
     loong_pairs_t *keys = NULL;
     LOONG_TRY(loongi_recipe_fields_read(ctx, recipe, component, &keys));
-    c->init_std = 0.02;
+    const char *family = loongi_pairs_get(keys, "family");
+    bool merger = family != NULL && strcmp(family, "patch_merger") == 0;
+    *c = (loong_projector_config_t){.init_std = 0.02,
+                                    .norm_eps = 1e-6,
+                                    .normalization = LOONG_NORM_LAYER,
+                                    .norm = merger,
+                                    .merge_size = merger ? 2 : 1};
     for (int64_t i = 0; i < keys->count; i++) {
         loongi_recipe_field_set(&problems, &loongi_projector_fields,
                                 "a projector", &keys->items[i], config);
     }
+    static const char *const of_norm[] = {"normalization", "layernorm_epsilon"};
+    for (int i = 0; i < LOONG_COUNT_OF(of_norm) && !c->norm; i++) {
+        if (loongi_pairs_get(keys, of_norm[i]) != NULL) {
+            loongi_problems_add(&problems,
+                                "%s: has no effect without pre_layernorm",
+                                of_norm[i]);
+        }
+    }
     if (c->input_size == 0 || c->hidden_size == 0) {
         loongi_problems_add(&problems,
                             "input_size and hidden_size: both must be given");
+    }
+    if (c->ffn_hidden_size == 0) {
+        c->ffn_hidden_size =
+            merger ? c->merge_size * c->merge_size * c->input_size
+                   : c->hidden_size;
     }
     loongi_pairs_destroy(&keys);
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, component);
@@ -97,17 +147,21 @@ static loong_status_t state(const void *config, loong_model_state_fn add,
                                      user);
 }
 
-const loong_family_t loongi_projector_family = {
-    .name = "mlp_projector",
-    .role = "image_projector",
-    .config_size = sizeof(loong_projector_config_t),
-    .configure = configure,
-    .facts = facts,
-    .check_mesh = check_mesh,
-    .build = loongi_projector_build,
-    .state = state};
+#define FAMILY(name_)                                                       \
+    {                                                                       \
+        .name = name_, .role = "image_projector",                           \
+        .config_size = sizeof(loong_projector_config_t),                    \
+        .configure = configure, .facts = facts, .check_mesh = check_mesh,   \
+        .build = loongi_projector_build, .state = state                     \
+    }
+
+static const loong_family_t families[] = {FAMILY("mlp_projector"),
+                                          FAMILY("patch_merger")};
 
 loong_status_t loongi_register_projector(loong_context_t *ctx)
 {
-    return loong_register_family(ctx, &loongi_projector_family);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(families); i++) {
+        LOONG_TRY(loong_register_family(ctx, &families[i]));
+    }
+    return LOONG_OK;
 }

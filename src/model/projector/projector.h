@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The projector of LLaVA 1.5 (Liu et al. 2023): what an image encoder sees
- * becomes rows in the width of a language model, linear_2 gelu linear_1 x, each
- * with a bias. */
+ * What an image encoder sees becomes rows in the width of a language model,
+ * linear_2 gelu linear_1 x, each with a bias: the projector of LLaVA 1.5 (Liu et
+ * al. 2023), and the merger of Qwen2-VL (Wang et al. 2024), which has a norm in
+ * front and makes one row of m x m patches. */
 #ifndef LOONG_PROJECTOR_H
 #define LOONG_PROJECTOR_H
 
@@ -17,7 +18,12 @@ extern "C" {
 
 typedef struct loong_projector_config {
     int64_t input_size;  /* the encoder's hidden_size */
-    int64_t hidden_size; /* between the two, and behind: the language model's */
+    int64_t hidden_size; /* behind the second product: the language model's */
+    int64_t ffn_hidden_size; /* between the two */
+    int64_t merge_size;      /* m */
+    bool norm;               /* in front, of each patch */
+    loong_norm_kind_t normalization;
+    double norm_eps;
     double init_std;
 } loong_projector_config_t;
 
@@ -25,16 +31,16 @@ typedef struct loong_projector_config {
 extern const loong_recipe_table_t loongi_projector_fields;
 
 /* Slot of loong_family_t; config is a loong_projector_config_t. Receives
- * "features" [R, input_size], sends "projected" [R, hidden_size], for R =
- * request->rows rows. The channels between the products are shared out over
- * TP, rows are equal on its ranks. */
+ * "features" [R, input_size], the m x m patches of a row after one another,
+ * sends "projected" [R / m^2, hidden_size], for R = request->rows rows. The
+ * channels between the products are shared out over TP, rows are equal on its
+ * ranks. */
 LOONG_NODISCARD loong_status_t
 loongi_projector_build(loong_graph_t *graph, const void *config,
                        const loong_model_request_t *request);
 
-/* Family mlp_projector. Its configuration takes input_size and hidden_size,
- * which must be there. */
-extern const loong_family_t loongi_projector_family;
+/* Enters families mlp_projector and patch_merger. Their configurations take
+ * input_size and hidden_size, which must be there. */
 LOONG_NODISCARD loong_status_t loongi_register_projector(loong_context_t *ctx);
 
 #ifdef __cplusplus

@@ -30,8 +30,8 @@ static loong_val_t row_input(vision_t *v, const char *name)
 
 static loong_val_t norm(vision_t *v, const char *name, loong_val_t x)
 {
-    return loong_nn_norm(&v->nn, name, LOONG_NORM_LAYER, x, v->c->hidden_size,
-                         v->c->norm_eps);
+    return loong_nn_norm(&v->nn, name, v->c->normalization, x,
+                         v->c->hidden_size, v->c->norm_eps);
 }
 
 /* x w' + bias. */
@@ -54,7 +54,8 @@ static loong_val_t compute_type(loong_graph_t *g, loong_val_t x)
 
 static int64_t pixels_of(const loong_vision_config_t *c)
 {
-    return c->num_channels * c->patch_size * c->patch_size;
+    return c->num_channels * c->temporal_patch_size * c->patch_size *
+           c->patch_size;
 }
 
 /* Wide [rows of the stream, pixels of a patch]. */
@@ -93,11 +94,15 @@ static loong_val_t embed(vision_t *v)
     if (c->class_token) {
         x = place_token(v, x, "class_token", "is_class");
     }
-    loong_graph_push(g, "position_embeddings");
-    loong_val_t table = loong_nn_matrix(&v->nn, "weight", loongi_vision_rows(c),
-                                        c->hidden_size, c->init_std);
-    x = loong_add(g, x, loong_embedding(g, row_input(v, "positions"), table));
-    loong_graph_pop(g);
+    if (!c->rotary) {
+        loong_graph_push(g, "position_embeddings");
+        loong_val_t table =
+            loong_nn_matrix(&v->nn, "weight", loongi_vision_rows(c),
+                            c->hidden_size, c->init_std);
+        x = loong_add(g, x,
+                      loong_embedding(g, row_input(v, "positions"), table));
+        loong_graph_pop(g);
+    }
     return c->pre_norm ? norm(v, "pre_layernorm", x) : x;
 }
 
@@ -112,7 +117,7 @@ static loong_val_t layer(vision_t *v, loong_val_t x, int index)
         .hidden = c->hidden_size,
         .qkv_bias = true,
         .output_bias = true,
-        .max_seqlen = loongi_vision_rows(c),
+        .max_seqlen = v->request->max_seqlen,
         .scale = 1.0 / sqrt(head_dim),
         .bidirectional = true,
     };
@@ -224,13 +229,36 @@ static void end(vision_t *v, loong_val_t x)
     }
 }
 
+/* A quarter of a head turns by the row of a patch, one by its column; and
+ * their partners. */
+static loong_val_t rope_table(vision_t *v)
+{
+    const loong_vision_config_t *c = v->c;
+    int head_dim = (int)(c->hidden_size / c->num_attention_heads);
+    const loong_rope_table_attr_t rope = {
+        .rotary_dim = head_dim,
+        .axes = 2,
+        .sections = {head_dim / 4, head_dim / 4},
+        .order = LOONG_ROPE_SEPARATE,
+        .base = c->rotary_base,
+    };
+    loong_val_t positions =
+        loong_graph_input(v->g, "patch_positions", LOONG_I32,
+                          loong_shape_2d(rope.axes, v->request->rows));
+    loong_graph_push(v->g, "rope");
+    loong_val_t table = loong_rope_table(v->g, positions, &rope);
+    loong_graph_pop(v->g);
+    return table;
+}
+
 loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
                                    const loong_model_request_t *request)
 {
     const loong_vision_config_t *c = config;
     vision_t v = {.g = graph, .c = c, .request = request};
     v.nn = loong_nn_begin(graph, request, c->init_std);
-    v.sequence.rope_table = v.sequence.token_key = LOONG_NONE;
+    v.sequence.rope_table = c->rotary ? rope_table(&v) : LOONG_NONE;
+    v.sequence.token_key = LOONG_NONE;
     v.sequence.cu_seqlens =
         loong_graph_input(graph, "cu_seqlens", LOONG_I32,
                           loong_shape_1d(request->max_segments + 1));
@@ -265,6 +293,7 @@ static void facts(const void *config, loong_model_facts_t *facts)
     facts->hidden_size = c->hidden_size;
     facts->image_size = c->image_size;
     facts->patch_size = c->patch_size;
+    facts->temporal_patch_size = c->temporal_patch_size;
     facts->num_classes = c->num_classes;
     facts->class_token = c->class_token;
     facts->sends_class_token = c->select_class_token;
@@ -272,7 +301,8 @@ static void facts(const void *config, loong_model_facts_t *facts)
     facts->masked_image_modeling = c->masked_image_modeling;
     facts->kv_heads = (int)c->num_attention_heads;
     facts->num_layers = (int)c->num_layers;
-    double width = 4.0 * h + 2.0 * (double)c->ffn_hidden_size;
+    double width = 4.0 * h + (c->mlp == LOONG_MLP_SWIGLU ? 3.0 : 2.0) *
+                                 (double)c->ffn_hidden_size;
     pixels *= c->masked_image_modeling ? 2.0 : 1.0; /* once more at the end */
     facts->flops_per_row = 6.0 * h * (pixels + (double)c->num_layers * width);
 }
@@ -352,7 +382,8 @@ static loong_status_t configure(loong_context_t *ctx,
 
 static const loong_family_t families[] = {
     FAMILY("vit", "ViT"), FAMILY("clip_vision_model", "CLIP"),
-    FAMILY("siglip_vision_model", "Siglip")};
+    FAMILY("siglip_vision_model", "Siglip"),
+    FAMILY("qwen2_vl_vision", "Qwen2VL")};
 
 loong_status_t loongi_register_vision(loong_context_t *ctx)
 {

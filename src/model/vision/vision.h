@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The configurable vision transformer: ViT (Dosovitskiy et al. 2021) and the
- * image encoders of CLIP (Radford et al. 2021) and SigLIP (Zhai et al. 2023)
- * are settings of it. Layers' parameters have the decoder's names
+ * image encoders of CLIP (Radford et al. 2021), SigLIP (Zhai et al. 2023) and
+ * Qwen2-VL (Wang et al. 2024) are settings of it. Layers' parameters have the decoder's names
  * (layers.N.self_attn.q_proj.weight); beside them are patch_embedding (columns:
  * channel, row, column of a patch), class_token, position_embeddings,
  * pre_layernorm, norm and classifier; with masked image modelling (Xie et al.
@@ -30,8 +30,14 @@ typedef struct loong_vision_config {
     int64_t hidden_size;
     int64_t ffn_hidden_size;
     int64_t num_attention_heads;
-    int64_t image_size; /* pixels of a side, which patch_size divides */
+    /* Pixels of a side, which patch_size divides; 0: pictures have sizes of
+     * their own. */
+    int64_t image_size;
     int64_t patch_size;
+    int64_t temporal_patch_size; /* frames of a patch */
+    bool rotary; /* positions turn heads by row and column; else a table */
+    double rotary_base;
+    loong_norm_kind_t normalization;
     int64_t num_channels;
     bool class_token; /* in front of the patches of a picture */
     bool patch_bias;
@@ -48,7 +54,7 @@ typedef struct loong_vision_config {
     bool select_class_token; /* others read its row as well */
 } loong_vision_config_t;
 
-/* Rows of a picture. */
+/* Rows of a picture, where all are of one size. */
 static inline int64_t loongi_vision_rows(const loong_vision_config_t *c)
 {
     int64_t side = c->image_size / c->patch_size;
@@ -71,7 +77,8 @@ extern const loong_recipe_table_t loongi_vision_fields;
  * A micro-batch has R = request->rows rows and room for N = R / (rows of a
  * picture) pictures. Each is a segment, its class token first; what is left are
  * segments of padding, none longer than a picture. Inputs: patches wide [R,
- * channels p^2], positions i32 [R] in the picture, cu_seqlens i32 [max_segments
+ * channels frames p^2], positions i32 [R] in the picture, or with rotary ones
+ * patch_positions i32 [2,R], row and column; cu_seqlens i32 [max_segments
  * + 1]; with class tokens is_class i32 [R], 1 where one is; with masked image
  * modelling is_masked i32 [R], 1 where mask_token stands. With a classifier
  * pooled_picture i32 [R], the number of the picture whose vector the row goes
@@ -97,7 +104,8 @@ LOONG_NODISCARD loong_status_t loongi_vision_state(const void *config,
                                                    loong_model_state_fn add,
                                                    void *user);
 
-/* Enters families vit, clip_vision_model and siglip_vision_model. */
+/* Enters families vit, clip_vision_model, siglip_vision_model and
+ * qwen2_vl_vision. */
 LOONG_NODISCARD loong_status_t loongi_register_vision(loong_context_t *ctx);
 
 #ifdef __cplusplus

@@ -14,11 +14,13 @@
 
 /* Of the words of choices. */
 static const int activations[] = {LOONG_MLP_GELU, LOONG_MLP_GELU_TANH,
-                                  LOONG_MLP_QUICK_GELU};
+                                  LOONG_MLP_QUICK_GELU, LOONG_MLP_SWIGLU};
+static const int norms[] = {LOONG_NORM_LAYER, LOONG_NORM_RMS};
 static const int poolings[] = {LOONG_POOL_CLASS_TOKEN, LOONG_POOL_MEAN};
 
 static const loong_recipe_field_t fields[] = {
-    {TEXT("family", SAME, "vit, clip_vision_model, siglip_vision_model"),
+    {TEXT("family", SAME,
+          "vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision"),
      .needed = true},
     {INT64("num_layers", num_layers, 1, 10000, SAME, "transformer layers"),
      .needed = true},
@@ -30,19 +32,27 @@ static const loong_recipe_field_t fields[] = {
     {INT64("num_attention_heads", num_attention_heads, 1, 1e5, SAME, "heads"),
      .needed = true},
     {INT64("image_size", image_size, 1, 1e5, SAME,
-           "pixels of a side of a picture"),
-     .needed = true},
+           "pixels of a side of a picture; not of qwen2_vl_vision, whose "
+           "pictures have sizes of their own")},
     {INT64("patch_size", patch_size, 1, 1e5, SAME,
            "pixels of a side of a patch"),
      .needed = true},
+    {INT64("temporal_patch_size", temporal_patch_size, 1, 64, SAME,
+           "frames of a patch")},
     {INT64("num_channels", num_channels, 3, 3, SAME, "of a pixel")},
+    {FLAG("position_embedding_type", rotary, "learned_absolute rope", SAME,
+          "a table of positions in a picture, or rotary ones of row and "
+          "column")},
+    {REAL("rotary_base", rotary_base, 1, 1e15, SAME, "rope_theta")},
+    {CHOICE("normalization", normalization, "LayerNorm RMSNorm", norms, SAME,
+            "kind of norm")},
     {BOOL("add_class_token", class_token, SAME,
           "a row in front of the patches")},
     {BOOL("add_patch_bias", patch_bias, SAME, "bias of the patch projection")},
     {BOOL("pre_layernorm", pre_norm, SAME, "a norm in front of the layers")},
     {BOOL("post_layernorm", post_norm, SAME, "a norm behind the layers")},
-    {CHOICE("activation", mlp, "gelu gelu_tanh quick_gelu", activations, SAME,
-            "of the feed-forward")},
+    {CHOICE("activation", mlp, "gelu gelu_tanh quick_gelu swiglu", activations,
+            SAME, "of the feed-forward")},
     {REAL("layernorm_epsilon", norm_eps, 0, 1, SAME, "added to the variance")},
     {REAL("init_method_std", init_std, 0, 10, FREE,
           "standard deviation of matrices at the start; 0.02 when not given")},
@@ -70,6 +80,9 @@ const loong_recipe_table_t loongi_vision_fields = {LOONG_FIELD_PREFIX, fields,
 
 /* What all families have, unless they say otherwise. */
 static const loong_vision_config_t common = {.num_channels = 3,
+                                             .temporal_patch_size = 1,
+                                             .rotary_base = 1e4,
+                                             .normalization = LOONG_NORM_LAYER,
                                              .class_token = true,
                                              .patch_bias = true,
                                              .post_norm = true,
@@ -94,6 +107,13 @@ static const struct {
     {"siglip_vision_model", {"activation", "gelu_tanh"}},
     {"siglip_vision_model", {"layernorm_epsilon", "1e-6"}},
     {"siglip_vision_model", {"pooling", "mean"}},
+    {"qwen2_vl_vision", {"add_class_token", "false"}},
+    {"qwen2_vl_vision", {"add_patch_bias", "false"}},
+    {"qwen2_vl_vision", {"post_layernorm", "false"}},
+    {"qwen2_vl_vision", {"temporal_patch_size", "2"}},
+    {"qwen2_vl_vision", {"position_embedding_type", "rope"}},
+    {"qwen2_vl_vision", {"activation", "quick_gelu"}},
+    {"qwen2_vl_vision", {"layernorm_epsilon", "1e-6"}},
 };
 
 static void set_defaults(loong_problems_t *problems,
@@ -108,17 +128,54 @@ static void set_defaults(loong_problems_t *problems,
     }
 }
 
+/* A head is turned in quarters; nothing else knows pictures of sizes of their
+ * own. */
+static void check_native(loong_problems_t *problems,
+                         const loong_vision_config_t *c, bool native)
+{
+    if (c->rotary && c->num_attention_heads > 0 &&
+        c->hidden_size / c->num_attention_heads % 4 != 0) {
+        loongi_problems_add(problems,
+                            "position_embedding_type rope: hidden_size %lld of "
+                            "%lld heads, which are no multiples of 4 channels",
+                            (long long)c->hidden_size,
+                            (long long)c->num_attention_heads);
+    }
+    if (native && (!c->rotary || c->num_classes > 0 ||
+                   c->masked_image_modeling || c->class_token)) {
+        loongi_problems_add(problems,
+                            "pictures of sizes of their own go with "
+                            "position_embedding_type rope, without "
+                            "add_class_token, num_classes and "
+                            "masked_image_modeling");
+    }
+}
+
 static void check(loong_problems_t *problems, const loong_vision_config_t *c,
                   const loong_pairs_t *pairs)
 {
     static const char *const wanted[] = {"num_layers", "hidden_size",
-                                         "num_attention_heads", "image_size",
-                                         "patch_size"};
+                                         "num_attention_heads", "patch_size",
+                                         "image_size"};
+    const char *family = loongi_pairs_get(pairs, "family");
+    bool native = family != NULL && strcmp(family, "qwen2_vl_vision") == 0;
     for (int64_t i = 0; i < LOONG_COUNT_OF(wanted); i++) {
-        if (loongi_pairs_get(pairs, wanted[i]) == NULL) {
+        bool size = i == LOONG_COUNT_OF(wanted) - 1;
+        bool found = loongi_pairs_get(pairs, wanted[i]) != NULL;
+        if (!found && !(native && size)) {
             loongi_problems_add(problems, "%s is missing", wanted[i]);
+        } else if (found && native && size) {
+            loongi_problems_add(problems,
+                                "image_size: pictures of family %s have sizes "
+                                "of their own",
+                                family);
         }
     }
+    if (loongi_pairs_get(pairs, "rotary_base") != NULL && !c->rotary) {
+        loongi_problems_add(problems, "rotary_base: has no effect without "
+                                      "position_embedding_type rope");
+    }
+    check_native(problems, c, native);
     if (c->num_attention_heads > 0 &&
         c->hidden_size % c->num_attention_heads != 0) {
         loongi_problems_add(problems,

@@ -91,8 +91,8 @@ typedef struct loong_image_processor loong_image_processor_t;
  * Qwen2-VL image processor ("...Fast" and the older "...FeatureExtractor" are
  * the same one here, and computed as the slow one is). What the file leaves out
  * has that class's default. Errors: LOONG_ERR_UNSUPPORTED names another
- * processor, or a field that is not known and not off; LOONG_ERR_FORMAT one whose value is not
- * allowed. */
+ * processor, or a field that is not known and not off; LOONG_ERR_FORMAT one
+ * whose value is not allowed. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_image_processor_create(loong_context_t *ctx, const char *path,
                              loong_image_processor_t **processor_p);

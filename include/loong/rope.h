@@ -23,7 +23,7 @@ enum { LOONG_MAX_ROPE_AXES = 3 };
 /* By which axis of a position pair i of the R / 2 turns, of A axes with n_a
  * pairs each. */
 typedef enum loong_rope_order {
-    /* The first n_0 by axis 0, the next n_1 by axis 1 ... (Qwen2-VL's M-RoPE) */
+    /* The first n_0 by axis 0, the next n_1 by axis 1 ... (Qwen2-VL) */
     LOONG_ROPE_BLOCKS,
     /* i % A says the axis, as long as that has pairs, else it is 0
      * (Qwen3-VL's) */

@@ -75,7 +75,6 @@ if [ "$(drawn image_encoder backward)" != 48 ] ||
     cat "$place/out"
     exit 1
 fi
-echo "nine layouts, twenty steps each"
 
 # Pictures of sizes of their own: one is wide, one is high.
 model=qwen2_vl_train
@@ -87,11 +86,12 @@ cat >"$place/preprocessor_config.json" <<JSON
 "size": {"shortest_edge": 64, "longest_edge": 384}}
 JSON
 steps 1 1
-steps 1 21 model.image_encoder.freeze=true
-steps 2 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true
+steps 2 21 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
+    model.image_encoder.freeze=true
 steps 4 1 parallel.$t=2 parallel.sequence_parallel=true \
     model.image_projector.parallel.$t=2 parallel.pipeline_model_parallel_size=2 \
     model.image_projector.parallel.sequence_parallel=true
 steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 \
     parallel.data_parallel_sharding=optim_grads_params
+echo "13 layouts, twenty steps each"

@@ -119,14 +119,6 @@ static loong_status_t configure(loong_context_t *ctx,
         loongi_recipe_field_set(&problems, &loongi_projector_fields,
                                 "a projector", &keys->items[i], config);
     }
-    static const char *const of_norm[] = {"normalization", "layernorm_epsilon"};
-    for (int i = 0; i < LOONG_COUNT_OF(of_norm) && !c->norm; i++) {
-        if (loongi_pairs_get(keys, of_norm[i]) != NULL) {
-            loongi_problems_add(&problems,
-                                "%s: has no effect without pre_layernorm",
-                                of_norm[i]);
-        }
-    }
     if (c->input_size == 0 || c->hidden_size == 0) {
         loongi_problems_add(&problems,
                             "input_size and hidden_size: both must be given");

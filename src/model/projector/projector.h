@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What an image encoder sees becomes rows in the width of a language model,
- * linear_2 gelu linear_1 x, each with a bias: the projector of LLaVA 1.5 (Liu et
- * al. 2023), and the merger of Qwen2-VL (Wang et al. 2024), which has a norm in
- * front and makes one row of m x m patches. */
+ * linear_2 gelu linear_1 x, each with a bias: the projector of LLaVA 1.5 (Liu
+ * et al. 2023), and the merger of Qwen2-VL (Wang et al. 2024), which has a norm
+ * in front and makes one row of m x m patches. */
 #ifndef LOONG_PROJECTOR_H
 #define LOONG_PROJECTOR_H
 

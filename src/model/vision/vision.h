@@ -2,11 +2,11 @@
  *
  * The configurable vision transformer: ViT (Dosovitskiy et al. 2021) and the
  * image encoders of CLIP (Radford et al. 2021), SigLIP (Zhai et al. 2023) and
- * Qwen2-VL (Wang et al. 2024) are settings of it. Layers' parameters have the decoder's names
- * (layers.N.self_attn.q_proj.weight); beside them are patch_embedding (columns:
- * channel, row, column of a patch), class_token, position_embeddings,
- * pre_layernorm, norm and classifier; with masked image modelling (Xie et al.
- * 2022, SimMIM) mask_token and decoder. */
+ * Qwen2-VL (Wang et al. 2024) are settings of it. Layers' parameters have the
+ * decoder's names (layers.N.self_attn.q_proj.weight); beside them are
+ * patch_embedding (columns: channel, frame, row, column of a patch),
+ * class_token, position_embeddings, pre_layernorm, norm and classifier; with
+ * masked image modelling (Xie et al. 2022, SimMIM) mask_token and decoder. */
 #ifndef LOONG_VISION_H
 #define LOONG_VISION_H
 

@@ -31,7 +31,7 @@ static const loong_recipe_field_t fields[] = {
            "width of the feed-forward; 4 x hidden_size when not given")},
     {INT64("num_attention_heads", num_attention_heads, 1, 1e5, SAME, "heads"),
      .needed = true},
-    {INT64("image_size", image_size, 1, 1e5, SAME,
+    {INT64("image_size", image_size, 0, 1e5, SAME,
            "pixels of a side of a picture; not of qwen2_vl_vision, whose "
            "pictures have sizes of their own")},
     {INT64("patch_size", patch_size, 1, 1e5, SAME,
@@ -131,8 +131,19 @@ static void set_defaults(loong_problems_t *problems,
 /* A head is turned in quarters; nothing else knows pictures of sizes of their
  * own. */
 static void check_native(loong_problems_t *problems,
-                         const loong_vision_config_t *c, bool native)
+                         const loong_vision_config_t *c,
+                         const loong_pairs_t *pairs)
 {
+    const char *family = loongi_pairs_get(pairs, "family");
+    bool native = family != NULL && strcmp(family, "qwen2_vl_vision") == 0;
+    if (!native && c->image_size == 0) {
+        loongi_problems_add(problems, "image_size is missing");
+    } else if (native && c->image_size != 0) {
+        loongi_problems_add(problems,
+                            "image_size: pictures of family %s have sizes of "
+                            "their own",
+                            family);
+    }
     if (c->rotary && c->num_attention_heads > 0 &&
         c->hidden_size / c->num_attention_heads % 4 != 0) {
         loongi_problems_add(problems,
@@ -154,28 +165,14 @@ static void check_native(loong_problems_t *problems,
 static void check(loong_problems_t *problems, const loong_vision_config_t *c,
                   const loong_pairs_t *pairs)
 {
-    static const char *const wanted[] = {"num_layers", "hidden_size",
-                                         "num_attention_heads", "patch_size",
-                                         "image_size"};
-    const char *family = loongi_pairs_get(pairs, "family");
-    bool native = family != NULL && strcmp(family, "qwen2_vl_vision") == 0;
+    static const char *const wanted[] = {
+        "num_layers", "hidden_size", "num_attention_heads", "patch_size"};
     for (int64_t i = 0; i < LOONG_COUNT_OF(wanted); i++) {
-        bool size = i == LOONG_COUNT_OF(wanted) - 1;
-        bool found = loongi_pairs_get(pairs, wanted[i]) != NULL;
-        if (!found && !(native && size)) {
+        if (loongi_pairs_get(pairs, wanted[i]) == NULL) {
             loongi_problems_add(problems, "%s is missing", wanted[i]);
-        } else if (found && native && size) {
-            loongi_problems_add(problems,
-                                "image_size: pictures of family %s have sizes "
-                                "of their own",
-                                family);
         }
     }
-    if (loongi_pairs_get(pairs, "rotary_base") != NULL && !c->rotary) {
-        loongi_problems_add(problems, "rotary_base: has no effect without "
-                                      "position_embedding_type rope");
-    }
-    check_native(problems, c, native);
+    check_native(problems, c, pairs);
     if (c->num_attention_heads > 0 &&
         c->hidden_size % c->num_attention_heads != 0) {
         loongi_problems_add(problems,

@@ -124,8 +124,12 @@ const char *loongi_text_get(const loong_text_t *text); /* never NULL */
 void loongi_text_free(loong_text_t *text);
 
 /* True when a scope path matches a glob: '*' stands for any run of characters;
- * a pattern also matches all paths below it. */
+ * a pattern also matches all paths below it. Behind "re:" is an extended
+ * regular expression (POSIX), which is looked for in the path. */
 bool loongi_scope_match(const char *pattern, const char *scope);
+/* Whether that can be read; else the reason. */
+enum { LOONG_SCOPE_REASON = 128 };
+bool loongi_scope_valid(const char *pattern, char reason[LOONG_SCOPE_REASON]);
 /* Any of some globs matches it. */
 bool loongi_scope_any(int num_globs, const char *const *globs,
                       const char *scope);

@@ -11,6 +11,7 @@
 #include "convert.h"
 #include "hf_adapters.h"
 #include "hf_digest.h"
+#include "hf_names.h"
 #include "hf_quantize.h"
 #include "quant.h"
 
@@ -111,6 +112,17 @@ loong_status_t loongi_native_check(const loong_native_source_t *source,
     int64_t count = loongi_hf_map_count(map);
     int64_t room = count + loongi_checkpoint_count(source->checkpoint);
     int64_t found = 0;
+    loong_native_adapter_t adapter;
+    LOONG_CHECK(source->ctx,
+                !source->merge ||
+                    loongi_hf_map_find(map, LOONG_HF_HEAD) != NULL ||
+                    !loongi_native_adapter(source, LOONG_LORA_EMBEDDING,
+                                           &adapter),
+                LOONG_ERR_UNSUPPORTED,
+                "%s: the adapter of " LOONG_LORA_EMBEDDING " cannot be merged: "
+                "the head is the same matrix and has none; the adapter can be "
+                "exported as it is",
+                loongi_checkpoint_path(source->checkpoint));
     LOONG_TRY(loongi_arena_create(source->ctx, "export", &arena));
     loong_status_t status =
         loongi_arena_alloc(arena, (size_t)room * sizeof(*wanted), &wanted);

@@ -19,6 +19,7 @@ typedef struct made {
     const loong_hf_param_t *base; /* the first of its parts */
     int64_t rank, in, out;
     int64_t experts; /* as in peft.h */
+    bool embedding;
     double scale;
     double *a, *b;
 } made_t;
@@ -121,12 +122,45 @@ static loong_status_t add_made(exporter_t *e, const made_t *m,
     int64_t rank = m->rank * LOONG_MAX(m->experts, 1);
     loongi_lora_hf_module(e->map, m->base, module);
     LOONG_TRY(loongi_arena_strdup(e->arena, module, &name));
-    loong_peft_module_t made = {name, m->scale, m->experts,
+    loong_peft_module_t made = {name, m->scale, m->experts, m->embedding,
                                 matrix(stored, rank, m->in, m->a),
                                 matrix(stored, m->out, rank, m->b)};
     e->peft->modules[e->peft->num_modules++] = made;
     e->peft->fan_in_fan_out = e->peft->fan_in_fan_out || m->base->transposed;
     return LOONG_OK;
+}
+
+/* rows x cols the other way round. */
+static loong_status_t turned(const exporter_t *e,
+                             const loong_checkpoint_tensor_t *t, double **to)
+{
+    double *from = NULL;
+    LOONG_TRY(read(e, t, &from));
+    LOONG_TRY(loongi_arena_alloc(
+        e->arena, (size_t)loongi_shape_count(t->ndim, t->shape) * sizeof(**to),
+        to));
+    for (int64_t r = 0; r < t->shape[0]; r++) {
+        for (int64_t c = 0; c < t->shape[1]; c++) {
+            (*to)[c * t->shape[0] + r] = from[r * t->shape[1] + c];
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t make_embedding(exporter_t *e, const loong_hf_param_t *p)
+{
+    made_t m = {.base = p, .embedding = true};
+    loong_native_adapter_t own;
+    if (!part_adapter(e, p, &own)) {
+        return LOONG_OK;
+    }
+    m.scale = own.scale;
+    m.rank = own.b->shape[1];
+    m.in = own.b->shape[0];
+    m.out = own.a->shape[1];
+    LOONG_TRY(turned(e, own.b, &m.a));
+    LOONG_TRY(turned(e, own.a, &m.b));
+    return add_made(e, &m, own.a->dtype);
 }
 
 static loong_status_t make_experts(exporter_t *e, const loong_hf_param_t *p)
@@ -232,7 +266,9 @@ static loong_status_t collect(exporter_t *e)
                             &e->peft->dropout);
     for (int64_t i = 0; i < loongi_hf_map_count(e->map); i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(e->map, i);
-        if (loongi_lora_of_experts(p)) {
+        if (strcmp(p->name, LOONG_LORA_EMBEDDING ".weight") == 0) {
+            LOONG_TRY(make_embedding(e, p));
+        } else if (loongi_lora_of_experts(p)) {
             LOONG_TRY(make_experts(e, p));
         } else if (p->ndim == 2 && p->part == 0) {
             LOONG_TRY(make(e, p));

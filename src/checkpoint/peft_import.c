@@ -151,7 +151,12 @@ static loong_status_t add_modules(const importer_t *im,
                 base = strcmp(module, name) == 0 ? p : base;
             }
         }
-        if (base == NULL) {
+        if (peft->modules[i].embedding) {
+            loongi_problems_add(im->problems,
+                                "%s: the adapter of an embedding is read by a "
+                                "training alone, finetune.adapter",
+                                name);
+        } else if (base == NULL) {
             loongi_problems_add(im->problems,
                                 is_piece(name)
                                     ? "%s: adapters of single experts are read "

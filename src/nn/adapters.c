@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "loong/register.h"
 #include "nn_impl.h"
 #include "rng.h"
 
@@ -21,6 +22,7 @@
 typedef struct adapter {
     int rank;
     double scale;
+    bool embedding;
 } adapter_t;
 
 /* ---- which modules ------------------------------------------------------- */
@@ -58,7 +60,7 @@ static double number(const char *module, int count,
 static adapter_t adapter_of(const loong_nn_t *nn, const char *name)
 {
     const loong_adapters_t *a = nn->rules.adapters;
-    adapter_t none = {0, 0.0};
+    adapter_t none = {0, 0.0, false};
     char module[LOONG_NN_NAME];
     snprintf(module, sizeof(module), "%s%s%s", loong_graph_scope(nn->graph),
              name[0] != '\0' ? "." : "", name);
@@ -69,7 +71,7 @@ static adapter_t adapter_of(const loong_nn_t *nn, const char *name)
     double rank = number(module, a->num_ranks, a->ranks, a->rank);
     double alpha = number(module, a->num_alphas, a->alphas, a->alpha);
     adapter_t found = {(int)rank,
-                       alpha / (a->rank_stabilized ? sqrt(rank) : rank)};
+                       alpha / (a->rank_stabilized ? sqrt(rank) : rank), false};
     return found;
 }
 
@@ -103,6 +105,9 @@ static loong_param_params_t matrix_a(const loong_nn_t *nn, const char *name,
     loong_nn_start_t start = {gaussian ? LOONG_INIT_NORMAL : LOONG_INIT_UNIFORM,
                               gaussian ? 1.0 / rank
                                        : 1.0 / sqrt(3.0 * (double)in)};
+    if (own->embedding) { /* as torch.nn.Embedding starts */
+        start = (loong_nn_start_t){LOONG_INIT_NORMAL, 1.0};
+    }
     add_end(name, "lora_A", name_a, sizeof(name_a));
     loong_param_params_t p =
         loongi_nn_describe(nn, name_a, shape_of(experts, rank, in), start,
@@ -330,4 +335,34 @@ loong_val_t loongi_nn_adapt_experts(loong_nn_t *nn, int dim,
     return loong_add(g, y,
                      loong_grouped_linear(g, scaled(nn, h, own.scale),
                                           loong_graph_param(g, &b), rows));
+}
+
+/* b has a row for each id, and the rows that the table has here; a is
+ * [rank, width], peft's matrices the other way round. As in peft there is no
+ * dropout. */
+loong_val_t loongi_nn_adapt_embedding(loong_nn_t *nn, loong_val_t ids,
+                                      loong_nn_slice_t rows, loong_val_t y)
+{
+    loong_graph_t *g = nn->graph;
+    adapter_t own = adapter_of(nn, "");
+    char full[LOONG_NN_NAME];
+    loong_placement_t none;
+    if (own.rank == 0) {
+        return y;
+    }
+    memset(&none, 0, sizeof(none));
+    own.embedding = true;
+    loong_param_params_t b = matrix_b(nn, "", &own, 0, rows.total, full);
+    b.padding = rows.padding;
+    b.place = loongi_nn_part(none, 0, rows);
+    loong_val_t h = loong_embedding_slice(g, ids, loong_graph_param(g, &b),
+                                          rows.begin, rows.total);
+    loong_param_params_t a = matrix_a(nn, "", &own, 0, cols_of(nn, y), full);
+    a.place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
+    loong_linear_add_attr_t attr = {0, true};
+    loong_val_t in[3] = {y, scaled(nn, h, own.scale), loong_graph_param(g, &a)};
+    loong_val_t sum = LOONG_NONE;
+    return loong_graph_apply(
+        g, loong_find_op(loong_graph_context(g), "linear_add"), &attr, 3, in, 1,
+        &sum);
 }

@@ -4,13 +4,14 @@
  * loong/nn.h before. */
 #include "loong/nn.h"
 #include "loong/op.h"
+#include "nn_impl.h"
 
 loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,
                                loong_val_t table, loong_nn_slice_t rows)
 {
     loong_val_t x =
         loong_embedding_slice(nn->graph, ids, table, rows.begin, rows.total);
-    return loong_nn_leave(nn, x);
+    return loong_nn_leave(nn, loongi_nn_adapt_embedding(nn, ids, rows, x));
 }
 
 loong_val_t loong_nn_label_logprob(loong_nn_t *nn, loong_val_t x,

@@ -73,6 +73,10 @@ loong_val_t loongi_nn_adapt_experts(loong_nn_t *nn, int dim,
                                     const loong_nn_experts_t *experts,
                                     const loong_expert_rows_t *rows,
                                     loong_val_t x, loong_val_t y);
+/* Of an embedding, whose name is the scope's, of which rows are here: y are
+ * parts of a sum. */
+loong_val_t loongi_nn_adapt_embedding(loong_nn_t *nn, loong_val_t ids,
+                                      loong_nn_slice_t rows, loong_val_t y);
 /* Whether adapters are asked for of a module, by its name below the scope. */
 bool loongi_nn_has_adapter(const loong_nn_t *nn, const char *name);
 

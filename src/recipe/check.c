@@ -389,6 +389,7 @@ void loongi_recipe_judge_schema(const loong_recipe_t *recipe,
     check_t c = {recipe, problems};
     place_t all = {recipe->root, recipe->root->line, ""};
     check_map(&c, &all);
+    loongi_scope_keys_check(recipe, problems);
 }
 
 loong_status_t loongi_recipe_check_schema(const loong_recipe_t *recipe)

@@ -82,6 +82,9 @@ void loongi_optimizer_keys_check(const loong_recipe_t *recipe,
 /* Likewise of keys of finetune and the method. */
 void loongi_finetune_keys_check(const loong_recipe_t *recipe,
                                 loong_problems_t *problems);
+/* Regular expressions that are none. */
+void loongi_scope_keys_check(const loong_recipe_t *recipe,
+                             loong_problems_t *problems);
 
 /* Whether the ranks that components stand on are those of a job, and each rank
  * has a component. */

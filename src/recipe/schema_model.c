@@ -57,7 +57,9 @@ static const loong_recipe_field_t foundation[] = {
     TEXT("model.from_hf", NULL, FREE,
          "Hugging Face directory whose config.json says what the model is; "
          "init.from_hf takes its weights as well"),
-    TEXTS("model.freeze", SAME, "globs of parameter names that stay fixed"),
+    TEXTS("model.freeze", SAME,
+          "globs of parameter names that stay fixed, or regular expressions "
+          "behind re:, as 're:^layers\\.[0-3]\\.'"),
     TEXTS("model.trainable", SAME,
           "globs of the parameter names that are trained, as ['*.bias']; all "
           "others stay fixed"),

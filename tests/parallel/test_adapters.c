@@ -51,7 +51,8 @@
 /* Some of what is packed together has no adapter, ranks and scales differ. */
 #define SOME                                                               \
     START "finetune: {method: lora, rank: 4, alpha: 6, dropout: 0.1, "     \
-          "target_modules: [q_proj, v_proj, o_proj, up_proj, down_proj], " \
+          "target_modules: [embed_tokens, q_proj, v_proj, o_proj, up_proj, " \
+          "down_proj], "                                                   \
           "exclude_modules: [layers.1.mlp.up_proj], "                      \
           "rank_pattern: [{scope: v_proj, rank: 3}], "                     \
           "alpha_pattern: [{scope: 'layers.1.*', alpha: 2}]}\n"
@@ -295,7 +296,7 @@ static void nothing_is_summed_for_what_is_fixed(void **state)
              "optimizer: {lr: 1e-3}\ndevice: cpu\n%s",
              QWEN, place.dir, SOME);
     assert_ok(place.ctx, layout_job_run(place.ctx, &job));
-    assert_int_equal(products, 4 + 5 + 3 + 4); /* a and b of each layer */
+    assert_int_equal(products, 1 + 4 + 5 + 3 + 4); /* a, b of each layer */
     assert_int_equal(large, 0);
     layout_end(&place);
 }

@@ -42,7 +42,7 @@ static const case_t cases[] = {
      "finetune.target_modules=[qkv_proj, o_proj, gate_up_proj]\n"},
     {"gpt2", "gpt2_untied",
      "finetune.rank=2\nfinetune.alpha=3\n"
-     "finetune.target_modules=[c_attn, c_proj, c_fc]\n"
+     "finetune.target_modules=[c_attn, c_proj, c_fc, wte]\n"
      "finetune.modules_to_save=[norm]\n"
      "foundation.hidden_dropout=0\nfoundation.attention_dropout=0\n"
      "foundation.embedding_dropout=0\n"},
@@ -248,22 +248,31 @@ static void twenty_steps_are_those_of_peft(void **state)
     }
 }
 
-/* A module for each matrix of each expert, as before transformers 5. */
-static void experts_of_older_files(void **state)
+/* On one rank. */
+static void steps_of_other_files(void **state)
 {
     (void)state;
-    static const case_t older = {
-        "mixtral_older", "mixtral",
-        "finetune.rank=2\nfinetune.alpha=3\n"
-        "finetune.rank_pattern=[{scope: gate_up_proj, rank: 4}]\n"
-        "finetune.alpha_pattern=[{scope: gate_up_proj, alpha: 6}]\n"
-        "finetune.target_modules=[gate_up_proj, down_proj]\n"
-        "foundation.moe_aux_loss_coeff=0\n"};
-    job_place_t p = begin(&older);
-    run(&p, &older, 1, "train.micro_batch_size=4\n");
-    compare_curve(&p, &older, "", "older", STEPS, 1e-8);
-    compare_adapter(&p, &older, "", "older", 1e-9);
-    job_end(&p);
+    static const case_t others[] = {
+        /* A module for each matrix of each expert, as with transformers 4. */
+        {"mixtral_older", "mixtral",
+         "finetune.rank=2\nfinetune.alpha=3\n"
+         "finetune.rank_pattern=[{scope: gate_up_proj, rank: 4}]\n"
+         "finetune.alpha_pattern=[{scope: gate_up_proj, alpha: 6}]\n"
+         "finetune.target_modules=[gate_up_proj, down_proj]\n"
+         "foundation.moe_aux_loss_coeff=0\n"},
+        /* An embedding, whose head is the same matrix. */
+        {"llama_ends", "llama3_gqa_tied",
+         "finetune.rank=3\nfinetune.alpha=5\n"
+         "finetune.target_modules=[embed_tokens, o_proj]\n"
+         "finetune.rank_pattern=[{scope: embed_tokens, rank: 4}]\n"},
+    };
+    for (int i = 0; i < LOONG_COUNT_OF(others); i++) {
+        job_place_t p = begin(&others[i]);
+        run(&p, &others[i], 1, "train.micro_batch_size=4\n");
+        compare_curve(&p, &others[i], "", "one rank", STEPS, 1e-8);
+        compare_adapter(&p, &others[i], "", "one rank", 1e-9);
+        job_end(&p);
+    }
 }
 
 /* A second forward without adapters, over the same parameters. */
@@ -466,8 +475,9 @@ static void what_does_not_fit_is_refused(void **state)
     (void)state;
     static const char *const refusals[][2] = {
         {"finetune.target_modules=[q_proj, w7]\n",
-         "finetune.target_modules: no linear layer is called w7; there are "
-         "q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"},
+         "finetune.target_modules: no layer that can have adapters is called "
+         "w7; there are embed_tokens q_proj k_proj v_proj o_proj gate_proj "
+         "up_proj down_proj"},
         {"finetune.modules_to_save=[nrm]\n",
          "finetune.modules_to_save[0]: no parameter matches nrm; their names"},
         {"finetune.rank_pattern=[{scope: k_proj, rank: 2}]\n",
@@ -502,7 +512,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(twenty_steps_are_those_of_peft),
-        cmocka_unit_test(experts_of_older_files),
+        cmocka_unit_test(steps_of_other_files),
         cmocka_unit_test(a_divergence_is_from_the_model_without),
         cmocka_unit_test(a_resume_reads_the_rest_where_it_was),
         cmocka_unit_test(what_was_trained_beside_goes_on),

@@ -222,6 +222,11 @@ static void rules_that_cannot_hold_are_refused(void **state)
 {
     (void)state;
     job_place_t p = job_begin();
+    assert_refused(&p, "model.freeze=[norm, 're:layers.(0|1']\n",
+                   "model.freeze[1]: found 're:layers.(0|1', which is no "
+                   "extended regular expression: Unmatched ( or \\(");
+    assert_refused(&p, "model.freeze=['re:^blocks']\n",
+                   "model.freeze[0]: no parameter matches re:^blocks");
     assert_refused(&p, "model.freeze=[layers.7]\n",
                    "model.freeze[0]: no parameter matches layers.7; their "
                    "names are embed_tokens.weight to norm.weight");
@@ -346,6 +351,7 @@ static void parts_of_a_model_stay(void **state)
     } runs[] = {
         {"model.foundation.freeze_first_layers=1\n", {false, true, true}},
         {"model.foundation.freeze_last_layers=1\n", {true, false, true}},
+        {"model.freeze=['re:^layers\\.[1-9]\\.']\n", {true, false, true}},
         {"model.trainable=[norm]\n", {false, false, true}},
         {"model.trainable=['layers.*.mlp']\nmodel.freeze=[layers.1]\n",
          {true, false, false}},

@@ -42,6 +42,9 @@ bool loongi_lora_fuse(char module[LOONG_HF_MODULE]);
 const loong_hf_param_t *loongi_lora_base(const loong_hf_map_t *map,
                                          const char *module);
 
+/* The module of the embedding: its b has a row for each id. */
+#define LOONG_LORA_EMBEDDING "embed_tokens"
+
 /* The engine's module of a matrix: "layers.0.self_attn.q_proj". */
 void loongi_lora_module(const loong_hf_param_t *base,
                         char module[LOONG_HF_MODULE]);

@@ -34,7 +34,10 @@ typedef struct loong_peft_tensor {
 typedef struct loong_peft_module {
     const char *name;
     double scale;
-    int64_t experts; /* 0: it is a linear layer */
+    int64_t experts; /* 0: it is a layer */
+    /* Of an embedding of V ids a is [rank, V] and b [width, rank], and it adds
+     * scale a' b' to the table. */
+    bool embedding;
     loong_peft_tensor_t a, b;
 } loong_peft_module_t;
 

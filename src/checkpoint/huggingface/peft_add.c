@@ -93,6 +93,7 @@ static loong_status_t add_module(const adder_t *s,
                 like->name);
     to->scale = 1.0;
     to->experts = like->experts;
+    to->embedding = like->embedding;
     LOONG_TRY(
         loongi_arena_strdup(s->to->arena, like->name, (char **)&to->name));
     LOONG_TRY(matrix(s, &like->a, all, like->a.shape[1], &to->a));

@@ -15,6 +15,8 @@
 
 enum { NAME = 512, FULL = NAME + 64 };
 
+#define EMBEDDING ".lora_embedding_"
+
 bool loongi_peft_is(const char *dir)
 {
     char path[4096];
@@ -220,7 +222,8 @@ static const char *parameter_at(const loong_peft_t *p, const char *place,
 static loong_status_t add_module(loong_peft_t *p, const char *name,
                                  const loong_safetensor_t *a)
 {
-    static const char end[] = ".lora_A.weight";
+    bool embedding = ends(name, EMBEDDING "A");
+    const char *end = embedding ? EMBEDDING "A" : ".lora_A.weight";
     char other[FULL];
     char place[NAME];
     int length = 0;
@@ -232,13 +235,15 @@ static loong_status_t add_module(loong_peft_t *p, const char *name,
     LOONG_TRY(loongi_arena_printf(
         p->arena, &module, "%.*s%s%s", length, place,
         parameter != NULL ? "." : "", parameter != NULL ? parameter : ""));
-    snprintf(other, sizeof(other), LOONG_PEFT_PREFIX "%s.lora_B.weight", place);
+    snprintf(other, sizeof(other), LOONG_PEFT_PREFIX "%s%s", place,
+             embedding ? EMBEDDING "B" : ".lora_B.weight");
     const loong_safetensor_t *b = loongi_safetensors_find(p->file, other);
     LOONG_CHECK(p->ctx, b != NULL, LOONG_ERR_MISMATCH,
                 "%s/" LOONG_PEFT_WEIGHTS ": there is no %s beside %s", p->path,
                 other, a->name);
     m->name = module;
     m->experts = parameter != NULL;
+    m->embedding = embedding;
     m->a = tensor_of(a);
     m->b = tensor_of(b);
     LOONG_TRY(read_scale(p, m));
@@ -270,12 +275,15 @@ static loong_status_t read_tensors(loong_peft_t *p)
         const char *name = t->name + prefix;
         bool known = strncmp(t->name, LOONG_PEFT_PREFIX, prefix) == 0 &&
                      t->ndim <= 2 && loongi_dtype_is_float(t->dtype);
-        if (known && ends(name, ".lora_A.weight")) {
+        if (known &&
+            (ends(name, ".lora_A.weight") || ends(name, EMBEDDING "A"))) {
             LOONG_TRY(add_module(p, name, t));
         } else if (known && strstr(name, ".lora_") == NULL) {
             LOONG_TRY(add_saved(p, name, t));
         } else {
-            LOONG_CHECK(p->ctx, known && ends(name, ".lora_B.weight"),
+            LOONG_CHECK(p->ctx,
+                        known && (ends(name, ".lora_B.weight") ||
+                                  ends(name, EMBEDDING "B")),
                         LOONG_ERR_UNSUPPORTED,
                         "%s/" LOONG_PEFT_WEIGHTS ": %s is not understood",
                         p->path, t->name);

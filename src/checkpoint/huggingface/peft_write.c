@@ -208,8 +208,12 @@ static loong_status_t list(writer_t *w)
     for (int64_t i = 0; i < p->num_modules; i++) {
         const loong_peft_module_t *m = &p->modules[i];
         place_of(p, m, place);
-        LOONG_TRY(add(w, place, ".lora_A.weight", &m->a));
-        LOONG_TRY(add(w, place, ".lora_B.weight", &m->b));
+        LOONG_TRY(add(w, place,
+                      m->embedding ? ".lora_embedding_A" : ".lora_A.weight",
+                      &m->a));
+        LOONG_TRY(add(w, place,
+                      m->embedding ? ".lora_embedding_B" : ".lora_B.weight",
+                      &m->b));
     }
     for (int64_t i = 0; i < p->num_saved; i++) {
         LOONG_TRY(add_saved(w, &p->saved[i]));

@@ -67,7 +67,7 @@ static loong_status_t find(const start_t *s, const matrix_t *m,
                 "%s: what %s makes is multiplied by %g, here by %g: "
                 "finetune.alpha, alpha_pattern or use_rslora",
                 s->peft->path, module, found->scale, scale);
-    *tensor_p = m->is_a ? &found->a : &found->b;
+    *tensor_p = m->is_a != found->embedding ? &found->a : &found->b;
     return LOONG_OK;
 }
 
@@ -99,19 +99,22 @@ static loong_status_t fill(const start_t *s, const matrix_t *m, double *to)
     int64_t experts = LOONG_MAX(m->experts, 1);
     int64_t out = m->rows / experts;
     bool mixed = !m->is_a && m->experts > 0;
+    bool turned = strcmp(m->base->name, LOONG_LORA_EMBEDDING ".weight") == 0;
     loongi_lora_hf_module(s->map, m->base, module);
     LOONG_TRY(find(s, m, module, m->rank, &t));
     bool parts = m->base->parts > 1 && t->shape[0] != m->rows;
     LOONG_TRY(
-        mixed ? want_shape(s, m, t, out, m->cols * experts)
-              : want_shape(s, m, t, parts ? t->shape[0] : m->rows, m->cols));
+        mixed    ? want_shape(s, m, t, out, m->cols * experts)
+        : turned ? want_shape(s, m, t, m->cols, m->rows)
+                 : want_shape(s, m, t, parts ? t->shape[0] : m->rows, m->cols));
     LOONG_TRY(read(s, t, &from));
     for (int64_t r = 0; r < m->rows; r++) {
         int64_t row = parts ? loongi_hf_file_row(m->base, r) : r;
         for (int64_t k = 0; k < m->cols; k++) {
             to[r * m->cols + k] =
-                mixed ? from[(r % out * m->cols + k) * experts + r / out]
-                      : from[row * m->cols + k];
+                mixed    ? from[(r % out * m->cols + k) * experts + r / out]
+                : turned ? from[k * m->rows + r]
+                         : from[row * m->cols + k];
         }
     }
     loongi_free(s->ctx, from);

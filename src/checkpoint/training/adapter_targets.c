@@ -62,10 +62,12 @@ static loong_status_t add(targets_t *t, const char *name)
     return LOONG_OK;
 }
 
-/* A matrix of one layer, or of its experts, not an end of the model. */
+/* A matrix of one layer, or of its experts, or the embedding. */
 static bool is_linear(const loong_hf_param_t *p)
 {
-    return p->ndim == 2 && strncmp(p->name, "layers.", strlen("layers.")) == 0;
+    return p->ndim == 2 &&
+           (strncmp(p->name, "layers.", strlen("layers.")) == 0 ||
+            strcmp(p->name, LOONG_LORA_EMBEDDING ".weight") == 0);
 }
 
 /* The engine's module of a parameter. */
@@ -153,7 +155,8 @@ static void list_layers(const targets_t *t, loong_text_t *text)
             continue;
         }
         module_of(t, loongi_hf_map_get(t->map, i), own);
-        const char *last = strrchr(own, '.') + 1;
+        const char *dot = strrchr(own, '.');
+        const char *last = dot != NULL ? dot + 1 : own;
         if (strstr(loongi_text_get(text), last) == NULL) {
             loongi_text_printf(text, " %s", last);
         }
@@ -182,8 +185,8 @@ static loong_status_t add_target(targets_t *t, loong_context_t *ctx,
     loong_status_t status =
         found > 0 ? LOONG_OK
                   : LOONG_FAIL(ctx, LOONG_ERR_CONFIG,
-                               "%s: " TARGETS ": no linear layer is called "
-                               "%s; there are%s",
+                               "%s: " TARGETS ": no layer that can have "
+                               "adapters is called %s; there are%s",
                                loong_recipe_where(recipe, TARGETS), target,
                                loongi_text_get(&layers));
     loongi_text_free(&layers);

@@ -302,10 +302,17 @@ static loong_status_t hear(const loong_plan_t *plan)
     return status;
 }
 
+/* Of a text, or of a turn: often the tokenizer's eos_token alone ends these. */
+static bool is_end(const sampler_t *s, int32_t id)
+{
+    const loong_tokenizer_t *t = s->from->tokenizer;
+    return id == loong_tokenizer_get_role(t, LOONG_TOKEN_EOD) ||
+           id == loong_tokenizer_get_role(t, LOONG_TOKEN_EOS);
+}
+
 static loong_status_t continue_prompt(sampler_t *s, int64_t number)
 {
     const loong_plan_t *plan = s->from->plan;
-    int32_t eos = loong_tokenizer_get_role(s->from->tokenizer, LOONG_TOKEN_EOD);
     loong_status_t status = read_number(s, number);
     if (status == LOONG_OK && s->count == 0) {
         char none[] = "the sample begins with an answer, and no question";
@@ -324,7 +331,7 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number)
             status = loong_comm_broadcast(
                 plan->component->comms.host.comm[LOONG_GROUP_ETP_EP], id,
                 sizeof(*id), 0, "sampled token");
-            if (*id == eos) {
+            if (is_end(s, *id)) {
                 break;
             }
         }

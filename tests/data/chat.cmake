@@ -9,7 +9,11 @@ loong_fuzz(NAME chat RUNS 3000)
 add_test(NAME docs_fine_tuning COMMAND
   ${PROJECT_SOURCE_DIR}/tests/docs/fine_tuning.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})
-set_tests_properties(docs_fine_tuning PROPERTIES LABELS docs TIMEOUT 60)
+add_test(NAME docs_tutorials COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/docs/tutorials.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR})
+set_tests_properties(docs_fine_tuning docs_tutorials PROPERTIES LABELS docs
+  TIMEOUT 60)
 add_test(NAME chat_million COMMAND
   ${PROJECT_SOURCE_DIR}/tests/data/chat_million.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})

@@ -10,35 +10,10 @@ trap 'rm -rf "$place"' EXIT
 cd "$place"
 PATH=$build:$PATH
 export XDG_CACHE_HOME=$place/cache
-fail() {
-    echo "FAILED: $*"
-    exit 1
-}
-cp -r "$source/tests/fixtures/chat/generation" model
-cat >base.yaml <<'END'
-model: {foundation: {family: llama, num_layers: 2, hidden_size: 32,
-  ffn_hidden_size: 64, num_attention_heads: 2, vocab_size: 512,
-  max_position_embeddings: 128}}
-data: {tokenizer: model, seq_length: 128,
-  train: [{path: base.jsonl, source: chat}]}
-train: {global_batch_size: 1, train_iters: 1}
-optimizer: {lr: 1e-4}
-checkpoint: {save: base}
-export: {hf: weights}
-END
-echo '{"text": "Two and two."}' >base.jsonl
-loongrun base.yaml >base.out 2>&1 || fail "$(tail -n 20 base.out)"
-cp weights/config.json weights/*.safetensors model
+. "$source/tests/docs/commands.sh"
+small_model model
 doc=$source/docs/fine-tuning.md
-awk -v RS='```' 'NR % 2 == 0 && sub(/^sh\n/, "") {
-    printf "%s", $0 > sprintf("block%02d.sh", ++n) }' "$doc"
-count=0
-for block in block*.sh; do
-    count=$((count + 1))
-    bash -eu "$block" >"$block.out" 2>&1 ||
-        fail "$(cat "$block"): $(tail -n 20 "$block.out")"
-done
-[ "$count" = 6 ] || fail "$count blocks of commands, expected 6"
+run_commands "$doc" 6
 # What the text says that they show.
 said=$(awk -v RS='```' 'NR % 2 == 0 && /^\nchat/ { print }' "$doc" | grep .)
 grep -qF "$said" block02.sh.out || fail "not shown: $said: $(cat block02.sh.out)"

@@ -113,4 +113,15 @@ train skipped 1 'data.train=[chat/broken.jsonl]' data.chat.skip_refused=true ||
     fail "skip_refused: $(tail -n 5 skipped.err)"
 grep -q '1 of 9 records are refused and left out' skipped.err skipped.out ||
     fail "what is left out is not told"
+
+# An answer that was learned by heart ends where its turn does.
+echo '{"messages": [{"role": "user", "content": "What is 2 + 2?"},
+    {"role": "assistant", "content": "It is 4."}]}' | tr -d '\n' >chat/four.jsonl
+train four 1 "data.train=[chat/four.jsonl]" train.global_batch_size=1 \
+    train.train_iters=60 eval.sample.conversations=1 log.interval=60 \
+    eval.sample.max_new_tokens=30 ||
+    fail "one conversation: $(tail -n 5 four.err)"
+cat four.out four.err | grep -a -A 1 '^It is 4\.$' | tail -n 1 |
+    grep -q '^finished' ||
+    fail "the answer goes on: $(cat four.out four.err | tail -n 12)"
 [ $failures = 0 ]

@@ -49,6 +49,23 @@ static loong_status_t sort_inputs(merger_t *m)
     return LOONG_OK;
 }
 
+/* Nothing that is read is written. */
+static loong_status_t check_output(const merger_t *m)
+{
+    const loong_checkpoint_merge_params_t *p = m->params;
+    for (int64_t i = 0; i < p->count; i++) {
+        LOONG_CHECK(m->ctx, !loongi_file_same(p->inputs[i], p->out_dir),
+                    LOONG_ERR_ARG,
+                    "'%s' cannot be merged onto itself: another directory is "
+                    "wanted",
+                    p->out_dir);
+    }
+    LOONG_CHECK(m->ctx, !loongi_checkpoint_is_native(p->out_dir), LOONG_ERR_ARG,
+                "'%s' has checkpoints: another directory is wanted",
+                p->out_dir);
+    return LOONG_OK;
+}
+
 static loong_status_t check_bases(const merger_t *m)
 {
     const char *first = m->terms[0]->base;
@@ -134,6 +151,7 @@ loong_checkpoint_merge(loong_context_t *ctx,
     char work[4096];
     LOONG_TRY(loongi_checkpoint_check_outside(ctx, params->out_dir));
     LOONG_TRY(sort_inputs(&m));
+    LOONG_TRY(check_output(&m));
     if (m.base == NULL) {
         return add(&m, params->out_dir);
     }

@@ -13,6 +13,7 @@
 
 #include "convert.h"
 #include "hf_adapters.h"
+#include "hf_names.h"
 #include "peft.h"
 
 typedef struct made {
@@ -241,6 +242,14 @@ static loong_status_t keep(exporter_t *e, const loong_hf_param_t *p)
                 "%s was trained beside adapters; its files have it with "
                 "others as one tensor: an export that is merged can have it "
                 "(export.merge, loong-ckpt export --merge)",
+                p->name);
+    LOONG_CHECK(e->ctx,
+                strcmp(p->name, LOONG_LORA_EMBEDDING ".weight") != 0 ||
+                    loongi_hf_map_find(e->map, LOONG_HF_HEAD) != NULL,
+                LOONG_ERR_UNSUPPORTED,
+                "%s was trained as it is, and is the head as well, which peft "
+                "would leave to the base: an export that is merged can have "
+                "both (export.merge, loong-ckpt export --merge)",
                 p->name);
     LOONG_TRY(loongi_arena_printf(
         e->arena, &name, "%s%s",

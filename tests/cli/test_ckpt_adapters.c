@@ -40,6 +40,19 @@ static void adapters_are_files_too(void **state)
     assert_run("merge --linear %/sum " LORA "/llama %/no", 0, "");
 }
 
+/* What a command reads, a model and adapters beside it. */
+static void nothing_is_replaced(void **state)
+{
+    (void)state;
+    assert_run("merge %/peft %/merged %/merged", 2, "onto itself");
+    assert_run("merge %/peft %/peft", 2, "onto itself");
+    assert_run("merge %/peft %/merged", 2, "holds a model (config.json)");
+    assert_run("merge %/peft %/lora", 2, "has checkpoints");
+    assert_run("export %/lora %/merged", 2, "holds a model (config.json)");
+    assert_run("export --merge %/lora %/peft", 2, "holds adapters");
+    assert_run("diff " LORA "/llama %/peft", 0, "all values are equal");
+}
+
 static void experts_have_some_too(void **state)
 {
     (void)state;
@@ -61,6 +74,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adapters_are_files_too),
+        cmocka_unit_test(nothing_is_replaced),
         cmocka_unit_test(experts_have_some_too),
     };
     if (argc != 2) {

@@ -8,6 +8,7 @@
 #include "file.h"
 #include "hf_config.h"
 #include "hf_weights.h"
+#include "peft.h"
 #include "safetensors.h"
 
 static int64_t elements(const loong_hf_map_t *map)
@@ -67,6 +68,11 @@ loong_status_t loongi_hf_check_replaced(loong_context_t *ctx, const char *dir,
                                         const loong_pairs_t *model)
 {
     loong_pairs_t *theirs = NULL;
+    LOONG_CHECK(ctx, !loongi_peft_is(dir), LOONG_ERR_ARG,
+                "'%s' holds adapters (" LOONG_PEFT_CONFIG "), which would be "
+                "added to the model: name another directory, or remove that "
+                "one",
+                dir);
     loong_text_t path = loongi_text_begin(ctx);
     loongi_text_printf(&path, "%s/config.json", dir);
     loong_status_t status = path.status;

@@ -108,7 +108,12 @@ LOONG_NODISCARD loong_status_t loongi_peft_add(loong_context_t *ctx,
                                                const loong_peft_sum_t *sum,
                                                loong_peft_t **peft_p);
 
-/* Makes the directory and both files. */
+/* Whether adapters may be written there: where no model is, which transformers
+ * would add them to. Errors: LOONG_ERR_ARG. */
+LOONG_NODISCARD loong_status_t loongi_peft_check_place(loong_context_t *ctx,
+                                                       const char *dir);
+
+/* Makes the directory and both files. Errors: those of the place. */
 LOONG_NODISCARD loong_status_t loongi_peft_write(const loong_peft_t *peft,
                                                  const char *dir);
 

@@ -248,9 +248,25 @@ static loong_status_t write_weights(writer_t *w, const char *dir)
     return status;
 }
 
+loong_status_t loongi_peft_check_place(loong_context_t *ctx, const char *dir)
+{
+    static const char *const model[] = {"config.json", "model.safetensors",
+                                        "model.safetensors.index.json"};
+    for (int i = 0; i < LOONG_COUNT_OF(model); i++) {
+        char path[4096];
+        snprintf(path, sizeof(path), "%s/%s", dir, model[i]);
+        LOONG_CHECK(ctx, !loongi_file_exists(path), LOONG_ERR_ARG,
+                    "'%s' holds a model (%s): adapters want a directory of "
+                    "their own",
+                    dir, model[i]);
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_peft_write(const loong_peft_t *peft, const char *dir)
 {
     writer_t w = {.peft = peft};
+    LOONG_TRY(loongi_peft_check_place(peft->ctx, dir));
     LOONG_TRY(loongi_dir_make(peft->ctx, dir));
     LOONG_TRY(loongi_arena_create(peft->ctx, "peft export", &w.arena));
     loong_status_t status = write_weights(&w, dir);

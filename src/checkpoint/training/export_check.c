@@ -2,6 +2,8 @@
  *
  * Whether what a run trains can be exported, known before it begins. Called by
  * trainer_model.c. Read from_hf.h before. */
+#include <string.h>
+
 #include "artifacts.h"
 #include "file.h"
 #include "from_hf.h"
@@ -9,6 +11,7 @@
 #include "hf_config.h"
 #include "hf_weights.h"
 #include "native.h"
+#include "peft.h"
 
 /* A published model is no place for what is made of it. */
 static loong_status_t check_no_source(loong_context_t *ctx,
@@ -25,6 +28,12 @@ static loong_status_t check_no_source(loong_context_t *ctx,
                     dir, keys[i]);
     }
     return LOONG_OK;
+}
+
+static bool exports_adapters(const loong_recipe_t *recipe)
+{
+    return strcmp(loong_recipe_text(recipe, "finetune.method"), "full") != 0 &&
+           !loong_recipe_bool(recipe, "export.merge");
 }
 
 /* dir: to be written, or NULL. */
@@ -49,7 +58,9 @@ static loong_status_t check_as(loong_context_t *ctx,
         status = loongi_hf_config_check(ctx, model);
     }
     if (status == LOONG_OK && dir != NULL) {
-        status = loongi_hf_check_replaced(ctx, dir, model);
+        status = exports_adapters(recipe)
+                     ? loongi_peft_check_place(ctx, dir)
+                     : loongi_hf_check_replaced(ctx, dir, model);
     }
     loongi_pairs_destroy(&model);
     return status;

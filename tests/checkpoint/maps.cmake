@@ -18,5 +18,7 @@ add_test(NAME draft_recipes COMMAND
 add_test(NAME kept_files COMMAND
   ${PROJECT_SOURCE_DIR}/tests/train/kept_files.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})
-set_tests_properties(draft_recipes kept_files PROPERTIES LABELS cli
+set_tests_properties(kept_files PROPERTIES LABELS cli
+  TIMEOUT 120)
+set_tests_properties(draft_recipes PROPERTIES LABELS "cli;full"
   TIMEOUT 120)

@@ -35,9 +35,9 @@ run() {
         cat "$name.out"
         exit 1
     }
-    {
-        grep -oE '"(step|loss|grad_norm|perplexity|expert_load)": ?[^,}]*|"tensor.*' \
-            "log.$name/metrics.jsonl"
+    { # the line of a save stands where that has ended
+        grep -v '"save_bytes"' "log.$name/metrics.jsonl" | grep -oE \
+            '"(step|loss|grad_norm|perplexity|expert_load)": ?[^,}]*|"tensor.*'
         grep '^sample' "$name.out" || true
     } >"$name.told"
 }

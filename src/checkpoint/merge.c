@@ -13,7 +13,7 @@
 #include "native.h"
 #include "peft.h"
 
-#define WORK ".adapters" /* behind the name of OUT */
+#define WORK ".merge.partial" /* behind the name of OUT */
 
 typedef struct merger {
     loong_context_t *ctx;
@@ -21,6 +21,7 @@ typedef struct merger {
     int64_t count;    /* of adapters */
     const char *base; /* NULL: there is no model */
     const loong_peft_t **terms;
+    char work[4096]; /* what is made on the way, beside OUT */
 } merger_t;
 
 /* All are adapters but the last, which may be a model. */
@@ -49,16 +50,31 @@ static loong_status_t sort_inputs(merger_t *m)
     return LOONG_OK;
 }
 
+static loong_status_t name_work(merger_t *m)
+{
+    const char *out = m->params->out_dir;
+    size_t length = strlen(out);
+    while (length > 1 && out[length - 1] == '/') {
+        length--;
+    }
+    LOONG_CHECK(m->ctx, length + sizeof(WORK) <= sizeof(m->work), LOONG_ERR_ARG,
+                "'%s' is too long a path", out);
+    snprintf(m->work, sizeof(m->work), "%.*s" WORK, (int)length, out);
+    return LOONG_OK;
+}
+
 /* Nothing that is read is written. */
 static loong_status_t check_output(const merger_t *m)
 {
     const loong_checkpoint_merge_params_t *p = m->params;
     for (int64_t i = 0; i < p->count; i++) {
-        LOONG_CHECK(m->ctx, !loongi_file_same(p->inputs[i], p->out_dir),
+        LOONG_CHECK(m->ctx,
+                    !loongi_file_same(p->inputs[i], p->out_dir) &&
+                        !loongi_file_same(p->inputs[i], m->work),
                     LOONG_ERR_ARG,
                     "'%s' cannot be merged onto itself: another directory is "
                     "wanted",
-                    p->out_dir);
+                    p->inputs[i]);
     }
     LOONG_CHECK(m->ctx, !loongi_checkpoint_is_native(p->out_dir), LOONG_ERR_ARG,
                 "'%s' has checkpoints: another directory is wanted",
@@ -118,10 +134,10 @@ static loong_status_t merge(merger_t *m)
 {
     const loong_checkpoint_merge_params_t *p = m->params;
     bool alone = m->count == 1 && p->weights[0] == 1.0;
-    char sum[4096];
-    char native[4096];
-    snprintf(sum, sizeof(sum), "%s" WORK "/sum", p->out_dir);
-    snprintf(native, sizeof(native), "%s" WORK "/native", p->out_dir);
+    char sum[sizeof(m->work) + 8];
+    char native[sizeof(m->work) + 8];
+    snprintf(sum, sizeof(sum), "%s/sum", m->work);
+    snprintf(native, sizeof(native), "%s/native", m->work);
     const loong_checkpoint_import_params_t import = {
         .hf_dir = alone ? p->inputs[0] : sum,
         .save_dir = native,
@@ -148,15 +164,15 @@ loong_checkpoint_merge(loong_context_t *ctx,
                        const loong_checkpoint_merge_params_t *params)
 {
     merger_t m = {.ctx = ctx, .params = params};
-    char work[4096];
     LOONG_TRY(loongi_checkpoint_check_outside(ctx, params->out_dir));
+    LOONG_TRY(name_work(&m));
     LOONG_TRY(sort_inputs(&m));
     LOONG_TRY(check_output(&m));
     if (m.base == NULL) {
         return add(&m, params->out_dir);
     }
-    snprintf(work, sizeof(work), "%s" WORK, params->out_dir);
+    LOONG_TRY(loongi_dir_remove(ctx, m.work)); /* of one that was killed */
     loong_status_t status = merge(&m);
-    loong_status_t removed = loongi_dir_remove(ctx, work);
+    loong_status_t removed = loongi_dir_remove(ctx, m.work);
     return status != LOONG_OK ? status : removed;
 }

@@ -50,6 +50,11 @@ static void nothing_is_replaced(void **state)
     assert_run("merge %/peft %/lora", 2, "has checkpoints");
     assert_run("export %/lora %/merged", 2, "holds a model (config.json)");
     assert_run("export --merge %/lora %/peft", 2, "holds adapters");
+    assert_run("merge --linear %/peft " LORA "/llama_plus %/x.merge.partial", 0,
+               "");
+    assert_run("merge %/x.merge.partial " FIXTURES "/llama3_gqa_tied %/x/", 2,
+               "onto itself");
+    assert_run("verify %/x.merge.partial" BASE, 0, "all fit the matrices of");
     assert_run("diff " LORA "/llama %/peft", 0, "all values are equal");
 }
 

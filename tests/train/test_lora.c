@@ -10,6 +10,7 @@
 #include "hf_weights.h"
 #include "loong/checkpoint.h"
 #include "loong/dataset.h"
+#include "peft.h"
 #include "safetensors.h"
 #include "train_job.h"
 
@@ -508,6 +509,43 @@ static void what_does_not_fit_is_refused(void **state)
     job_end(&p);
 }
 
+/* Of what files have as one layer, matrices b with a row less, and with those of
+ * one part alone. */
+static void other_rows_are_refused(void **state)
+{
+    (void)state;
+    const case_t *c = &cases[3];
+    job_place_t p = begin(c);
+    loong_peft_t *peft = NULL;
+    char dir[512];
+    snprintf(dir, sizeof(dir), "%s/other_rows", p.dir);
+    assert_ok(p.ctx, loongi_peft_read(p.ctx, GOLDEN "lora/phi3", &peft));
+    for (int k = 0; k < 2; k++) {
+        job_result_t r;
+        char keys[2048];
+        for (int64_t i = 0; i < peft->num_modules; i++) {
+            loong_peft_tensor_t *b = &peft->modules[i].b;
+            if (strstr(peft->modules[i].name, "qkv_proj") != NULL) {
+                b->shape[0] = k == 0 ? b->shape[0] - 1 : peft->modules[i].a.shape[1];
+            }
+        }
+        assert_ok(p.ctx, loongi_peft_write(peft, dir));
+        snprintf(keys, sizeof(keys),
+                 "~model\ntraining_phase=pretrain\n"
+                 "data.train=[{path: $DIR/text}]\n"
+                 "init.from_hf=" GOLDEN "fixtures/%s\nfinetune.adapter=%s\n"
+                 "finetune.method=lora\n%s",
+                 c->fixture, dir, c->keys);
+        job_run(&p, 1, keys, &r);
+        if (r.status == LOONG_OK || strstr(r.error, "lora_B") == NULL ||
+            strstr(r.error, ", here [") == NULL) {
+            fail_msg("rows of b are not refused: %s", r.error);
+        }
+    }
+    loongi_peft_destroy(&peft);
+    job_end(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -519,6 +557,7 @@ int main(void)
         cmocka_unit_test(a_merge_is_exact_to_rounding),
         cmocka_unit_test(a_merge_is_of_what_codes_stand_for),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(other_rows_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,7 +87,11 @@ static loong_status_t read(const start_t *s, const loong_peft_tensor_t *t,
 {
     LOONG_TRY(loongi_calloc(s->ctx, (size_t)(t->shape[0] * t->shape[1]),
                             sizeof(**values_p), "an adapter", values_p));
-    return loongi_peft_values(s->peft, t, *values_p);
+    loong_status_t status = loongi_peft_values(s->peft, t, *values_p);
+    if (status != LOONG_OK) {
+        loongi_free(s->ctx, *values_p);
+    }
+    return status;
 }
 
 /* One module has it all; of what files have as one layer its rows. */
@@ -102,11 +106,12 @@ static loong_status_t fill(const start_t *s, const matrix_t *m, double *to)
     bool turned = strcmp(m->base->name, LOONG_LORA_EMBEDDING ".weight") == 0;
     loongi_lora_hf_module(s->map, m->base, module);
     LOONG_TRY(find(s, m, module, m->rank, &t));
-    bool parts = m->base->parts > 1 && t->shape[0] != m->rows;
+    bool parts = !m->is_a && m->base->parts > 1;
+    int64_t rows = parts ? loongi_hf_file_rows(m->base) : m->rows;
     LOONG_TRY(
         mixed    ? want_shape(s, m, t, out, m->cols * experts)
         : turned ? want_shape(s, m, t, m->cols, m->rows)
-                 : want_shape(s, m, t, parts ? t->shape[0] : m->rows, m->cols));
+                 : want_shape(s, m, t, rows, m->cols));
     LOONG_TRY(read(s, t, &from));
     for (int64_t r = 0; r < m->rows; r++) {
         int64_t row = parts ? loongi_hf_file_row(m->base, r) : r;

@@ -55,10 +55,9 @@ const char *loongi_chat_kind(const char *path)
 static loong_status_t refuse_foreign(loong_context_t *ctx, const char *path)
 {
     size_t length = strlen(path);
-    for (int64_t i = 0;
-         i < LOONG_COUNT_OF(foreign) && !loongi_chat_arrow_loads(); i++) {
+    for (int64_t i = 0; i < LOONG_COUNT_OF(foreign); i++) {
         const char *suffix = foreign[i].suffix;
-        if (ends(path, length, suffix)) {
+        if (ends(path, length, suffix) && !loongi_chat_arrow_loads()) {
             char command[2048];
             int stem = (int)(length - strlen(suffix));
             /* its formats are the table's */

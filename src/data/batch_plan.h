@@ -69,6 +69,22 @@ LOONG_NODISCARD loong_status_t loongi_batch_plan_images(
     loong_batch_plan_t *plan, int64_t consumed, int64_t micro_batch,
     const loong_planned_image_t **images_p, int64_t *count_p);
 
+/* The first of `count` pictures that a replica of a reader has, or the first
+ * one of those behind it. */
+static inline int64_t loongi_planned_first(const loong_planned_image_t *images,
+                                           int64_t count, int reader,
+                                           int replica)
+{
+    int64_t first = 0;
+    while (first < count) { /* replicas ascend */
+        int64_t middle = first + (count - first) / 2;
+        bool before = images[middle].at[reader].replica < replica;
+        count = before ? count : middle;
+        first = before ? middle + 1 : first;
+    }
+    return first;
+}
+
 /* The most that a micro-batch of one replica has among the draws [0, samples),
  * in any layout. */
 typedef struct loong_batch_most {

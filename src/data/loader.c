@@ -118,11 +118,13 @@ static int64_t rows_of_micro_batch(const loong_loader_params_t *p)
     return p->row_plan != NULL ? p->row_plan->rows : p->micro_batch_size;
 }
 
-/* Room for what is kept of a row; rows of samples of one size keep theirs. */
+/* Room for what is kept of a row, up to four times of it. Samples of one size
+ * keep theirs. */
 static loong_status_t make_room(loong_context_t *ctx, batch_t *batch, size_t i,
                                 size_t bytes)
 {
-    if (batch->rows[i].bytes != bytes) {
+    size_t have = batch->rows[i].bytes;
+    if (have < bytes || have / 4 > bytes) {
         loongi_free(ctx, batch->kept[i]);
         batch->kept[i] = NULL;
         batch->rows[i].bytes = 0;

@@ -17,11 +17,8 @@ static loong_status_t locate(void *user, int64_t consumed, int64_t micro_batch,
     int64_t count = 0;
     LOONG_TRY(loongi_batch_plan_images(m->plan, consumed, micro_batch, &images,
                                        &count));
-    int64_t at = 0;
-    while (at < count && images[at].at[m->encoder].replica < m->replica) {
-        at++;
-    }
-    at += row;
+    int64_t at =
+        row + loongi_planned_first(images, count, m->encoder, m->replica);
     bool mine = at < count && images[at].at[m->encoder].replica == m->replica;
     *draw_p = mine ? images[at].draw : -1;
     *picture_p = mine ? images[at].number : 1;
@@ -245,10 +242,9 @@ static loong_status_t is_hollow(void *user, int component, int micro_batch,
     end_t own = end_of(s, component, false, s->model->ranks.cell_rank);
     LOONG_TRY(loongi_batch_plan_images(s->images->plan, s->consumed,
                                        micro_batch, &images, &count));
-    *hollow_p = true;
-    for (int64_t i = 0; i < count; i++) {
-        *hollow_p = *hollow_p && images[i].at[component].replica != own.replica;
-    }
+    int64_t first = loongi_planned_first(images, count, component, own.replica);
+    *hollow_p =
+        first == count || images[first].at[component].replica != own.replica;
     return LOONG_OK;
 }
 

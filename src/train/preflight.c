@@ -126,6 +126,9 @@ static loong_status_t check_samples(const loong_trainer_t *t)
         if (blend == NULL) { /* that is told */
             continue;
         }
+        if (p->native && !t->plan.judge) { /* every picture would be opened */
+            continue;
+        }
         LOONG_TRY(check_items(t, blend));
         if (p->most == 0) {
             continue;

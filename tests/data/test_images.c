@@ -185,6 +185,9 @@ static const struct {
     {"{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
      "\"size\": {\"shortest_edge\": 9}}",
      "size is not", LOONG_ERR_FORMAT},
+    {"{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
+     "\"do_resize\": false}",
+     "do_resize is not", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"ViTImageProcessor\", "
      "\"max_pixels\": 9}",
      "max_pixels is not", LOONG_ERR_FORMAT},

@@ -105,6 +105,17 @@ static bool read_crop(const loong_image_processor_t *p,
     return read_bool(p, value, to) && (p->is_clip || !*(bool *)to);
 }
 
+static bool is_bounded(const loong_image_processor_t *p)
+{
+    return p->size.max_pixels > 0;
+}
+
+static bool read_resize(const loong_image_processor_t *p,
+                        const loong_json_t *value, void *to)
+{
+    return read_bool(p, value, to) && (!is_bounded(p) || *(bool *)to);
+}
+
 static bool read_filter(const loong_image_processor_t *p,
                         const loong_json_t *value, void *to)
 {
@@ -162,11 +173,6 @@ static bool read_exact_size(const loong_image_processor_t *p,
     return is_size(w) && is_size(h);
 }
 
-static bool is_bounded(const loong_image_processor_t *p)
-{
-    return p->size.max_pixels > 0;
-}
-
 static bool read_count(const loong_image_processor_t *p,
                        const loong_json_t *value, void *to)
 {
@@ -210,7 +216,7 @@ static const struct {
     size_t offset;
     const char *allowed;
 } fields[] = {
-    {"do_resize", read_bool, AT(resize), "true or false"},
+    {"do_resize", read_resize, AT(resize), "true or, not Qwen2VL's, false"},
     {"size", read_size, AT(size),
      SIZE " or, CLIP's, {\"shortest_edge\": .}, or, Qwen2VL's, also "
           "{\"longest_edge\": .}"},
@@ -314,15 +320,17 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
     LOONG_TRY(find_kind(ctx, path, json, &kind));
     *p = kinds[kind].defaults;
     p->ctx = ctx;
-    /* min_pixels and max_pixels are stronger than size, as in transformers. */
-    for (int pass = 0; pass < (is_bounded(p) ? 2 : 1); pass++) {
-        for (const loong_json_member_t *it = loongi_json_first(json);
-             it != NULL; it = loongi_json_next(json, it)) {
-            const char *key = loongi_json_member_key(it);
-            if (pass == 0 || strstr(key, "_pixels") != NULL) {
-                LOONG_TRY(
-                    read_field(path, key, loongi_json_member_value(it), p));
-            }
+    for (const loong_json_member_t *it = loongi_json_first(json); it != NULL;
+         it = loongi_json_next(json, it)) {
+        LOONG_TRY(read_field(path, loongi_json_member_key(it),
+                             loongi_json_member_value(it), p));
+    }
+    /* These are stronger than size, as in transformers. */
+    for (int i = 0; i < 2; i++) {
+        static const char *const keys[] = {"min_pixels", "max_pixels"};
+        const loong_json_t *value = loongi_json_get(json, keys[i]);
+        if (value != NULL) {
+            LOONG_TRY(read_field(path, keys[i], value, p));
         }
     }
     tabulate(p);

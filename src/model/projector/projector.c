@@ -55,8 +55,8 @@ static const loong_recipe_field_t fields[] = {
            "width of what it makes; the foundation's when not given"),
      .needed = true},
     {INT64("ffn_hidden_size", ffn_hidden_size, 1, 1e7, SAME,
-           "width between the products; when not given hidden_size, of "
-           "patch_merger that of a block")},
+           "width between the products; when not given hidden_size, with "
+           "merge_size above 1 that of a block")},
     {INT64("merge_size", merge_size, 1, 64, SAME,
            "so many by so many patches become one row; of patch_merger 2 when "
            "not given, else 1")},
@@ -100,6 +100,14 @@ static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
     return LOONG_OK;
 }
 
+static const struct {
+    const char *family;
+    loong_pair_t pair;
+} family_defaults[] = {
+    {"patch_merger", {"merge_size", "2"}},
+    {"patch_merger", {"pre_layernorm", "true"}},
+};
+
 static loong_status_t configure(loong_context_t *ctx,
                                 const loong_recipe_t *recipe,
                                 const char *component, void *config)
@@ -109,12 +117,17 @@ static loong_status_t configure(loong_context_t *ctx,
     loong_pairs_t *keys = NULL;
     LOONG_TRY(loongi_recipe_fields_read(ctx, recipe, component, &keys));
     const char *family = loongi_pairs_get(keys, "family");
-    bool merger = family != NULL && strcmp(family, "patch_merger") == 0;
     *c = (loong_projector_config_t){.init_std = 0.02,
                                     .norm_eps = 1e-6,
                                     .normalization = LOONG_NORM_LAYER,
-                                    .norm = merger,
-                                    .merge_size = merger ? 2 : 1};
+                                    .merge_size = 1};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(family_defaults); i++) {
+        if (family != NULL && strcmp(family_defaults[i].family, family) == 0) {
+            loongi_recipe_field_set(&problems, &loongi_projector_fields,
+                                    "a projector", &family_defaults[i].pair,
+                                    config);
+        }
+    }
     for (int64_t i = 0; i < keys->count; i++) {
         loongi_recipe_field_set(&problems, &loongi_projector_fields,
                                 "a projector", &keys->items[i], config);
@@ -125,8 +138,8 @@ static loong_status_t configure(loong_context_t *ctx,
     }
     if (c->ffn_hidden_size == 0) {
         c->ffn_hidden_size =
-            merger ? c->merge_size * c->merge_size * c->input_size
-                   : c->hidden_size;
+            c->merge_size > 1 ? c->merge_size * c->merge_size * c->input_size
+                              : c->hidden_size;
     }
     loongi_pairs_destroy(&keys);
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, component);

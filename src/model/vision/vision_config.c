@@ -32,8 +32,9 @@ static const loong_recipe_field_t fields[] = {
     {INT64("num_attention_heads", num_attention_heads, 1, 1e5, SAME, "heads"),
      .needed = true},
     {INT64("image_size", image_size, 0, 1e5, SAME,
-           "pixels of a side of a picture; not of qwen2_vl_vision, whose "
-           "pictures have sizes of their own")},
+           "pixels of a side of a picture; 0, the default of qwen2_vl_vision: "
+           "pictures have sizes of their own, which goes with "
+           "position_embedding_type rope")},
     {INT64("patch_size", patch_size, 1, 1e5, SAME,
            "pixels of a side of a patch"),
      .needed = true},
@@ -131,18 +132,10 @@ static void set_defaults(loong_problems_t *problems,
 /* A head is turned in quarters; nothing else knows pictures of sizes of their
  * own. */
 static void check_native(loong_problems_t *problems,
-                         const loong_vision_config_t *c,
-                         const loong_pairs_t *pairs)
+                         const loong_vision_config_t *c)
 {
-    const char *family = loongi_pairs_get(pairs, "family");
-    bool native = family != NULL && strcmp(family, "qwen2_vl_vision") == 0;
-    if (!native && c->image_size == 0) {
+    if (c->image_size == 0 && !c->rotary) {
         loongi_problems_add(problems, "image_size is missing");
-    } else if (native && c->image_size != 0) {
-        loongi_problems_add(problems,
-                            "image_size: pictures of family %s have sizes of "
-                            "their own",
-                            family);
     }
     if (c->rotary && c->num_attention_heads > 0 &&
         c->hidden_size / c->num_attention_heads % 4 != 0) {
@@ -152,12 +145,11 @@ static void check_native(loong_problems_t *problems,
                             (long long)c->hidden_size,
                             (long long)c->num_attention_heads);
     }
-    if (native && (!c->rotary || c->num_classes > 0 ||
-                   c->masked_image_modeling || c->class_token)) {
+    if (c->image_size == 0 &&
+        (c->num_classes > 0 || c->masked_image_modeling || c->class_token)) {
         loongi_problems_add(problems,
-                            "pictures of sizes of their own go with "
-                            "position_embedding_type rope, without "
-                            "add_class_token, num_classes and "
+                            "image_size 0: pictures of sizes of their own go "
+                            "without add_class_token, num_classes and "
                             "masked_image_modeling");
     }
 }
@@ -172,7 +164,7 @@ static void check(loong_problems_t *problems, const loong_vision_config_t *c,
             loongi_problems_add(problems, "%s is missing", wanted[i]);
         }
     }
-    check_native(problems, c, pairs);
+    check_native(problems, c);
     if (c->num_attention_heads > 0 &&
         c->hidden_size % c->num_attention_heads != 0) {
         loongi_problems_add(problems,

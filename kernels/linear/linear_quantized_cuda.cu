@@ -128,9 +128,11 @@ loong_status_t make(const loong_kernel_call_t *call, int64_t col, int64_t cols,
                 attr->transposed ? col : 0,
                 attr->quant,
                 mat_none()};
-    numbers_t numbers;
+    numbers_t numbers = {};
     memcpy(numbers.normal, loongi_quant_normal, sizeof(numbers.normal));
-    loongi_quant_dynamic(numbers.dynamic);
+    if (attr->quant == LOONG_QUANT_NF4_DOUBLE) {
+        loongi_quant_dynamic(numbers.dynamic);
+    }
     a.to.p = to;
     a.to.rows = attr->transposed ? q->arg[1].dim[0] : cols;
     a.to.cols = a.to.ld = attr->transposed ? cols : attr->cols;

@@ -130,7 +130,6 @@ static loong_status_t read_patterns(const loong_recipe_t *recipe,
     loong_adapter_pattern_t *list = NULL;
     LOONG_TRY(loongi_arena_alloc(
         arena, (size_t)LOONG_MAX(count, 1) * sizeof(*list), &list));
-    memset(list, 0, (size_t)count * sizeof(*list));
     for (int64_t i = 0; i < count; i++) {
         LOONG_FILL_ITEM(recipe, key, i, loong_adapter_pattern_t, &list[i]);
     }
@@ -198,7 +197,6 @@ loong_status_t loongi_adapter_rules_read(const loong_recipe_t *recipe,
         return LOONG_OK;
     }
     LOONG_TRY(loongi_arena_alloc(arena, sizeof(*a), &a));
-    memset(a, 0, sizeof(*a));
     LOONG_TRY(read_targets(r, arena, a));
     LOONG_FILL(r, "", loong_adapters_t, a);
     LOONG_TRY(

@@ -124,7 +124,7 @@ loong_status_t loongi_hf_quantizer_read(const loong_hf_quantizer_t *q,
         int64_t n = LOONG_MIN(q->step, rows - i);
         LOONG_TRY(
             loongi_hf_read(q->hf, q->param->name, row + i, n, LOONG_F32, q->x));
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n > 1)
         for (int64_t r = 0; r < n; r++) {
             loong_quant_row_t of = {q->x + r * cols, row + i + r, cols, begin,
                                     count};

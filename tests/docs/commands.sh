@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# For tests of the guides; commands of the build are in PATH.
+# For tests of the guides, which are called with BUILD and SOURCE: commands of the
+# build are in PATH, a place of their own is the directory.
+set -eu
+build=$1
+source=$2
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place"
+PATH=$build:$PATH
+export XDG_CACHE_HOME=$place/cache
 fail() {
     echo "FAILED: $*"
     exit 1

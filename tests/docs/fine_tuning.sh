@@ -2,15 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: fine_tuning.sh BUILD SOURCE: the commands of docs/fine-tuning.md, in
 # their order, on a small model with weights by chance.
-set -eu
-build=$1
-source=$2
-place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
-cd "$place"
-PATH=$build:$PATH
-export XDG_CACHE_HOME=$place/cache
-. "$source/tests/docs/commands.sh"
+. "$2/tests/docs/commands.sh"
 small_model model
 doc=$source/docs/fine-tuning.md
 run_commands "$doc" 6

@@ -509,8 +509,8 @@ static void what_does_not_fit_is_refused(void **state)
     job_end(&p);
 }
 
-/* Of what files have as one layer, matrices b with a row less, and with those of
- * one part alone. */
+/* Of what files have as one layer, matrices b with a row less, and with those
+ * of one part alone. */
 static void other_rows_are_refused(void **state)
 {
     (void)state;
@@ -526,7 +526,8 @@ static void other_rows_are_refused(void **state)
         for (int64_t i = 0; i < peft->num_modules; i++) {
             loong_peft_tensor_t *b = &peft->modules[i].b;
             if (strstr(peft->modules[i].name, "qkv_proj") != NULL) {
-                b->shape[0] = k == 0 ? b->shape[0] - 1 : peft->modules[i].a.shape[1];
+                b->shape[0] = k == 0 ? b->shape[0] - 1
+                                     : peft->modules[i].a.shape[1];
             }
         }
         assert_ok(p.ctx, loongi_peft_write(peft, dir));

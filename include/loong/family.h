@@ -171,6 +171,7 @@ typedef struct loong_model_facts {
      * sizes of their own. */
     int64_t image_size, patch_size, num_classes;
     int64_t temporal_patch_size; /* frames of a patch; 0: 1 */
+    int64_t window_size; /* pixels of a side of a window; 0: none */
     /* Of a projector: m x m patches become one row; 0: 1 */
     int64_t merge_size;
     bool class_token, pool_class_token;
@@ -193,6 +194,8 @@ typedef struct loong_family {
     const loong_processor_t *processor;
     /* Of one that reads pictures: transformers' class of image processors. */
     const char *image_processor;
+    /* Likewise: the family of projectors that goes with it by default. */
+    const char *projector;
     size_t config_size;
     /* Fills config (config_size bytes, zero) from the keys below `component`
      * ("model.foundation"); all problems in one message. Keys of the family's

@@ -117,16 +117,18 @@ typedef struct loong_patch_cut {
     int64_t patch;  /* pixels of a side, p; 0: the picture as one */
     int64_t merge;  /* m; 0: 1 */
     int64_t frames; /* of a patch, F, each of them the picture; 0: 1 */
+    int64_t window; /* blocks of m x m of a side of a window, w; 0: none */
 } loong_patch_cut_t;
 
 /* Resizes, crops, rescales and normalises `image` and cuts it into patches: f32
  * [(H/p)*(W/p), 3*F*p*p], H and W as loong_image_processor_size says. Patches
  * go row by row from the top left, blocks of m x m of them and then those of a
- * block; pixels right and below of the last whole patch are left out, as a
- * convolution of stride p does. Within a patch the order is channel, frame,
- * row, column: that of a convolution's weight [D,3,F,p,p], which as [D,3*F*p*p]
- * is the weight of a linear layer over these rows. Of a picture as one: f32
- * [3,H,W]. */
+ * block; with windows those of w x w blocks, smaller ones on the right and
+ * below, and then the blocks of each. Pixels right and below of the last whole
+ * patch are left out, as a convolution of stride p does. Within a patch the
+ * order is channel, frame, row, column: that of a convolution's weight
+ * [D,3,F,p,p], which as [D,3*F*p*p] is the weight of a linear layer over these
+ * rows. Of a picture as one: f32 [3,H,W]. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_process(
     loong_context_t *ctx, const loong_image_processor_t *processor,
     const loong_image_t *image, const loong_patch_cut_t *cut, float *patches);
@@ -208,7 +210,8 @@ LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
  *
  *     patches         f32 or f64 [R, 3 F p^2] channel, frame, row, column;
  *                     zeros in rows of class tokens and padding
- *     positions       i32 [R] in the picture, or in the padding
+ *     positions       i32 [R] in the picture, row by row behind its class
+ *                     token, or in the padding
  *     patch_positions i32 [2,R] row and column of the patch in the picture; 0
  *                     in rows of class tokens and padding
  *     is_class        i32 [R] 1 in rows of class tokens
@@ -216,6 +219,11 @@ LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
  *     cu_seqlens      i32 [count] starts of the pictures and of the padding, in
  *                     parts of S or LOONG_PADDING_ROWS, then R in the rest; N +
  *                     2 elements suffice, or N + R / LOONG_PADDING_ROWS + 2
+ *     cu_window_seqlens i32 [count] likewise starts of the windows, and of
+ *                     padding no longer than one; N + R / min(m w,
+ *                     LOONG_PADDING_ROWS) + 2 elements suffice
+ *     raster_index    i32 [R] which row has the patch that would be in this one
+ *                     without windows; its own number elsewhere
  *     pooled_picture  i32 [R] the picture that the row is pooled for; N: none
  *     labels          i32 [N] LOONG_IGNORE_LABEL where there is no picture
  *     loss_weight     f32 or f64 [N] 1 or 0

@@ -61,6 +61,13 @@ static loong_status_t read_pictures(loong_plan_t *plan,
     encoder->family->facts(encoder->config, &facts);
     p->skip = facts.class_token && !facts.sends_class_token ? 1 : 0;
     p->native = facts.image_size == 0;
+    LOONG_CHECK(plan->ctx,
+                facts.window_size % (facts.patch_size * p->merge) == 0,
+                LOONG_ERR_CONFIG,
+                "model.%s.window_size: found %lld, multiples of patch_size "
+                "%lld x merge_size %lld of the projector are windows",
+                encoder->name, (long long)facts.window_size,
+                (long long)facts.patch_size, (long long)p->merge);
     p->most = plan->set->max_images > 0 ? plan->set->max_images
                                         : plan->set->micro_batch_size;
     if (p->native) {

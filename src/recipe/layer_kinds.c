@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads and prints moe_layer_freq: which layers have experts. Called by
- * decoder_check.c, decoder_config.c and the Hugging Face configurations. Read
+ * Reads and prints moe_layer_freq and the like. Called by decoder_check.c,
+ * decoder_config.c, vision_config.c and the Hugging Face configurations. Read
  * layer_kinds.h before. */
 #include "layer_kinds.h"
 
@@ -62,7 +62,7 @@ static bool put(parser_t *p, uint8_t kind)
     if (p->count == LOONG_MAX_LAYERS) {
         return fail(p, "at most 10000 layers");
     }
-    p->kinds->experts[p->count++] = kind;
+    p->kinds->of[p->count++] = kind;
     return true;
 }
 
@@ -86,7 +86,7 @@ static bool fill(parser_t *p, int64_t begin)
     }
     p->count = LOONG_MIN(p->count, LOONG_MAX(begin, p->layers));
     while (p->count < p->layers) {
-        if (!put(p, p->kinds->experts[p->count - length])) {
+        if (!put(p, p->kinds->of[p->count - length])) {
             return false;
         }
     }
@@ -125,7 +125,7 @@ static bool term(parser_t *p)
     p->count = times == 0 ? begin : end;
     for (int64_t i = 1; i < times; i++) {
         for (int64_t k = begin; k < end; k++) {
-            if (!put(p, p->kinds->experts[k])) {
+            if (!put(p, p->kinds->of[k])) {
                 return false;
             }
         }
@@ -184,15 +184,15 @@ void loongi_layer_kinds_print(const loong_layer_kinds_t *kinds, int64_t layers,
 {
     int64_t begin = 0;
     for (int64_t i = 1; i <= layers; i++) {
-        if (i < layers && kinds->experts[i] == kinds->experts[begin]) {
+        if (i < layers && kinds->of[i] == kinds->of[begin]) {
             continue;
         }
-        if (begin == 0 && i == layers && kinds->experts[0] == 1) {
+        if (begin == 0 && i == layers && kinds->of[0] == 1) {
             loongi_text_printf(text, "1");
             return;
         }
         loongi_text_printf(text, "%s[%d]*", begin > 0 ? "+" : "",
-                           kinds->experts[begin]);
+                           kinds->of[begin]);
         if (i < layers) {
             loongi_text_printf(text, "%lld", (long long)(i - begin));
         }
@@ -206,7 +206,7 @@ bool loongi_layer_kinds_list(const loong_layer_kinds_t *kinds, int64_t layers,
     bool some = false;
     loongi_text_printf(text, "[");
     for (int64_t i = 0; i < layers; i++) {
-        if (!kinds->experts[i]) {
+        if (!kinds->of[i]) {
             loongi_text_printf(text, "%s%lld", some ? ", " : "", (long long)i);
             some = true;
         }

@@ -229,7 +229,10 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     config->image_size = facts->image_size;
     config->cut = (loong_patch_cut_t){facts->patch_size,
                                       LOONG_MAX(d->plan->pictures.merge, 1),
-                                      LOONG_MAX(facts->temporal_patch_size, 1)};
+                                      LOONG_MAX(facts->temporal_patch_size, 1),
+                                      0};
+    config->cut.window =
+        facts->window_size / (config->cut.patch * config->cut.merge);
     config->class_token = facts->class_token;
     config->sends_class_token = facts->sends_class_token;
     config->pool_class_token = facts->pool_class_token;

@@ -106,13 +106,10 @@ static loong_status_t complete_projector(loong_trainer_t *t,
                                        sizes[i].origin));
         }
     }
-    loong_model_facts_t encoder = {0};
-    all[0].family->facts(all[0].config, &encoder);
-    bool native = encoder.image_size == 0; /* and so many patches */
-    return loong_recipe_text(t->recipe, family) != NULL
+    const char *usual = all[0].family->projector;
+    return loong_recipe_text(t->recipe, family) != NULL || usual == NULL
                ? LOONG_OK
-               : loong_recipe_set(t->recipe, family,
-                                  native ? "patch_merger" : "mlp_projector",
+               : loong_recipe_set(t->recipe, family, usual,
                                   "what goes with the image encoder");
 }
 

@@ -7,6 +7,7 @@
 #include "crc.h"
 #include "file.h"
 #include "loong/image.h"
+#include "patch_place.h"
 #include "test.h"
 #include "test_dir.h"
 
@@ -174,6 +175,42 @@ static void test_patches(void **state)
     loong_image_free(ctx, &image);
     loong_image_processor_destroy(&processor);
     test_context_end(&ctx);
+}
+
+/* Windows, blocks and patches of a block, each row by row. */
+static void check_order(const loong_patch_grid_t *g)
+{
+    int64_t side = g->window * g->merge, m = g->merge, found = 0;
+    for (int64_t window = 0; window < g->rows * g->columns; window++) {
+        int64_t top = window / g->columns * side;
+        int64_t left = window % g->columns * side;
+        int64_t bottom = LOONG_MIN(top + side, g->rows);
+        int64_t right = LOONG_MIN(left + side, g->columns);
+        for (int64_t y = top; y < bottom; y += m) {
+            for (int64_t x = left; x < right; x += m) {
+                int64_t block = y / m * (g->columns / m) + x / m;
+                assert_int_equal(loongi_patch_block(g, block),
+                                 found / (m * m));
+                for (int64_t k = 0; k < m * m; k++, found++) {
+                    loong_patch_place_t at = loongi_patch_place(g, found);
+                    assert_int_equal(at.row, y + k / m);
+                    assert_int_equal(at.column, x + k % m);
+                }
+            }
+        }
+    }
+    assert_int_equal(found, g->rows * g->columns);
+}
+
+static void test_windows(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < 2 * 4 * 7 * 7; i++) {
+        int64_t m = 1 + i % 2;
+        const loong_patch_grid_t grid = {m * (1 + i / 8 % 7),
+                                         m * (1 + i / 56), m, 1 + i / 2 % 4};
+        check_order(&grid);
+    }
 }
 
 static const struct {
@@ -397,7 +434,7 @@ int main(void)
         cmocka_unit_test(test_against_pil),      cmocka_unit_test(test_patches),
         cmocka_unit_test(test_processor_errors), cmocka_unit_test(test_cut_off),
         cmocka_unit_test(test_limits),           cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory),           cmocka_unit_test(test_windows),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -71,7 +71,7 @@ static void add_experts(void)
     c->router.scaling_factor = 1.0;
     c->aux_loss_coeff = 0.05;
     for (int l = 0; l < c->num_layers; l++) {
-        c->kinds.experts[l] = true;
+        c->kinds.of[l] = true;
     }
 }
 

@@ -27,6 +27,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PIXELS = dict(shortest_edge=64, longest_edge=384)
 CUT = dict(patch_size=4, merge_size=2, temporal_patch_size=2)
 PICTURE = 1
+TEXT = dict(
+    vocab_size=12, hidden_size=24, intermediate_size=24, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=24,
+    rms_norm_eps=1e-6, bos_token_id=0, eos_token_id=0,
+    rope_parameters=dict(rope_type="default", rope_theta=1e4,
+                         mrope_section=[1, 1, 1]))
 NAMES = [
     (r"^model\.language_model\.", "foundation."),
     (r"^lm_head", "foundation.lm_head"),
@@ -49,35 +55,28 @@ def make():
         vision_config=dict(
             depth=3, embed_dim=16, hidden_size=24, num_heads=2, mlp_ratio=2,
             patch_size=4, spatial_merge_size=2, temporal_patch_size=2),
-        text_config=dict(
-            vocab_size=12, hidden_size=24, intermediate_size=24,
-            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-            max_position_embeddings=24, rms_norm_eps=1e-6, bos_token_id=0,
-            eos_token_id=0,
-            rope_parameters=dict(rope_type="default", rope_theta=1e4,
-                                 mrope_section=[1, 1, 1])),
-        image_token_id=PICTURE, tie_word_embeddings=False)
+        text_config=TEXT, image_token_id=PICTURE, tie_word_embeddings=False)
     with llava_train.wide.widened():  # the tables of the rotary embedding, too
         return transformers.Qwen2VLForConditionalGeneration._from_config(
             config, attn_implementation="eager").double().eval()
 
 
-def engine_names(key):
+def engine_names(key, names):
     """The engine's parameters that `key` holds, one after another."""
-    for pattern, name in NAMES:
+    for pattern, name in names:
         key = re.sub(pattern, name, key)
     if ".qkv." in key:
         return [key.replace(".qkv.", f".{part}_proj.") for part in "qkv"]
     return [key]
 
 
-def load(model, params):
+def load(model, params, names=NAMES):
     missing = []
     with torch.no_grad():
         for key, p in model.named_parameters():
-            names = engine_names(key)
-            if all(name in params for name in names):
-                whole = np.concatenate([params[name] for name in names])
+            parts = engine_names(key, names)
+            if all(part in params for part in parts):
+                whole = np.concatenate([params[part] for part in parts])
                 p.copy_(torch.from_numpy(whole).reshape(p.shape))
             else:
                 missing.append(key)

@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-MODULES = ["modeling_rope_utils"] + [
+MODULES = ["modeling_rope_utils", "vision_utils"] + [
     f"models.{m}.modeling_{m}" for m in ("gpt2", "llama", "mistral", "phi3",
                                         "qwen2", "qwen3", "mixtral",
                                         "qwen2_moe", "qwen3_moe",
@@ -23,7 +23,8 @@ MODULES = ["modeling_rope_utils"] + [
                                         "minimax_m2", "deepseek_v2",
                                         "ernie4_5_vl_moe",
                                         "deepseek_v3", "vit", "clip",
-                                        "siglip", "llava", "qwen2_vl")]
+                                        "siglip", "llava", "qwen2_vl",
+                                        "qwen2_5_vl")]
 
 
 class _WideTorch(types.ModuleType):

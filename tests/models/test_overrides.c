@@ -310,7 +310,7 @@ static void examine(void *user, const char *name)
     measure(&s, &none, &size);
     s.parameters = size.parameters;
     for (int i = 0; i < LAYERS && s.c.num_experts > 0; i++) {
-        s.mixtures += s.c.kinds.experts[i] != 0;
+        s.mixtures += s.c.kinds.of[i] != 0;
     }
     job->check(&s);
     loongi_pairs_destroy(&pairs);

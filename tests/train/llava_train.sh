@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: llava_train.sh BUILD SOURCE MPIRUN: twenty steps of a model of LLaVA's
-# shape and one of Qwen2-VL's are those of transformers (llava_train.py and
-# qwen2_vl_train.py in tests/golden), with the image encoder trained and frozen,
-# on several ranks.
+# usage: llava_train.sh BUILD SOURCE MPIRUN: twenty steps of models of the shapes
+# of LLaVA, Qwen2-VL and Qwen2.5-VL are those of transformers (*_train.py in
+# tests/golden), with the image encoder trained and frozen, on several ranks.
 set -eu
 build=$1
 source=$2
@@ -94,4 +93,12 @@ steps 4 1 parallel.$t=2 parallel.sequence_parallel=true \
 steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 \
     parallel.data_parallel_sharding=optim_grads_params
-echo "13 layouts, twenty steps each"
+
+# Windows of four patches a side, one of three layers without.
+model=qwen2_5_vl_train
+steps 1 21 model.image_encoder.freeze=true
+steps 2 1 ${e}$t=2 ${e}sequence_parallel=true
+steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3 parallel.$t=2 \
+    parallel.data_parallel_sharding=optim_grads_params
+echo "16 layouts, twenty steps each"

@@ -14,7 +14,7 @@ static void expect(const char *text, const char *layers)
         fail_msg("%s: %s", text, problem);
     }
     for (int64_t i = 0; i < n; i++) {
-        assert_int_equal(kinds.experts[i], layers[i] - '0');
+        assert_int_equal(kinds.of[i], layers[i] - '0');
     }
 }
 
@@ -85,7 +85,7 @@ static void test_print(void **state)
         loongi_layer_kinds_print(&kinds, 5, &text);
         assert_string_equal(loongi_text_get(&text), texts[i][1]);
         assert_true(loongi_layer_kinds_parse(texts[i][1], 5, &again, problem));
-        assert_memory_equal(kinds.experts, again.experts, 5);
+        assert_memory_equal(kinds.of, again.of, 5);
         loongi_text_free(&text);
     }
     test_context_end(&ctx);

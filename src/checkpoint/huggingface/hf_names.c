@@ -67,7 +67,7 @@ static bool holds(const loong_hf_map_t *map, loong_hf_condition_t condition,
                   int64_t layer)
 {
     bool mixture = layer >= 0 && map->sizes[HF_EXPERTS] > 0 &&
-                   map->kinds.experts[layer] != 0;
+                   map->kinds.of[layer] != 0;
     if (condition == HF_IF_DENSE) {
         return !mixture;
     }

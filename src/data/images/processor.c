@@ -76,7 +76,7 @@ static const struct {
       .mean = HALF,
       .deviation = HALF}},
     {"Qwen2VL",
-     {.cut = {14, 2, 2},
+     {.cut = {14, 2, 2, 0},
       .resize = true,
       .rescale = true,
       .normalize = true,
@@ -495,9 +495,10 @@ static void unfold(const loong_image_processor_t *p, const loong_image_t *image,
                    const tiling_t *t, float *to)
 {
     int64_t pixels = t->width * t->height;
+    const loong_patch_grid_t grid = {t->rows, t->columns, t->cut.merge,
+                                     t->cut.window};
     for (int64_t tile = 0; tile < t->rows * t->columns; tile++) {
-        loong_patch_place_t at =
-            loongi_patch_place(t->columns, t->cut.merge, tile);
+        loong_patch_place_t at = loongi_patch_place(&grid, tile);
         int64_t x = t->left + at.column * t->width;
         int64_t first = t->top + at.row * t->height;
         for (int c = 0; c < CHANNELS; c++) {
@@ -565,11 +566,12 @@ loong_status_t loong_image_process(loong_context_t *ctx,
                        1,
                        width,
                        height,
-                       {0, 1, 1}};
+                       {0, 1, 1, 0}};
     if (cut->patch > 0) {
         tiling.rows = height / cut->patch;
         tiling.columns = width / cut->patch;
         tiling.width = tiling.height = cut->patch;
+        tiling.cut.window = cut->window;
         tiling.cut.merge = LOONG_MAX(cut->merge, 1);
         tiling.cut.frames = LOONG_MAX(cut->frames, 1);
     }

@@ -64,7 +64,7 @@ static int64_t window_of(const loong_decoder_config_t *c, int layer)
 
 static bool has_experts(const loong_decoder_config_t *c, int layer)
 {
-    return c->num_experts > 0 && c->kinds.experts[layer] != 0;
+    return c->num_experts > 0 && c->kinds.of[layer] != 0;
 }
 
 /* Tokens of images have experts of their own. */

@@ -160,7 +160,7 @@ static void check_kinds(loong_problems_t *problems, loong_decoder_config_t *c,
         loongi_problems_add(problems, "moe_layer_freq: found %s: %s", text,
                             problem);
     } else if (c->num_layers > 0 &&
-               memchr(c->kinds.experts, 1, (size_t)c->num_layers) == NULL) {
+               memchr(c->kinds.of, 1, (size_t)c->num_layers) == NULL) {
         loongi_problems_add(problems, "moe_layer_freq: found %s: no layer has "
                                       "experts; leave num_experts away",
                             text);

@@ -102,7 +102,7 @@ loong_status_t loongi_decoder_check_mesh(loong_context_t *ctx,
     want_share(&problems, "num_attention_heads", c->num_attention_heads,
                tp);
     if (c->num_experts == 0 ||
-        memchr(c->kinds.experts, 0, (size_t)c->num_layers) != NULL) {
+        memchr(c->kinds.of, 0, (size_t)c->num_layers) != NULL) {
         want_share(&problems, "ffn_hidden_size", c->ffn_hidden_size, tp);
     }
     if (c->shared_expert_ffn > 0) {

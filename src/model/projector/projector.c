@@ -45,8 +45,9 @@ static const int norms[] = {LOONG_NORM_LAYER, LOONG_NORM_RMS};
 
 static const loong_recipe_field_t fields[] = {
     {TEXT("family", SAME,
-          "mlp_projector: LLaVA's, two products; patch_merger: Qwen2-VL's, a "
-          "norm, blocks of patches, two products"),
+          "mlp_projector: LLaVA's, two products; patch_merger, "
+          "qwen2_5_vl_merger: Qwen2-VL's and its successor's, a norm, blocks "
+          "of patches, two products"),
      .needed = true},
     {INT64("input_size", input_size, 1, 1e6, SAME,
            "width of what it reads; the encoder's hidden_size when not given"),
@@ -58,10 +59,10 @@ static const loong_recipe_field_t fields[] = {
            "width between the products; when not given hidden_size, with "
            "merge_size above 1 that of a block")},
     {INT64("merge_size", merge_size, 1, 64, SAME,
-           "so many by so many patches become one row; of patch_merger 2 when "
-           "not given, else 1")},
+           "so many by so many patches become one row; 2 of mergers, else 1, "
+           "when not given")},
     {BOOL("pre_layernorm", norm, SAME,
-          "a norm in front; true of patch_merger, else false, when not given")},
+          "a norm in front; true of mergers, else false, when not given")},
     {CHOICE("normalization", normalization, "LayerNorm RMSNorm", norms, SAME,
             "kind of that norm")},
     {REAL("layernorm_epsilon", norm_eps, 0, 1, SAME,
@@ -106,6 +107,9 @@ static const struct {
 } family_defaults[] = {
     {"patch_merger", {"merge_size", "2"}},
     {"patch_merger", {"pre_layernorm", "true"}},
+    {"qwen2_5_vl_merger", {"merge_size", "2"}},
+    {"qwen2_5_vl_merger", {"pre_layernorm", "true"}},
+    {"qwen2_5_vl_merger", {"normalization", "RMSNorm"}},
 };
 
 static loong_status_t configure(loong_context_t *ctx,
@@ -161,7 +165,8 @@ static loong_status_t state(const void *config, loong_model_state_fn add,
     }
 
 static const loong_family_t families[] = {FAMILY("mlp_projector"),
-                                          FAMILY("patch_merger")};
+                                          FAMILY("patch_merger"),
+                                          FAMILY("qwen2_5_vl_merger")};
 
 loong_status_t loongi_register_projector(loong_context_t *ctx)
 {

@@ -39,8 +39,8 @@ LOONG_NODISCARD loong_status_t
 loongi_projector_build(loong_graph_t *graph, const void *config,
                        const loong_model_request_t *request);
 
-/* Enters families mlp_projector and patch_merger. Their configurations take
- * input_size and hidden_size, which must be there. */
+/* Enters families mlp_projector, patch_merger and qwen2_5_vl_merger. Their
+ * configurations take input_size and hidden_size, which must be there. */
 LOONG_NODISCARD loong_status_t loongi_register_projector(loong_context_t *ctx);
 
 #ifdef __cplusplus

@@ -18,6 +18,7 @@ typedef struct vision {
     const loong_vision_config_t *c;
     const loong_model_request_t *request;
     loong_nn_sequence_t sequence;
+    loong_val_t windows; /* as cu_seqlens */
 } vision_t;
 
 /* An input of a value for each row, as the stream has them. */
@@ -106,10 +107,22 @@ static loong_val_t embed(vision_t *v)
     return c->pre_norm ? norm(v, "pre_layernorm", x) : x;
 }
 
+static int64_t window_side(const loong_vision_config_t *c)
+{
+    return c->window_size / c->patch_size;
+}
+
+static int64_t window_rows(const loong_vision_config_t *c)
+{
+    return window_side(c) * window_side(c);
+}
+
 static loong_val_t layer(vision_t *v, loong_val_t x, int index)
 {
     const loong_vision_config_t *c = v->c;
     int head_dim = (int)(c->hidden_size / c->num_attention_heads);
+    bool windows = c->window_size > 0 && !c->full.of[index];
+    loong_nn_sequence_t sequence = v->sequence;
     const loong_nn_attention_t attention = {
         .heads = (int)c->num_attention_heads,
         .kv_heads = (int)c->num_attention_heads,
@@ -117,14 +130,17 @@ static loong_val_t layer(vision_t *v, loong_val_t x, int index)
         .hidden = c->hidden_size,
         .qkv_bias = true,
         .output_bias = true,
-        .max_seqlen = v->request->max_seqlen,
+        .max_seqlen = windows ? LOONG_MIN(v->request->max_seqlen,
+                                          window_rows(c))
+                              : v->request->max_seqlen,
         .scale = 1.0 / sqrt(head_dim),
         .bidirectional = true,
     };
+    sequence.cu_seqlens = windows ? v->windows : sequence.cu_seqlens;
     loong_graph_push(v->g, "layers");
     loong_graph_push(v->g, "%d", index);
     loong_val_t h = norm(v, "input_layernorm", x);
-    h = loong_nn_attention(&v->nn, h, &attention, &v->sequence);
+    h = loong_nn_attention(&v->nn, h, &attention, &sequence);
     x = loong_add(v->g, h, x);
     h = norm(v, "post_attention_layernorm", x);
     h = loong_nn_mlp(&v->nn, h, c->mlp, c->hidden_size, c->ffn_hidden_size,
@@ -211,10 +227,23 @@ static void reconstruct(vision_t *v, loong_val_t x)
     loong_loss(v->g, loong_squared_error(v->g, x, patches), &loss);
 }
 
+/* Rows of others, in the order that pictures have without windows. */
+static void send(vision_t *v, loong_val_t x)
+{
+    if (v->c->window_size > 0) {
+        loong_val_t index = row_input(v, "raster_index");
+        if (v->nn.sequence_parallel) {
+            x = loong_all_gather(v->g, x, LOONG_GROUP_TP);
+        }
+        x = loong_gather_rows(v->g, x, index);
+    }
+    loong_graph_send(v->g, "features", x);
+}
+
 static void end(vision_t *v, loong_val_t x)
 {
     if (v->c->feature_layer != 0) {
-        loong_graph_send(v->g, "features", x);
+        send(v, x);
         return;
     }
     if (v->c->post_norm) {
@@ -225,7 +254,7 @@ static void end(vision_t *v, loong_val_t x)
     } else if (v->c->num_classes > 0) {
         classify(v, x);
     } else {
-        loong_graph_send(v->g, "features", x);
+        send(v, x);
     }
 }
 
@@ -262,6 +291,12 @@ loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
     v.sequence.cu_seqlens =
         loong_graph_input(graph, "cu_seqlens", LOONG_I32,
                           loong_shape_1d(request->max_segments + 1));
+    if (c->window_size > 0) {
+        int64_t rows = LOONG_MIN(window_side(c), LOONG_PADDING_ROWS);
+        int64_t count = request->rows / rows + request->max_segments + 2;
+        v.windows = loong_graph_input(graph, "cu_window_seqlens", LOONG_I32,
+                                      loong_shape_1d(count));
+    }
     loong_val_t x = request->begins ? embed(&v)
                                     : loong_nn_stage_input(&v.nn, request->rows,
                                                            c->hidden_size);
@@ -294,6 +329,7 @@ static void facts(const void *config, loong_model_facts_t *facts)
     facts->image_size = c->image_size;
     facts->patch_size = c->patch_size;
     facts->temporal_patch_size = c->temporal_patch_size;
+    facts->window_size = c->window_size;
     facts->num_classes = c->num_classes;
     facts->class_token = c->class_token;
     facts->sends_class_token = c->select_class_token;
@@ -307,11 +343,16 @@ static void facts(const void *config, loong_model_facts_t *facts)
     facts->flops_per_row = 6.0 * h * (pixels + (double)c->num_layers * width);
 }
 
-/* Every row of a picture sees all of them. */
+/* A row sees all of its picture, or of its window. */
 static double attention_flops(const void *config, int64_t length)
 {
     const loong_vision_config_t *c = config;
-    return 12.0 * (double)(c->hidden_size * c->num_layers * length);
+    int64_t seen = 0;
+    for (int64_t i = 0; i < c->num_layers; i++) {
+        bool all = c->window_size == 0 || c->full.of[i];
+        seen += all ? length : LOONG_MIN(length, window_rows(c));
+    }
+    return 12.0 * (double)(c->hidden_size * seen);
 }
 
 static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
@@ -368,10 +409,10 @@ static loong_status_t configure(loong_context_t *ctx,
     return status;
 }
 
-#define FAMILY(name_, processor_)                                   \
+#define FAMILY(name_, processor_, projector_)                       \
     {                                                               \
         .name = name_, .role = "image_encoder",                     \
-        .image_processor = processor_,                              \
+        .image_processor = processor_, .projector = projector_,     \
         .config_size = sizeof(loong_vision_config_t),               \
         .configure = configure, .facts = facts,                     \
         .attention_flops = attention_flops,                         \
@@ -381,9 +422,11 @@ static loong_status_t configure(loong_context_t *ctx,
     }
 
 static const loong_family_t families[] = {
-    FAMILY("vit", "ViT"), FAMILY("clip_vision_model", "CLIP"),
-    FAMILY("siglip_vision_model", "Siglip"),
-    FAMILY("qwen2_vl_vision", "Qwen2VL")};
+    FAMILY("vit", "ViT", "mlp_projector"),
+    FAMILY("clip_vision_model", "CLIP", "mlp_projector"),
+    FAMILY("siglip_vision_model", "Siglip", "mlp_projector"),
+    FAMILY("qwen2_vl_vision", "Qwen2VL", "patch_merger"),
+    FAMILY("qwen2_5_vl_vision", "Qwen2VL", "qwen2_5_vl_merger")};
 
 loong_status_t loongi_register_vision(loong_context_t *ctx)
 {

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The configurable vision transformer: ViT (Dosovitskiy et al. 2021) and the
- * image encoders of CLIP (Radford et al. 2021), SigLIP (Zhai et al. 2023) and
- * Qwen2-VL (Wang et al. 2024) are settings of it. Layers' parameters have the
- * decoder's names (layers.N.self_attn.q_proj.weight); beside them are
- * patch_embedding (columns: channel, frame, row, column of a patch),
- * class_token, position_embeddings, pre_layernorm, norm and classifier; with
- * masked image modelling (Xie et al. 2022, SimMIM) mask_token and decoder. */
+ * image encoders of CLIP (Radford et al. 2021), SigLIP (Zhai et al. 2023),
+ * Qwen2-VL (Wang et al. 2024) and Qwen2.5-VL (Bai et al. 2025) are settings of
+ * it. Layers' parameters have the decoder's names
+ * (layers.N.self_attn.q_proj.weight); beside them are patch_embedding (columns:
+ * channel, frame, row, column of a patch), class_token, position_embeddings,
+ * pre_layernorm, norm and classifier; with masked image modelling (Xie et al.
+ * 2022, SimMIM) mask_token and decoder. */
 #ifndef LOONG_VISION_H
 #define LOONG_VISION_H
 
 #include "base.h"
 #include "fields.h"
+#include "layer_kinds.h"
 #include "loong/nn.h"
 #include "pairs.h"
 
@@ -35,6 +37,9 @@ typedef struct loong_vision_config {
     int64_t image_size;
     int64_t patch_size;
     int64_t temporal_patch_size; /* frames of a patch */
+    int64_t window_size; /* pixels of a side, within which patches see each
+                            other; 0: in the whole picture */
+    loong_layer_kinds_t full; /* layers in which they do all the same */
     bool rotary; /* positions turn heads by row and column; else a table */
     double rotary_base;
     loong_norm_kind_t normalization;
@@ -79,11 +84,13 @@ extern const loong_recipe_table_t loongi_vision_fields;
  * segments of padding, none longer than a picture. Inputs: patches wide [R,
  * channels frames p^2], positions i32 [R] in the picture, or with rotary ones
  * patch_positions i32 [2,R], row and column; cu_seqlens i32 [max_segments
- * + 1]; with class tokens is_class i32 [R], 1 where one is; with masked image
- * modelling is_masked i32 [R], 1 where mask_token stands. With a classifier
- * pooled_picture i32 [R], the number of the picture whose vector the row goes
- * into (that of the class token, or those of the patches) and N elsewhere;
- * labels i32 [N], loss_weight wide [N].
+ * + 1]; with windows, whose patches stand together, cu_window_seqlens i32
+ * [R / min(window_size / patch_size, LOONG_PADDING_ROWS) + max_segments + 2]
+ * and raster_index i32 [R] (loong/image.h); with class tokens is_class i32 [R],
+ * 1 where one is; with masked image modelling is_masked i32 [R], 1 where
+ * mask_token stands. With a classifier pooled_picture i32 [R], the number of
+ * the picture whose vector the row goes into (that of the class token, or those
+ * of the patches) and N elsewhere; labels i32 [N], loss_weight wide [N].
  *
  * Loss "classification", over normaliser "pictures", or output "logits" [N,
  * classes]; loss "masked_mse", the mean squared error of the pixels of masked
@@ -104,8 +111,8 @@ LOONG_NODISCARD loong_status_t loongi_vision_state(const void *config,
                                                    loong_model_state_fn add,
                                                    void *user);
 
-/* Enters families vit, clip_vision_model, siglip_vision_model and
- * qwen2_vl_vision. */
+/* Enters families vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision
+ * and qwen2_5_vl_vision. */
 LOONG_NODISCARD loong_status_t loongi_register_vision(loong_context_t *ctx);
 
 #ifdef __cplusplus

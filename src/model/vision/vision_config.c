@@ -20,7 +20,8 @@ static const int poolings[] = {LOONG_POOL_CLASS_TOKEN, LOONG_POOL_MEAN};
 
 static const loong_recipe_field_t fields[] = {
     {TEXT("family", SAME,
-          "vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision"),
+          "vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision, "
+          "qwen2_5_vl_vision"),
      .needed = true},
     {INT64("num_layers", num_layers, 1, 10000, SAME, "transformer layers"),
      .needed = true},
@@ -32,14 +33,21 @@ static const loong_recipe_field_t fields[] = {
     {INT64("num_attention_heads", num_attention_heads, 1, 1e5, SAME, "heads"),
      .needed = true},
     {INT64("image_size", image_size, 0, 1e5, SAME,
-           "pixels of a side of a picture; 0, the default of qwen2_vl_vision: "
-           "pictures have sizes of their own, which goes with "
-           "position_embedding_type rope")},
+           "pixels of a side of a picture; 0, the default of Qwen's: pictures "
+           "have sizes of their own, which goes with position_embedding_type "
+           "rope")},
     {INT64("patch_size", patch_size, 1, 1e5, SAME,
            "pixels of a side of a patch"),
      .needed = true},
     {INT64("temporal_patch_size", temporal_patch_size, 1, 64, SAME,
            "frames of a patch")},
+    {INT64("window_size", window_size, 0, 1e5, SAME,
+           "pixels of a side of a window, whose patches alone see each other; "
+           "0: those of a picture do")},
+    {TEXT("full_attention_layers", SAME,
+          "with windows: layers in which the patches of a picture see each "
+          "other, as moe_layer_freq has those with experts; ([0]*7+[1])* when "
+          "not given")},
     {INT64("num_channels", num_channels, 3, 3, SAME, "of a pixel")},
     {FLAG("position_embedding_type", rotary, "learned_absolute rope", SAME,
           "a table of positions in a picture, or rotary ones of row and "
@@ -115,6 +123,15 @@ static const struct {
     {"qwen2_vl_vision", {"position_embedding_type", "rope"}},
     {"qwen2_vl_vision", {"activation", "quick_gelu"}},
     {"qwen2_vl_vision", {"layernorm_epsilon", "1e-6"}},
+    {"qwen2_5_vl_vision", {"add_class_token", "false"}},
+    {"qwen2_5_vl_vision", {"add_patch_bias", "false"}},
+    {"qwen2_5_vl_vision", {"post_layernorm", "false"}},
+    {"qwen2_5_vl_vision", {"temporal_patch_size", "2"}},
+    {"qwen2_5_vl_vision", {"position_embedding_type", "rope"}},
+    {"qwen2_5_vl_vision", {"normalization", "RMSNorm"}},
+    {"qwen2_5_vl_vision", {"activation", "swiglu"}},
+    {"qwen2_5_vl_vision", {"layernorm_epsilon", "1e-6"}},
+    {"qwen2_5_vl_vision", {"window_size", "112"}},
 };
 
 static void set_defaults(loong_problems_t *problems,
@@ -151,6 +168,38 @@ static void check_native(loong_problems_t *problems,
                             "image_size 0: pictures of sizes of their own go "
                             "without add_class_token, num_classes and "
                             "masked_image_modeling");
+    }
+}
+
+static const char full_key[] = "full_attention_layers";
+
+/* Which layers see whole pictures. */
+static void read_windows(loong_problems_t *problems, const loong_pairs_t *pairs,
+                         loong_vision_config_t *c)
+{
+    char problem[128];
+    const char *full = loongi_pairs_get(pairs, full_key);
+    const char *text = full != NULL ? full : "([0]*7+[1])*";
+    if (c->window_size == 0) {
+        if (full != NULL) {
+            loongi_problems_add(problems, "%s: %s, but window_size is 0",
+                                full_key, full);
+        }
+        return;
+    }
+    if (c->num_layers > 0 && !loongi_layer_kinds_parse(text, c->num_layers,
+                                                       &c->full, problem)) {
+        loongi_problems_add(problems, "%s: '%s': %s", full_key, text, problem);
+    }
+    if (c->patch_size > 0 && c->window_size % c->patch_size != 0) {
+        loongi_problems_add(
+            problems, "window_size %lld is no multiple of patch_size %lld",
+            (long long)c->window_size, (long long)c->patch_size);
+    }
+    if (c->class_token) {
+        loongi_problems_add(problems, "window_size %lld: class tokens are in "
+                                      "no window, add_class_token is true",
+                            (long long)c->window_size);
     }
 }
 
@@ -216,6 +265,7 @@ loong_status_t loongi_vision_configure(loong_context_t *ctx,
     if (config->ffn_hidden_size == 0) {
         config->ffn_hidden_size = 4 * config->hidden_size;
     }
+    read_windows(&problems, pairs, config);
     check(&problems, config, pairs);
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG,
                                "the vision transformer");

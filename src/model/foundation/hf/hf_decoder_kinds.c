@@ -13,7 +13,7 @@ loong_status_t loongi_hf_set_kinds(loong_hf_reader_t *r,
 {
     int64_t with = 0;
     for (int64_t i = 0; i < layers; i++) {
-        with += kinds->experts[i];
+        with += kinds->of[i];
     }
     if (with == 0) {
         loongi_problems_add(&r->problems,
@@ -46,7 +46,7 @@ static void mark_dense(loong_hf_reader_t *r, const loong_json_t *item,
     if (layer < 0) {
         loongi_hf_refuse(r, "mlp_only_layers", item, "numbers of layers are");
     } else if (layer < layers) {
-        kinds->experts[layer] = 0;
+        kinds->of[layer] = 0;
     }
 }
 
@@ -74,7 +74,7 @@ loong_status_t loongi_hf_map_kinds(loong_hf_reader_t *r)
         return LOONG_OK; /* told, or told when the model is built */
     }
     for (int64_t i = 0; i < layers; i++) {
-        kinds.experts[i] = (i + 1) % step == 0;
+        kinds.of[i] = (i + 1) % step == 0;
     }
     for (int64_t i = 0; list != NULL && i < loongi_json_count(list); i++) {
         mark_dense(r, loongi_json_at(list, i), layers, &kinds);

@@ -72,7 +72,7 @@ static loong_status_t map_dense_layers(loong_hf_reader_t *r, const char *name,
         return LOONG_OK;
     }
     for (int64_t i = 0; i < layers; i++) {
-        kinds.experts[i] = i >= first;
+        kinds.of[i] = i >= first;
     }
     return loongi_hf_set_kinds(r, &kinds, layers);
 }
@@ -286,8 +286,8 @@ static loong_status_t map_layer_types(loong_hf_reader_t *r)
                 ? loongi_json_at(list, i)
                 : NULL;
         const char *text = item != NULL ? loongi_json_string(item) : "";
-        kinds.experts[i] = strcmp(text, "sparse") == 0;
-        if (!kinds.experts[i] && strcmp(text, "dense") != 0) {
+        kinds.of[i] = strcmp(text, "sparse") == 0;
+        if (!kinds.of[i] && strcmp(text, "dense") != 0) {
             loongi_hf_refuse(r, name, list,
                              "\"dense\" or \"sparse\" for each of the "
                              "num_hidden_layers is needed");

@@ -42,11 +42,11 @@ static void emit_shared(loong_hf_writer_t *w, const char *name)
 static int64_t leading(const loong_layer_kinds_t *kinds, int64_t layers)
 {
     int64_t first = 0;
-    while (first < layers && kinds->experts[first] == 0) {
+    while (first < layers && kinds->of[first] == 0) {
         first++;
     }
     for (int64_t i = first; i < layers; i++) {
-        if (kinds->experts[i] == 0) {
+        if (kinds->of[i] == 0) {
             return -1;
         }
     }
@@ -59,7 +59,7 @@ static void emit_layer_types(loong_hf_writer_t *w,
     loong_text_t list = loongi_text_begin(w->ctx);
     for (int64_t i = 0; i < layers; i++) {
         loongi_text_printf(&list, "%s\"%s\"", i > 0 ? ", " : "[",
-                           kinds->experts[i] != 0 ? "sparse" : "dense");
+                           kinds->of[i] != 0 ? "sparse" : "dense");
     }
     loongi_text_printf(&list, "]");
     loongi_hf_emit(w, "mlp_layer_types", loongi_text_get(&list));

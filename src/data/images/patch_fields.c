@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The arrays of the processor of pictures, from its rows. Called through
+ * patch_processor.c. Read the table of fields in loong/image.h before. */
+#include "patch_fields.h"
+
+#include <string.h>
+
+#include "field_table.h"
+#include "patch_place.h"
+#include "rng.h"
+
+static loong_patch_grid_t grid_of(const loong_patch_params_t *p,
+                                  const loong_picture_rows_t *size)
+{
+    return (loong_patch_grid_t){size->height, size->width,
+                                loongi_patch_merge(p), p->cut.window};
+}
+
+/* Rows of padding that see each other. */
+static int64_t padding_rows(const loong_patch_params_t *p)
+{
+    return loongi_pictures_all_equal(p) ? loongi_picture_each(p).encoder
+                                        : LOONG_PADDING_ROWS;
+}
+
+static void put_real(const loong_field_t *field, int64_t i, double value)
+{
+    if (field->dtype == LOONG_F64) {
+        ((double *)field->to)[i] = value;
+    } else {
+        ((float *)field->to)[i] = (float)value;
+    }
+}
+
+/* A slot for one picture, which may be empty. */
+typedef struct slot {
+    const loong_patch_row_t *row;
+    int64_t begin, patches; /* its first row, and that of its patches */
+    int64_t end;
+} slot_t;
+
+/* The slot behind that one, the first one behind an empty one. */
+static slot_t next_slot(const loong_patch_params_t *p, void *const *rows,
+                        int64_t j, const slot_t *before)
+{
+    const loong_patch_row_t *row = rows[j];
+    slot_t slot = {row, before->end, before->end, before->end};
+    slot.end += row->size.encoder;
+    slot.patches += row->size.encoder > 0 && p->class_token ? 1 : 0;
+    return slot;
+}
+
+static void copy_patches(const float *patches, int64_t count,
+                         loong_dtype_t dtype, char *to)
+{
+    if (dtype == LOONG_F32) {
+        memcpy(to, patches, (size_t)count * sizeof(*patches));
+        return;
+    }
+    for (int64_t k = 0; k < count; k++) {
+        ((double *)(void *)to)[k] = (double)patches[k];
+    }
+}
+
+static void fill_patches(const loong_patch_params_t *p, void *const *rows,
+                         const loong_field_t *field)
+{
+    size_t size = (size_t)loongi_patch_elements(p) *
+                  loong_dtype_size(field->dtype); /* a row */
+    char *to = field->to;
+    slot_t s = {0};
+    for (int64_t j = 0; j < p->pictures; j++) {
+        s = next_slot(p, rows, j, &s);
+        memset(to + (size_t)s.begin * size, 0,
+               (size_t)(s.patches - s.begin) * size);
+        copy_patches(s.row->patches,
+                     (s.end - s.patches) * loongi_patch_elements(p),
+                     field->dtype, to + (size_t)s.patches * size);
+    }
+    memset(to + (size_t)s.end * size, 0, (size_t)(p->rows - s.end) * size);
+}
+
+static void fill_positions(const loong_patch_params_t *p, void *const *rows,
+                           const loong_field_t *field)
+{
+    int32_t *to = field->to;
+    slot_t s = {0};
+    for (int64_t j = 0; j < p->pictures; j++) {
+        s = next_slot(p, rows, j, &s);
+        loong_patch_grid_t grid = grid_of(p, &s.row->size);
+        int64_t before = s.patches - s.begin;
+        for (int64_t i = s.begin; i < s.patches; i++) {
+            to[i] = (int32_t)(i - s.begin);
+        }
+        for (int64_t i = s.patches; i < s.end; i++) {
+            loong_patch_place_t at = loongi_patch_place(&grid, i - s.patches);
+            to[i] = (int32_t)(before + at.row * grid.columns + at.column);
+        }
+    }
+    for (int64_t i = s.end; i < p->rows; i++) {
+        to[i] = (int32_t)((i - s.end) % padding_rows(p));
+    }
+}
+
+/* Row and column of each patch. */
+static void fill_patch_positions(const loong_patch_params_t *p,
+                                 void *const *rows, const loong_field_t *field)
+{
+    int32_t *to = field->to;
+    slot_t s = {0};
+    memset(to, 0, (size_t)field->count * sizeof(*to));
+    for (int64_t j = 0; j < p->pictures; j++) {
+        s = next_slot(p, rows, j, &s);
+        loong_patch_grid_t grid = grid_of(p, &s.row->size);
+        for (int64_t i = s.patches; i < s.end; i++) {
+            loong_patch_place_t at = loongi_patch_place(&grid, i - s.patches);
+            to[i] = (int32_t)at.row;
+            to[p->rows + i] = (int32_t)at.column;
+        }
+    }
+}
+
+static void fill_is_class(const loong_patch_params_t *p, void *const *rows,
+                          const loong_field_t *field)
+{
+    int32_t *to = field->to;
+    slot_t s = {0};
+    memset(to, 0, (size_t)field->count * sizeof(*to));
+    for (int64_t j = 0; j < p->pictures; j++) {
+        s = next_slot(p, rows, j, &s);
+        if (s.patches > s.begin) {
+            to[s.begin] = 1;
+        }
+    }
+}
+
+/* Marks of the patches of a draw. */
+static void mask_patches(const loong_patch_params_t *p,
+                         const loong_patch_row_t *row, int32_t *is_masked)
+{
+    int64_t patches = loongi_picture_patches(&row->size);
+    int64_t wanted = loongi_masked_patches(p, &row->size);
+    uint64_t name = loongi_rng_name("masked patches");
+    for (int64_t i = 0; i < patches; i++) {
+        double u = loongi_rng_uniform(p->mask_seed, name,
+                                      (uint64_t)(row->draw * patches + i));
+        is_masked[i] = u * (double)(patches - i) <= (double)wanted;
+        wanted -= is_masked[i];
+    }
+}
+
+static void fill_is_masked(const loong_patch_params_t *p, void *const *rows,
+                           const loong_field_t *field)
+{
+    int32_t *to = field->to;
+    slot_t s = {0};
+    memset(to, 0, (size_t)field->count * sizeof(*to));
+    for (int64_t j = 0; j < p->pictures; j++) {
+        s = next_slot(p, rows, j, &s);
+        if (s.end > s.begin) {
+            mask_patches(p, s.row, to + s.patches);
+        }
+    }
+}
+
+static void fill_cu_seqlens(const loong_patch_params_t *p, void *const *rows,
+                            const loong_field_t *field)
+{
+    int32_t *to = field->to;
+    int64_t count = 0;
+    slot_t s = {0};
+    for (int64_t j = 0; j < p->pictures; j++) {
+        s = next_slot(p, rows, j, &s);
+        if (s.end > s.begin) {
+            to[count++] = (int32_t)s.begin;
+        }
+    }
+    for (int64_t i = s.end; i < p->rows; i += padding_rows(p)) {
+        to[count++] = (int32_t)i;
+    }
+    for (; count < field->count; count++) {
+        to[count] = (int32_t)p->rows;
+    }
+}
+
+/* Patches of the side of a window. */
+static int64_t window_side(const loong_patch_params_t *p)
+{
+    return p->cut.window * loongi_patch_merge(p);
+}
+
+/* Rows of padding that see each other in windows. */
+static int64_t window_padding(const loong_patch_params_t *p)
+{
+    int64_t side = window_side(p);
+    return LOONG_MAX(LOONG_MIN(side * side, LOONG_PADDING_ROWS), 1);
+}
+
+static void fill_cu_window_seqlens(const loong_patch_params_t *p,
+                                   void *const *rows,
+                                   const loong_field_t *field)
+{
+    int32_t *to = field->to;
+    int64_t count = 0;
+    int64_t patches =
+        loongi_patch_merge(p) * loongi_patch_merge(p); /* of a block */
+    slot_t s = {0};
+    for (int64_t j = 0; j < p->pictures; j++) {
+        s = next_slot(p, rows, j, &s);
+        loong_patch_grid_t grid = grid_of(p, &s.row->size);
+        for (int64_t i = s.patches; i < s.end;) {
+            loong_patch_place_t at = loongi_patch_place(&grid, i - s.patches);
+            loong_patch_window_t w = loongi_patch_window(
+                &grid, at.row / grid.merge, at.column / grid.merge);
+            to[count++] = (int32_t)i;
+            i += w.rows * w.columns * patches;
+        }
+    }
+    for (int64_t i = s.end; i < p->rows; i += window_padding(p)) {
+        to[count++] = (int32_t)i;
+    }
+    for (; count < field->count; count++) {
+        to[count] = (int32_t)p->rows;
+    }
+}
+
+static void fill_raster_index(const loong_patch_params_t *p, void *const *rows,
+                              const loong_field_t *field)
+{
+    int32_t *to = field->to;
+    int64_t patches =
+        loongi_patch_merge(p) * loongi_patch_merge(p); /* of a block */
+    slot_t s = {0};
+    for (int64_t i = 0; i < p->rows; i++) {
+        to[i] = (int32_t)i;
+    }
+    for (int64_t j = 0; j < p->pictures; j++) {
+        s = next_slot(p, rows, j, &s);
+        loong_patch_grid_t grid = grid_of(p, &s.row->size);
+        for (int64_t i = s.patches; i < s.end; i++) {
+            int64_t block = (i - s.patches) / patches;
+            int64_t from = loongi_patch_block(&grid, block);
+            to[i] = (int32_t)(i + (from - block) * patches);
+        }
+    }
+}
+
+static void fill_pooled_picture(const loong_patch_params_t *p,
+                                void *const *rows, const loong_field_t *field)
+{
+    int32_t *to = field->to;
+    slot_t s = {0};
+    for (int64_t i = 0; i < p->rows; i++) {
+        to[i] = (int32_t)loongi_picture_capacity(p);
+    }
+    for (int64_t j = 0; j < p->pictures; j++) {
+        s = next_slot(p, rows, j, &s);
+        bool token = p->class_token && p->pool_class_token;
+        int64_t first = token ? s.begin : s.patches;
+        int64_t end = token ? s.patches : s.end;
+        for (int64_t i = first; i < end; i++) {
+            to[i] = (int32_t)j;
+        }
+    }
+}
+
+static int64_t label_of(const loong_patch_params_t *p, void *const *rows,
+                        int64_t i)
+{
+    return i < p->pictures ? ((const loong_patch_row_t *)rows[i])->label : -1;
+}
+
+static void fill_labels(const loong_patch_params_t *p, void *const *rows,
+                        const loong_field_t *field)
+{
+    for (int64_t i = 0; i < field->count; i++) {
+        int64_t label = label_of(p, rows, i);
+        ((int32_t *)field->to)[i] =
+            label >= 0 ? (int32_t)label : LOONG_IGNORE_LABEL;
+    }
+}
+
+static void fill_loss_weight(const loong_patch_params_t *p, void *const *rows,
+                             const loong_field_t *field)
+{
+    for (int64_t i = 0; i < field->count; i++) {
+        put_real(field, i, label_of(p, rows, i) >= 0 ? 1.0 : 0.0);
+    }
+}
+
+/* ---- the table ----------------------------------------------------------- */
+
+typedef enum extent {
+    PATCHES,
+    ROWS,
+    ROW_PAIRS,
+    PICTURES,
+    BOUNDS, /* at least so many */
+    WINDOW_BOUNDS
+} extent_t;
+
+typedef struct field_kind {
+    loong_field_type_t type;
+    extent_t extent;
+    void (*fill)(const loong_patch_params_t *p, void *const *rows,
+                 const loong_field_t *field);
+} field_kind_t;
+
+static const field_kind_t fields[] = {
+    {{"patches", LOONG_F32, LOONG_F64}, PATCHES, fill_patches},
+    {{"positions", LOONG_I32, LOONG_I32}, ROWS, fill_positions},
+    {{"patch_positions", LOONG_I32, LOONG_I32},
+     ROW_PAIRS,
+     fill_patch_positions},
+    {{"is_class", LOONG_I32, LOONG_I32}, ROWS, fill_is_class},
+    {{"is_masked", LOONG_I32, LOONG_I32}, ROWS, fill_is_masked},
+    {{"cu_seqlens", LOONG_I32, LOONG_I32}, BOUNDS, fill_cu_seqlens},
+    {{"cu_window_seqlens", LOONG_I32, LOONG_I32},
+     WINDOW_BOUNDS,
+     fill_cu_window_seqlens},
+    {{"raster_index", LOONG_I32, LOONG_I32}, ROWS, fill_raster_index},
+    {{"pooled_picture", LOONG_I32, LOONG_I32}, ROWS, fill_pooled_picture},
+    {{"labels", LOONG_I32, LOONG_I32}, PICTURES, fill_labels},
+    {{"loss_weight", LOONG_F32, LOONG_F64}, PICTURES, fill_loss_weight},
+};
+
+static const loong_field_table_t table = {"picture", fields, sizeof(fields[0]),
+                                          LOONG_COUNT_OF(fields)};
+
+static int64_t elements_of(const loong_patch_params_t *p, extent_t extent)
+{
+    switch (extent) {
+    case PATCHES:
+        return p->rows * loongi_patch_elements(p);
+    case ROWS:
+        return p->rows;
+    case ROW_PAIRS:
+        return 2 * p->rows;
+    case BOUNDS:
+        return loongi_picture_capacity(p) + 2 +
+               (loongi_pictures_all_equal(p) ? 0
+                                             : p->rows / LOONG_PADDING_ROWS);
+    case WINDOW_BOUNDS: /* one more a picture than its rows / (m w) */
+        return loongi_picture_capacity(p) + 2 +
+               p->rows /
+                   LOONG_MAX(LOONG_MIN(window_side(p), LOONG_PADDING_ROWS), 1);
+    default:
+        return loongi_picture_capacity(p);
+    }
+}
+
+loong_status_t loongi_patch_bind(loong_context_t *ctx, const void *config,
+                                 loong_field_t *field)
+{
+    const loong_patch_params_t *p = config;
+    LOONG_TRY(loongi_field_find(ctx, &table, field));
+    const field_kind_t *kind = field->kind;
+    int64_t count = elements_of(p, kind->extent);
+    bool least = kind->extent == BOUNDS || kind->extent == WINDOW_BOUNDS;
+    return loongi_field_check_count(ctx, field, count,
+                                    least ? field->count >= count
+                                          : field->count == count);
+}
+
+loong_status_t loongi_patch_fill(loong_context_t *ctx, const void *config,
+                                 void *const *rows, const loong_field_t *field)
+{
+    loong_field_t bound = *field;
+    LOONG_TRY(loongi_patch_bind(ctx, config, &bound));
+    const field_kind_t *kind = bound.kind;
+    kind->fill(config, rows, &bound);
+    return LOONG_OK;
+}

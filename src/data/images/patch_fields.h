@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The rows of the processor of pictures, and the arrays that it fills from
+ * them. */
+#ifndef LOONG_PATCH_FIELDS_H
+#define LOONG_PATCH_FIELDS_H
+
+#include <math.h>
+
+#include "base.h"
+#include "loong/image.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A picture of a micro-batch. */
+typedef struct loong_patch_row {
+    int64_t label; /* -1: no picture, or one without a label */
+    int64_t draw;  /* -1: no picture */
+    loong_picture_rows_t size;
+    float patches[]; /* of it, row after row */
+} loong_patch_row_t;
+
+static inline bool loongi_pictures_all_equal(const loong_patch_params_t *p)
+{
+    return p->image_size > 0;
+}
+
+static inline int64_t loongi_patch_merge(const loong_patch_params_t *p)
+{
+    return LOONG_MAX(p->cut.merge, 1);
+}
+
+/* Where all are equal. */
+static inline loong_picture_rows_t
+loongi_picture_each(const loong_patch_params_t *p)
+{
+    return loong_picture_rows(p, p->image_size, p->image_size);
+}
+
+static inline int64_t loongi_picture_patches(const loong_picture_rows_t *size)
+{
+    return size->width * size->height;
+}
+
+/* Of a picture. */
+static inline int64_t loongi_masked_patches(const loong_patch_params_t *p,
+                                            const loong_picture_rows_t *size)
+{
+    return llround(p->mask_ratio * (double)loongi_picture_patches(size));
+}
+
+static inline int64_t loongi_patch_elements(const loong_patch_params_t *p)
+{
+    return 3 * LOONG_MAX(p->cut.frames, 1) * p->cut.patch * p->cut.patch;
+}
+
+/* Pictures that a micro-batch has room for. */
+static inline int64_t loongi_picture_capacity(const loong_patch_params_t *p)
+{
+    return loongi_pictures_all_equal(p)
+               ? p->rows / loongi_picture_each(p).encoder
+               : p->pictures;
+}
+
+/* Slots of loong_processor_t. */
+LOONG_NODISCARD loong_status_t loongi_patch_bind(loong_context_t *ctx,
+                                                 const void *config,
+                                                 loong_field_t *field);
+LOONG_NODISCARD loong_status_t loongi_patch_fill(loong_context_t *ctx,
+                                                 const void *config,
+                                                 void *const *rows,
+                                                 const loong_field_t *field);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -65,14 +65,18 @@ static bool is_dense(const loong_kernel_query_t *query, int64_t segments,
     return segments * length == q->dim[0];
 }
 
-/* All that is asked for. */
+static bool wants_lse(const loong_kernel_query_t *query)
+{
+    return query->arg[place_of(query, LOONG_CUDNN_LSE)].rank > 0;
+}
+
+/* All that is asked for, and lse: cuDNN has no forward without it. */
 static loong_cudnn_attention_params_t
 whole_of(const loong_kernel_query_t *query)
 {
     const loong_attention_attr_t *attr = query->attr;
     loong_cudnn_attention_params_t p;
     p.gradient = is_gradient(query);
-    p.lse = query->arg[place_of(query, LOONG_CUDNN_LSE)].rank > 0;
     p.causal = attr->causal;
     p.window = attr->window;
     p.segments = query->arg[cu_of(query)].dim[0] - 1;
@@ -87,6 +91,9 @@ whole_of(const loong_kernel_query_t *query)
     for (int o = 0; o < LOONG_CUDNN_OPERANDS; o++) {
         int at = place_of(query, o);
         p.ld[o] = at >= 0 ? query->arg[at].ld : 0;
+    }
+    if (!wants_lse(query)) {
+        p.ld[LOONG_CUDNN_LSE] = p.heads;
     }
     return p;
 }
@@ -257,28 +264,33 @@ static bool support(const loong_kernel_query_t *query,
 /* ---- workspace ----------------------------------------------------------- */
 
 /* What a call uses, in bytes: with segments of any length the lengths and, of
- * each operand, the beginnings of those of each round of launches, else the lse
- * by heads; then the plan's, one launch after the other. */
+ * each operand, the beginnings of those of each round of launches; the lse, by
+ * heads or one that nobody wants; then the plan's, one launch after the
+ * other. */
 typedef struct layout {
     int64_t rounds;
     int64_t lengths, begin; /* of a round */
     int64_t lse, plan;
 } layout_t;
 
-static layout_t layout_of(const loong_cudnn_attention_params_t *whole)
+static layout_t layout_of(const loong_kernel_query_t *query,
+                          const loong_cudnn_attention_params_t *whole)
 {
     loong_cudnn_attention_params_t part = part_of(whole);
     layout_t l = {rounds_of(whole, &part), 0, 0, 0,
                   loongi_cudnn_attention_room(&part)};
-    int64_t lse = whole->lse ? loongi_cudnn_attention_lse_length(whole) : 0;
+    int64_t rows = whole->rows;
     if (whole->dense) {
-        l.lse = whole->segments * whole->heads * lse * (int64_t)sizeof(float);
-        l.lse = loongi_round_up(l.lse, ALIGN);
+        rows = whole->segments * loongi_cudnn_attention_lse_length(whole);
     } else {
         l.lengths = loongi_round_up(part.segments * (int64_t)sizeof(int32_t),
                                     ALIGN);
         l.begin = loongi_round_up((part.segments + 1) *
                                       (int64_t)sizeof(int64_t), ALIGN);
+    }
+    if (whole->dense || !wants_lse(query)) {
+        l.lse = loongi_round_up(rows * whole->heads * (int64_t)sizeof(float),
+                                ALIGN);
     }
     return l;
 }
@@ -286,7 +298,7 @@ static layout_t layout_of(const loong_cudnn_attention_params_t *whole)
 static size_t workspace(const loong_kernel_query_t *query)
 {
     loong_cudnn_attention_params_t whole = whole_of(query);
-    layout_t l = layout_of(&whole);
+    layout_t l = layout_of(query, &whole);
     int64_t segments = l.rounds * (l.lengths + LOONG_CUDNN_OPERANDS * l.begin);
     size_t bytes = (size_t)(ALIGN + segments + l.lse + l.plan);
     return LOONG_MAX(bytes, own_kernel(query)->workspace(query));
@@ -442,7 +454,6 @@ typedef struct launches {
     layout_t layout;
     const loong_cudnn_attention_params_t *part;
     loong_cudnn_attention_operands_t all; /* of the first launch */
-    float *lse; /* by heads; NULL: not with these */
 } launches_t;
 
 /* Pointers to the whole, and the workspace cut up. */
@@ -458,9 +469,13 @@ static loong_status_t lay_out(launches_t *l)
     x->lengths =
         l->whole.dense ? NULL : (int32_t *)(void *)x->workspace;
     x->workspace += layout.rounds * layout.lengths;
+    float *lse = layout.lse > 0 ? (float *)(void *)x->workspace : NULL;
+    x->workspace += layout.lse;
     for (int o = 0; o < LOONG_CUDNN_OPERANDS; o++) {
         int at = place_of(query, o);
-        x->ptr[o] = at >= 0 ? call->ptr[at] : NULL;
+        x->ptr[o] = o == LOONG_CUDNN_LSE && lse != NULL ? lse
+                    : at >= 0                           ? call->ptr[at]
+                                                        : NULL;
         LOONG_CHECK(call->ctx, (uintptr_t)x->ptr[o] % 16 == 0, LOONG_ERR_ARG,
                     "%s: operand %d begins at no multiple of 16 bytes",
                     query->op, at);
@@ -468,10 +483,6 @@ static loong_status_t lay_out(launches_t *l)
                           ? NULL
                           : (int64_t *)(void *)x->workspace;
         x->workspace += layout.rounds * layout.begin;
-    }
-    if (layout.lse > 0) {
-        l->lse = x->ptr[LOONG_CUDNN_LSE] = (float *)(void *)x->workspace;
-        x->workspace += layout.lse;
     }
     return LOONG_OK;
 }
@@ -497,9 +508,9 @@ static loong_status_t turn_lse(const launches_t *l, bool back)
 {
     const loong_cudnn_attention_params_t *p = &l->whole;
     loong_attention_lse_t lse = {
-        place_of(l->call->query, LOONG_CUDNN_LSE), l->lse, p->length,
-        loongi_cudnn_attention_lse_length(p), back};
-    return l->lse != NULL && back == !p->gradient
+        place_of(l->call->query, LOONG_CUDNN_LSE), l->all.ptr[LOONG_CUDNN_LSE],
+        p->length, loongi_cudnn_attention_lse_length(p), back};
+    return p->dense && wants_lse(l->call->query) && back == !p->gradient
                ? loongi_attention_turn_lse(l->call, &lse)
                : LOONG_OK;
 }
@@ -553,7 +564,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     memset(&l, 0, sizeof(l));
     l.call = call;
     l.whole = whole_of(call->query);
-    l.layout = layout_of(&l.whole);
+    l.layout = layout_of(call->query, &l.whole);
     l.part = &plan->params;
     LOONG_TRY(lay_out(&l));
     LOONG_TRY(find_begins(&l));

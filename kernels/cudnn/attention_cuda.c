@@ -261,13 +261,11 @@ static void forward(sketch_t *s)
     x = loongi_cudnn_unary(g, CUDNN_POINTWISE_EXP, x);
     int sum = loongi_cudnn_column(g, x);
     loongi_cudnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD, x, sum);
-    if (s->p->lse) {
-        operand(s, LOONG_CUDNN_LSE, false);
-        int log_sum = loongi_cudnn_unary(g, CUDNN_POINTWISE_LOG, sum);
-        loong_cudnn_pointwise_t op = {CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT,
-                                      top, log_sum, LOONG_CUDNN_NONE, -1};
-        loongi_cudnn_pointwise(g, &op, s->operand[LOONG_CUDNN_LSE]);
-    }
+    operand(s, LOONG_CUDNN_LSE, false);
+    int log_sum = loongi_cudnn_unary(g, CUDNN_POINTWISE_LOG, sum);
+    loong_cudnn_pointwise_t add = {CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, top,
+                                   log_sum, LOONG_CUDNN_NONE, -1};
+    loongi_cudnn_pointwise(g, &add, s->operand[LOONG_CUDNN_LSE]);
     int p = loongi_cudnn_like(g, x, CUDNN_DATA_BFLOAT16);
     loong_cudnn_pointwise_t op = {CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, x,
                                   sum, LOONG_CUDNN_NONE, -1};
@@ -396,9 +394,9 @@ static int64_t sum_bytes(const loong_cudnn_attention_params_t *p)
 bool loongi_cudnn_attention_is_alike(const loong_cudnn_attention_params_t *a,
                                      const loong_cudnn_attention_params_t *b)
 {
-    bool alike = a->gradient == b->gradient && a->lse == b->lse &&
-                 a->dense == b->dense && a->causal == b->causal &&
-                 a->window == b->window && a->segments == b->segments &&
+    bool alike = a->gradient == b->gradient && a->dense == b->dense &&
+                 a->causal == b->causal && a->window == b->window &&
+                 a->segments == b->segments &&
                  a->length == b->length && a->rows == b->rows &&
                  a->heads == b->heads && a->kv_heads == b->kv_heads &&
                  a->head_dim == b->head_dim &&

@@ -45,7 +45,6 @@ typedef enum loong_cudnn_operand {
  * else [rows, heads]. */
 typedef struct loong_cudnn_attention_params {
     bool gradient;
-    bool lse;   /* the forward writes it */
     bool dense; /* all segments have `length` rows; else the lengths and
                    beginnings of segments are operands */
     bool causal;

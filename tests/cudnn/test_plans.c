@@ -78,7 +78,6 @@ static loong_cudnn_attention_params_t params_of(const plan_case_t *c)
     loong_cudnn_attention_params_t p;
     memset(&p, 0, sizeof(p));
     p.gradient = c->gradient;
-    p.lse = true;
     p.dense = c->dense;
     p.causal = true;
     p.window = c->window;

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What share of a training nothing runs on the GPU.
+"""What share of a training nothing runs on the GPU, and what runs else.
 
   gaps.py --build DIR --name NAME RECIPE [KEY=VALUE...]
 
 Traces `loong-bench step`: by nsys where it is on PATH, else by the library of
 tests/gpu/trace.c, which needs CUPTI. Of what was traced the first two fifths
-are left out: they are the start and the warm-up. One line of JSON.
+are left out: they are the start and the warm-up. One line of JSON; the kernels
+that take the most come with their milliseconds and launches of a step.
 """
 import argparse
+import collections
 import json
 import os
 import shutil
@@ -19,6 +21,7 @@ import tempfile
 
 STEPS, WARM_UP, LEFT_OUT = 12, 2, 0.4
 TABLES = ("KERNEL", "MEMCPY", "MEMSET")
+SHOWN = 25  # kernels
 
 
 def run(command, environment=None):
@@ -41,9 +44,14 @@ def by_nsys(command, work):
     spans = []
     for table in TABLES:
         name = "CUPTI_ACTIVITY_KIND_" + table
-        if name in has:
-            spans += [(table == "KERNEL", begin, end) for begin, end
-                      in data.execute(f"select start, end from {name}")]
+        if name not in has:
+            continue
+        what = "select start, end, '' from " + name
+        if table == "KERNEL":
+            what = (f"select start, end, value from {name} join StringIds "
+                    "on mangledName = id")
+        spans += [(table == "KERNEL", begin, end, kernel or table.lower())
+                  for begin, end, kernel in data.execute(what)]
     return spans
 
 
@@ -55,26 +63,39 @@ def by_cupti(command, work, library):
     spans = []
     with open(path) as f:
         for line in f:
-            kind, begin, end = line.split()
+            kind, begin, end, name = line.rstrip("\n").split(" ", 3)
             if kind == "dropped":
                 sys.exit(f"gaps.py: CUPTI dropped {begin} records")
-            spans.append((kind == "kernel", int(begin), int(end)))
+            spans.append((kind == "kernel", int(begin), int(end), name))
     return spans
 
 
 def measure(spans):
-    """Share of the time without work; seconds; kernels."""
+    """Share of the time without work; seconds; kernels; and of each name the
+    nanoseconds and the launches."""
     spans.sort(key=lambda span: span[1])
     spans = spans[int(LEFT_OUT * len(spans)):]
     if len(spans) < 2:
         sys.exit(f"gaps.py: {len(spans)} spans were traced")
     first = last = spans[0][1]
     idle = 0
-    for _, begin, end in spans:
+    names = collections.defaultdict(lambda: [0, 0])
+    for _, begin, end, name in spans:
+        names[name][0] += end - begin
+        names[name][1] += 1
         idle += max(begin - last, 0)
         last = max(last, end)
     return idle / (last - first), (last - first) * 1e-9, \
-        sum(span[0] for span in spans)
+        sum(span[0] for span in spans), names
+
+
+def plain(names):
+    """The functions of mangled names, where there is a tool for it."""
+    if shutil.which("c++filt") is None:
+        return names
+    said = subprocess.run(["c++filt", "-p"], input="\n".join(names),
+                          capture_output=True, text=True)
+    return said.stdout.splitlines()
 
 
 def main():
@@ -98,11 +119,15 @@ def main():
                 gaps=args.name, not_run="no nsys on PATH, and no CUPTI when "
                 "libloong_trace was to be built")))
             return
-    share, seconds, kernels = measure(spans)
+    share, seconds, kernels, names = measure(spans)
     steps = (STEPS + WARM_UP) * (1.0 - LEFT_OUT)
+    most = sorted(names.items(), key=lambda name: -name[1][0])[:SHOWN]
     print(json.dumps(dict(
         gaps=args.name, by=tool, share=share, seconds=seconds,
-        kernels_per_step=round(kernels / steps))))
+        kernels_per_step=round(kernels / steps),
+        kernels=[(name[:100], round(ns / steps * 1e-6, 2),
+                  round(count / steps, 1)) for name, (_, (ns, count))
+                 in zip(plain([name for name, _ in most]), most)])))
 
 
 if __name__ == "__main__":

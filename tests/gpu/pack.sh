@@ -16,7 +16,8 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/include" "$work/lib/pkgconfig" "$work/bin"
 
 packages="libdnnl-dev libyaml-dev libjansson-dev libpcre2-dev libutf8proc-dev
-  libzstd-dev zlib1g-dev liblzma-dev libxxhash-dev libcmocka-dev libhdf5-dev"
+  libzstd-dev zlib1g-dev liblzma-dev libxxhash-dev libcmocka-dev libhdf5-dev
+  libjpeg62-turbo-dev libpng-dev libwebp-dev libarchive-dev"
 lib=$(gcc -print-multiarch)
 for package in $packages; do
   dpkg -L "$package" | while read -r file; do
@@ -46,7 +47,8 @@ take() { # NAME PATH
       esac
     done
 }
-for name in dnnl yaml jansson pcre2-8 utf8proc zstd z xxhash cmocka hdf5; do
+for name in dnnl yaml jansson pcre2-8 utf8proc zstd z lzma xxhash cmocka hdf5 \
+  jpeg png16 webp; do
   path=/usr/lib/$lib/lib$name.so
   test "$name" != hdf5 || path=/usr/lib/$lib/hdf5/serial/libhdf5.so
   soname=$(objdump -p "$path" | awk '$1 == "SONAME" {print $2}')
@@ -54,14 +56,20 @@ for name in dnnl yaml jansson pcre2-8 utf8proc zstd z xxhash cmocka hdf5; do
   ln -sf "$soname" "$work/lib/lib$name.so"
 done
 
-version=$(pkg-config --modversion hdf5)
-cat > "$work/lib/pkgconfig/hdf5.pc" <<PC
-Name: hdf5
-Description: HDF5, serial
-Version: $version
-Libs: -L\${pcfiledir}/.. -lhdf5
+describe() { # MODULE LIBRARY
+  cat > "$work/lib/pkgconfig/$1.pc" << PC
+Name: $1
+Description: $1
+Version: $(pkg-config --modversion "$1")
+Libs: -L\${pcfiledir}/.. -l$2
 Cflags: -I\${pcfiledir}/../../include
 PC
+}
+describe hdf5 hdf5
+describe libjpeg jpeg
+describe libpng png16
+describe libwebp webp
+describe libarchive archive # its headers: the library is loaded when used
 
 # Tools that a bare machine may lack.
 for tool in ninja pkgconf; do

@@ -78,7 +78,7 @@ lacking() {
   local header found=""
   command -v cc >/dev/null || return 0 # cmake says it better
   for header in oneapi/dnnl/dnnl.h yaml.h jansson.h pcre2.h utf8proc.h zstd.h \
-    zlib.h xxhash.h cmocka.h; do
+    zlib.h lzma.h xxhash.h cmocka.h jpeglib.h png.h webp/decode.h archive.h; do
     cc -E -x c - <<< "#if !__has_include(<$header>)
 #error
 #endif" >/dev/null 2>&1 || found="$found $header"

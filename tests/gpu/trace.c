@@ -21,10 +21,11 @@ static void CUPTIAPI give(uint8_t **buffer, size_t *size, size_t *records)
     *records = 0; /* as many as there is room for */
 }
 
-static void put(const char *kind, uint64_t begin, uint64_t end)
+static void put(const char *kind, uint64_t begin, uint64_t end,
+                const char *name)
 {
-    fprintf(out, "%s %llu %llu\n", kind, (unsigned long long)begin,
-            (unsigned long long)end);
+    fprintf(out, "%s %llu %llu %s\n", kind, (unsigned long long)begin,
+            (unsigned long long)end, name);
 }
 
 static void tell(const CUpti_Activity *record)
@@ -35,13 +36,13 @@ static void tell(const CUpti_Activity *record)
     const CUpti_ActivityMemset4 *fill = at;
     switch (record->kind) {
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-        put("kernel", kernel->start, kernel->end);
+        put("kernel", kernel->start, kernel->end, kernel->name);
         break;
     case CUPTI_ACTIVITY_KIND_MEMCPY:
-        put("copy", copy->start, copy->end);
+        put("copy", copy->start, copy->end, "copy");
         break;
     case CUPTI_ACTIVITY_KIND_MEMSET:
-        put("fill", fill->start, fill->end);
+        put("fill", fill->start, fill->end, "fill");
         break;
     default:
         break;
@@ -61,7 +62,7 @@ static void CUPTIAPI take(CUcontext context, uint32_t stream, uint8_t *buffer,
     if (cuptiActivityGetNumDroppedRecords(context, stream, &dropped) ==
             CUPTI_SUCCESS &&
         dropped > 0) {
-        fprintf(out, "dropped %llu 0\n", (unsigned long long)dropped);
+        fprintf(out, "dropped %llu 0 -\n", (unsigned long long)dropped);
     }
     free(buffer);
 }

@@ -6,7 +6,7 @@
 #include "op_device.h"
 #include "op_draw.h"
 
-enum { MAX_ENTRIES = 8, MAX_TOKENS = 400 };
+enum { MAX_ENTRIES = 8, MAX_TOKENS = OP_LARGE ? 4096 : 400 };
 
 typedef struct ranges {
     int32_t at[3][2];

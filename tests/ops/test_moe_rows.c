@@ -72,7 +72,8 @@ static int32_t choice_of(op_draw_t *d, int kind, int experts, int64_t j)
 
 /* Each choice is of one round, of the same as the token's others on the rank,
  * of no earlier one than those of tokens before; no round has more than slots
- * + k - 1 rows of a rank, and the last has some. */
+ * + k - 1 rows of a rank. There are as many rounds as a rank's rows fill: the
+ * last has rows, but where those of one token begin in the round before it. */
 static void check_rounds(op_case_t c, int64_t rounds)
 {
     const loong_expert_window_attr_t *a = c.attr;
@@ -97,8 +98,10 @@ static void check_rounds(op_case_t c, int64_t rounds)
         free(out[0]);
     }
     int64_t last = 0;
+    int64_t filled = 1;
     for (int r = 0; r < a->ranks; r++) {
         int64_t rows = 0;
+        int64_t all = 0;
         int now = 0;
         for (int64_t s = 0; s < tokens * k; s++) {
             int each = a->experts / a->ranks;
@@ -109,11 +112,14 @@ static void check_rounds(op_case_t c, int64_t rounds)
             assert_true(of[s] >= now);
             rows = of[s] > now ? 1 : rows + 1;
             now = of[s];
+            all++;
             assert_true(rows <= a->slots + k - 1);
         }
         last = LOONG_MAX(last, now);
+        filled = LOONG_MAX(filled, (all + a->slots - 1) / a->slots);
     }
-    assert_int_equal(last, rounds - 1);
+    assert_int_equal(rounds, filled);
+    assert_in_range(last, LOONG_MAX(rounds - 1 - (k - 1), 0), rounds - 1);
     free(of);
 }
 

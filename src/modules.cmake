@@ -95,6 +95,10 @@ loong_module(NAME foundation_hf DIR src/model/foundation/hf
   USES base foundation huggingface)
 loong_module(NAME vision_hf DIR src/model/vision/hf
   USES base vision huggingface)
+loong_module(NAME projector_hf DIR src/model/projector/hf
+  USES base recipe projector huggingface)
+loong_module(NAME composite DIR src/model/composite
+  USES base safetensors huggingface)
 loong_module(NAME native DIR src/checkpoint/native USES base safetensors
   LIBS ${HDF5_LINK_LIBRARIES} INCLUDES ${HDF5_INCLUDE_DIRS})
 loong_module(NAME exchange DIR src/checkpoint PUBLIC checkpoint
@@ -122,7 +126,7 @@ loong_module(NAME train DIR src/train PUBLIC trainer
   training_files report features run_data CALLS launch images)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
-  USES base op kernels device_cpu comm_staged foundation_hf vision_hf projector
+  USES base op kernels device_cpu comm_staged foundation_hf vision_hf projector_hf
   run_data images image_text chat
   INCLUDES ${PROJECT_SOURCE_DIR}/backends/cuda)
 loong_module(NAME version DIR src/version PUBLIC version

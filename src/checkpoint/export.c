@@ -18,13 +18,19 @@
 #include "view.h"
 #include "workdir.h"
 
-static int64_t elements_of(const loong_native_source_t *source,
-                           const loong_hf_map_t *map, loong_dtype_t dtype)
+/* A component of what is exported. */
+typedef struct export_part {
+    loong_native_source_t source;
+    loong_pairs_t *model;
+    loong_hf_map_t *map;
+} export_part_t;
+
+static int64_t elements_of(const export_part_t *part, loong_dtype_t dtype)
 {
     int64_t elements = 0;
-    for (int64_t i = 0; i < loongi_hf_map_count(map); i++) {
-        const loong_hf_param_t *p = loongi_hf_map_get(map, i);
-        if (loongi_native_type((void *)source, p->name) == dtype) {
+    for (int64_t i = 0; i < loongi_hf_map_count(part->map); i++) {
+        const loong_hf_param_t *p = loongi_hf_map_get(part->map, i);
+        if (loongi_native_type((void *)&part->source, p->name) == dtype) {
             elements += loongi_shape_count(p->ndim, p->shape);
         }
     }
@@ -33,23 +39,27 @@ static int64_t elements_of(const loong_native_source_t *source,
 
 /* The type that config.json names: most weights have it. transformers reads
  * all the others into it. */
-static loong_dtype_t most_common_type(const loong_native_source_t *source,
-                                      const loong_hf_map_t *map)
+static loong_dtype_t most_common_type(const export_part_t *parts, int count)
 {
+    const loong_native_source_t *source = &parts[0].source;
     static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16,
                                           LOONG_F16};
     loong_dtype_t found = LOONG_F32;
     int64_t most = 0;
     for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
-        int64_t elements = elements_of(source, map, types[i]);
+        int64_t elements = 0;
+        for (int k = 0; k < count; k++) {
+            elements += elements_of(&parts[k], types[i]);
+        }
         if (elements > most) {
             found = types[i];
             most = elements;
         }
     }
-    for (int64_t i = 0; i < loongi_hf_map_count(map); i++) {
-        const loong_hf_param_t *p = loongi_hf_map_get(map, i);
-        loong_dtype_t own = loongi_native_type((void *)source, p->name);
+    for (int64_t i = 0; i < loongi_hf_map_count(parts[count - 1].map); i++) {
+        const export_part_t *last = &parts[count - 1];
+        const loong_hf_param_t *p = loongi_hf_map_get(last->map, i);
+        loong_dtype_t own = loongi_native_type((void *)&last->source, p->name);
         if (!p->exact && loongi_hf_wider(own, found) != found) {
             loongi_log(source->ctx, LOONG_LOG_WARN,
                        "config.json names %s, the type of most weights: "
@@ -128,53 +138,96 @@ static loong_status_t export_adapters(const loong_native_source_t *source,
                                     : LOONG_OK;
 }
 
-static loong_status_t
-export_model(loong_native_source_t *source, const loong_pairs_t *model,
-             const loong_checkpoint_export_params_t *params,
-             const loong_pairs_t *tokens, const char *kept_files)
+/* What is to be written: one component, or those of a whole model. */
+typedef struct export {
+    loong_context_t *ctx;
+    const loong_checkpoint_export_params_t *params;
+    loong_checkpoint_t *checkpoint;
+    const loong_hf_composite_t *composite; /* NULL: of one component */
+    int count;
+    export_part_t parts[LOONG_HF_PARTS];
+    loong_pairs_t *tokens;
+    loong_text_t kept_files;
+} export_t;
+
+static export_part_t *last_of(export_t *e)
 {
+    return &e->parts[e->count - 1];
+}
+
+static loong_status_t open_parts(export_t *e)
+{
+    for (int i = 0; i < e->count; i++) {
+        export_part_t *part = &e->parts[i];
+        LOONG_TRY(loongi_native_open_base(&part->source));
+        LOONG_TRY(loongi_hf_map_load(e->ctx, part->model, e->params->map,
+                                     &part->map));
+        part->source.merge = e->params->merge;
+    }
+    return LOONG_OK;
+}
+
+static void fill_params(export_t *e, loong_hf_export_params_t *hf)
+{
+    const loong_checkpoint_export_params_t *params = e->params;
+    memset(hf, 0, sizeof(*hf));
+    hf->dir = params->out_dir;
+    hf->type = params->convert ? NULL : loongi_native_type;
+    hf->dtype = params->convert ? params->dtype
+                                : most_common_type(e->parts, e->count);
+    hf->max_shard_bytes = params->max_shard_bytes;
+    hf->map = params->map;
+    hf->source = loongi_native_read;
+    hf->lend = loongi_native_lend;
+    hf->progress = params->progress;
+    hf->progress_user = params->user;
+    hf->tokens = e->tokens;
+    hf->composite = e->composite;
+    hf->model = e->parts[0].model;
+    hf->user = &e->parts[0].source;
+}
+
+static loong_status_t write_model(export_t *e)
+{
+    const loong_pairs_t *models[LOONG_HF_PARTS];
+    void *users[LOONG_HF_PARTS];
     loong_hf_export_params_t hf;
-    loong_hf_map_t *map = NULL;
-    bool adapters = loongi_native_has_adapters(source) && !params->merge;
-    LOONG_TRY(loongi_native_open_base(source));
-    LOONG_TRY(loongi_hf_map_load(source->ctx, model, params->map, &map));
-    memset(&hf, 0, sizeof(hf));
-    source->merge = params->merge;
-    loong_status_t status =
-        adapters ? export_adapters(source, map, params->out_dir, kept_files)
-                 : loongi_native_check(source, map);
-    if (status == LOONG_OK && !adapters) {
-        hf.dtype = params->convert ? params->dtype
-                                   : most_common_type(source, map);
+    for (int i = 0; i < e->count; i++) {
+        const loong_native_source_t *source = &e->parts[i].source;
+        LOONG_TRY(loongi_native_check(source, e->parts[i].map));
+        LOONG_TRY(loongi_verify_component(e->checkpoint, e->ctx,
+                                          source->component, source->ema));
+        models[i] = e->parts[i].model;
+        users[i] = &e->parts[i].source;
     }
-    loongi_hf_map_destroy(&map);
-    if (adapters || status != LOONG_OK) {
-        return status;
-    }
-    LOONG_TRY(loongi_verify_component(source->checkpoint, source->ctx,
-                                      source->component, source->ema));
-    LOONG_TRY(loongi_checkpoint_map(source->checkpoint));
-    hf.dir = params->out_dir;
-    hf.model = model;
-    hf.type = params->convert ? NULL : loongi_native_type;
-    hf.max_shard_bytes = params->max_shard_bytes;
-    hf.map = params->map;
-    hf.source = loongi_native_read;
-    hf.lend = loongi_native_lend;
-    hf.user = source;
-    hf.progress = params->progress;
-    hf.progress_user = params->user;
-    hf.tokens = tokens;
-    LOONG_TRY(choose_files(source, params, kept_files, &hf));
-    loong_text_t key = loongi_text_begin(source->ctx);
-    export_key(source, params, &hf, &key);
-    status = key.status;
+    fill_params(e, &hf);
+    hf.models = models;
+    hf.users = users;
+    LOONG_TRY(loongi_checkpoint_map(e->checkpoint));
+    LOONG_TRY(choose_files(&e->parts[0].source, e->params, e->kept_files.data,
+                           &hf));
+    loong_text_t key = loongi_text_begin(e->ctx);
+    export_key(&last_of(e)->source, e->params, &hf, &key);
+    loong_status_t status = key.status;
     if (status == LOONG_OK) {
         hf.key = key.data;
-        status = loongi_hf_export(source->ctx, &hf);
+        status = loongi_hf_export(e->ctx, &hf);
     }
     loongi_text_free(&key);
     return status;
+}
+
+/* Adapters stand beside modules, which transformers calls otherwise than files
+ * call their tensors. */
+static loong_status_t write_adapters(export_t *e)
+{
+    export_part_t *part = last_of(e);
+    if (e->composite != NULL) {
+        loongi_hf_composite_place_modules(e->composite, e->count - 1,
+                                          part->map);
+    }
+    return export_adapters(&part->source, part->map, e->params->out_dir,
+                           e->kept_files.data);
 }
 
 /* What is asked for, else what the run that saved it knew; of code what is
@@ -201,6 +254,7 @@ read_tokens(loong_context_t *ctx, const loong_pairs_t *model,
         }
     }
     LOONG_TRY(loongi_hf_extra_take(metadata, tokens));
+    LOONG_TRY(loongi_hf_composite_take(metadata, tokens));
     const char *code = loongi_pairs_get(metadata, LOONG_HF_AUTO_MAP);
     return code != NULL && params->as == NULL
                ? loongi_pairs_set(tokens, LOONG_HF_AUTO_MAP, code)
@@ -237,32 +291,75 @@ read_model(const loong_native_source_t *source,
     return status;
 }
 
-static loong_status_t
-export_open(loong_native_source_t *source,
-            const loong_checkpoint_export_params_t *params)
+static loong_status_t check_averages(const loong_native_source_t *source)
 {
-    loong_pairs_t *model = NULL;
-    loong_pairs_t *tokens = NULL;
-    const loong_pairs_t *metadata =
-        loongi_checkpoint_metadata(source->checkpoint);
-    loong_text_t files = loongi_text_begin(source->ctx);
-    loongi_text_printf(&files, "%s/hf",
-                       loongi_checkpoint_path(source->checkpoint));
-    LOONG_TRY(files.status);
-    loong_status_t status = read_model(source, params, metadata, &model);
-    if (status == LOONG_OK) {
-        status = loongi_pairs_create(source->ctx, &tokens);
+    const loong_checkpoint_t *ck = source->checkpoint;
+    int64_t i = 0;
+    while (source->ema && i < loongi_checkpoint_count(ck) &&
+           strcmp(loongi_checkpoint_get(ck, i)->kind, "ema") != 0) {
+        i++;
     }
-    if (status == LOONG_OK) {
-        status = read_tokens(source->ctx, model, params, metadata, tokens);
+    LOONG_CHECK(source->ctx, !source->ema || i < loongi_checkpoint_count(ck),
+                LOONG_ERR_MISMATCH,
+                "%s has no averages: the run that saved it has no "
+                "optimizer.ema.decay",
+                loongi_checkpoint_path(ck));
+    return LOONG_OK;
+}
+
+/* The components that are asked for: one by its name, else all. */
+static loong_status_t choose_parts(export_t *e)
+{
+    const loong_pairs_t *meta = loongi_checkpoint_metadata(e->checkpoint);
+    const char *roles[LOONG_HF_PARTS];
+    const char *families[LOONG_HF_PARTS] = {NULL, NULL, NULL};
+    e->count = loongi_view_roles(meta, roles);
+    if (e->params->component != NULL) {
+        roles[0] = e->params->component;
+        e->count = 1;
     }
-    if (status == LOONG_OK) {
-        status = export_model(source, model, params, tokens, files.data);
+    for (int i = 0; i < e->count; i++) {
+        export_part_t *part = &e->parts[i];
+        part->source = (loong_native_source_t){.ctx = e->ctx,
+                                               .ema = e->params->ema,
+                                               .checkpoint = e->checkpoint,
+                                               .component = roles[i]};
+        LOONG_TRY(read_model(&part->source, e->params, meta, &part->model));
+        families[i] = loongi_pairs_get(part->model, "family");
     }
-    loongi_pairs_destroy(&tokens);
-    loongi_pairs_destroy(&model);
-    loongi_text_free(&files);
-    return status;
+    if (e->count == 1) {
+        return LOONG_OK;
+    }
+    e->composite = loongi_hf_composite_of_families(families);
+    LOONG_CHECK(e->ctx, e->composite != NULL && e->params->as == NULL &&
+                            e->params->map == NULL,
+                LOONG_ERR_UNSUPPORTED,
+                "%s: has components of families %s, %s and %s, which no model "
+                "type %s; one of them is exported by its name (--component "
+                "NAME)",
+                loongi_checkpoint_path(e->checkpoint),
+                families[0], families[1],
+                families[2] != NULL ? families[2] : "none",
+                e->composite == NULL ? "has together"
+                                     : "other than their own, and no map, has");
+    return LOONG_OK;
+}
+
+static loong_status_t export_open(export_t *e)
+{
+    const loong_pairs_t *meta = loongi_checkpoint_metadata(e->checkpoint);
+    loongi_text_printf(&e->kept_files, "%s/hf",
+                       loongi_checkpoint_path(e->checkpoint));
+    LOONG_TRY(e->kept_files.status);
+    LOONG_TRY(choose_parts(e));
+    LOONG_TRY(check_averages(&e->parts[0].source));
+    LOONG_TRY(loongi_pairs_create(e->ctx, &e->tokens));
+    LOONG_TRY(read_tokens(e->ctx, last_of(e)->model, e->params, meta,
+                          e->tokens));
+    LOONG_TRY(open_parts(e));
+    return loongi_native_has_adapters(&last_of(e)->source) && !e->params->merge
+               ? write_adapters(e)
+               : write_model(e);
 }
 
 /* A directory that was asked for and has nothing is a mistake. */
@@ -283,45 +380,13 @@ static loong_status_t check_tokenizer(loong_context_t *ctx, const char *dir)
     return status;
 }
 
-/* Of a model of several components the caller names one. */
-static loong_status_t check_component(const loong_native_source_t *source,
-                                      const char *named)
-{
-    const loong_pairs_t *meta = loongi_checkpoint_metadata(source->checkpoint);
-    LOONG_CHECK(
-        source->ctx,
-        named != NULL ||
-            loongi_pairs_get(meta, "model.image_encoder.family") == NULL ||
-            loongi_pairs_get(meta, "model." LOONG_DEFAULT_ROLE ".family") ==
-                NULL,
-        LOONG_ERR_UNSUPPORTED,
-        "%s: has an image encoder and a model that reads it; one of "
-        "them is exported, by its name (--component NAME)",
-        loongi_checkpoint_path(source->checkpoint));
-    return LOONG_OK;
-}
-
-static loong_status_t check_averages(const loong_native_source_t *source)
-{
-    const loong_checkpoint_t *ck = source->checkpoint;
-    int64_t i = 0;
-    while (source->ema && i < loongi_checkpoint_count(ck) &&
-           strcmp(loongi_checkpoint_get(ck, i)->kind, "ema") != 0) {
-        i++;
-    }
-    LOONG_CHECK(source->ctx, !source->ema || i < loongi_checkpoint_count(ck),
-                LOONG_ERR_MISMATCH,
-                "%s has no averages: the run that saved it has no "
-                "optimizer.ema.decay",
-                loongi_checkpoint_path(ck));
-    return LOONG_OK;
-}
-
 loong_status_t
 loong_checkpoint_export(loong_context_t *ctx,
                         const loong_checkpoint_export_params_t *params)
 {
-    loong_native_source_t source = {.ctx = ctx, .ema = params->ema};
+    export_t e = {.ctx = ctx,
+                  .params = params,
+                  .kept_files = loongi_text_begin(ctx)};
     LOONG_CHECK(ctx, params->as == NULL || params->map == NULL, LOONG_ERR_ARG,
                 "an export with the names of %s is of no model type, not of "
                 "%s", params->map, params->as);
@@ -332,20 +397,15 @@ loong_checkpoint_export(loong_context_t *ctx,
                 params->out_dir);
     LOONG_TRY(loongi_checkpoint_check_outside(ctx, params->out_dir));
     LOONG_TRY(check_tokenizer(ctx, params->tokenizer_dir));
-    LOONG_TRY(
-        loongi_checkpoint_open(ctx, params->checkpoint, &source.checkpoint));
-    source.component = params->component != NULL
-                           ? params->component
-                           : loongi_view_component(
-                                 loongi_checkpoint_metadata(source.checkpoint));
-    loong_status_t status = check_component(&source, params->component);
-    if (status == LOONG_OK) {
-        status = check_averages(&source);
+    LOONG_TRY(loongi_checkpoint_open(ctx, params->checkpoint, &e.checkpoint));
+    loong_status_t status = export_open(&e);
+    for (int i = 0; i < e.count; i++) {
+        loongi_hf_map_destroy(&e.parts[i].map);
+        loongi_hf_close(&e.parts[i].source.base);
+        loongi_pairs_destroy(&e.parts[i].model);
     }
-    if (status == LOONG_OK) {
-        status = export_open(&source, params);
-    }
-    loongi_hf_close(&source.base);
-    loongi_checkpoint_close(&source.checkpoint);
+    loongi_pairs_destroy(&e.tokens);
+    loongi_text_free(&e.kept_files);
+    loongi_checkpoint_close(&e.checkpoint);
     return status;
 }

@@ -24,10 +24,12 @@ typedef struct importer {
     loong_context_t *ctx;
     const loong_checkpoint_import_params_t *params;
     const char *dir; /* of the model: of adapters that beside them */
-    loong_hf_t *hf;
+    int num_parts; /* components, the one with the loss last */
+    loong_hf_t *hf[LOONG_HF_PARTS];
+    const char *roles[LOONG_HF_PARTS];
+    int64_t ends[LOONG_HF_PARTS]; /* of their tensors */
     loong_peft_t *peft; /* NULL: no adapters */
     loong_peft_import_t adapters;
-    const char *component;
     loong_arena_t *arena;
     loong_pairs_t *metadata;
     loong_file_set_t *files;
@@ -36,61 +38,75 @@ typedef struct importer {
     loong_checkpoint_tensor_t *tensors;
 } importer_t;
 
+static const loong_hf_t *loss_of(const importer_t *im)
+{
+    return im->hf[im->num_parts - 1];
+}
+
 static loong_status_t import_rows(void *user, int64_t index, int64_t row,
                                   int64_t rows, void *buffer,
                                   const void **data_p)
 {
     const importer_t *im = user;
     const loong_checkpoint_tensor_t *t = &im->tensors[index];
-    const char *name = t->name + strlen(im->component) + 1;
+    int part = 0;
+    while (index >= im->ends[part]) {
+        part++;
+    }
+    const char *name = t->name + strlen(im->roles[part]) + 1;
     loong_borrowed_t borrowed;
-    if (loongi_hf_lend(im->hf, name, row, rows, &borrowed) &&
+    if (loongi_hf_lend(im->hf[part], name, row, rows, &borrowed) &&
         (borrowed.hole || borrowed.dtype == t->dtype)) {
         *data_p = borrowed.hole ? NULL : borrowed.data;
         return LOONG_OK;
     }
-    return loongi_hf_read(im->hf, name, row, rows, t->dtype, buffer);
+    return loongi_hf_read(im->hf[part], name, row, rows, t->dtype, buffer);
 }
 
-static loong_status_t list_params(importer_t *im)
+static loong_status_t list_part(importer_t *im, int part)
 {
-    const loong_hf_map_t *map = loongi_hf_get_map(im->hf);
-    im->count = loongi_hf_map_count(map);
-    LOONG_TRY(loongi_arena_alloc(
-        im->arena, (size_t)im->count * sizeof(*im->tensors), &im->tensors));
-    for (int64_t i = 0; i < im->count; i++) {
+    const loong_hf_t *hf = im->hf[part];
+    const loong_hf_map_t *map = loongi_hf_get_map(hf);
+    for (int64_t i = 0; i < loongi_hf_map_count(map); i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(map, i);
-        loong_checkpoint_tensor_t *t = &im->tensors[i];
+        loong_checkpoint_tensor_t *t = &im->tensors[im->count++];
         char *name = NULL;
-        LOONG_TRY(loongi_arena_printf(im->arena, &name, "%s.%s", im->component,
-                                      p->name));
+        LOONG_TRY(loongi_arena_printf(im->arena, &name, "%s.%s",
+                                      im->roles[part], p->name));
         t->kind = "param";
         t->name = name;
-        t->dtype = loongi_hf_dtype(im->hf, p->name);
+        t->dtype = loongi_hf_dtype(hf, p->name);
         t->ndim = p->ndim;
         for (int d = 0; d < p->ndim; d++) {
             t->shape[d] = p->shape[d];
         }
     }
+    im->ends[part] = im->count;
     return LOONG_OK;
 }
 
-static loong_status_t import_metadata(loong_context_t *ctx,
-                                      const loong_pairs_t *model,
-                                      loong_pairs_t *metadata)
+static loong_status_t list_params(importer_t *im)
 {
-    LOONG_TRY(loongi_pairs_set(metadata, "created_by", "loong-ckpt import"));
+    int64_t count = 0;
+    for (int i = 0; i < im->num_parts; i++) {
+        count += loongi_hf_map_count(loongi_hf_get_map(im->hf[i]));
+    }
+    LOONG_TRY(loongi_arena_alloc(
+        im->arena, (size_t)count * sizeof(*im->tensors), &im->tensors));
+    for (int i = 0; i < im->num_parts; i++) {
+        LOONG_TRY(list_part(im, i));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t import_keys(importer_t *im, int part)
+{
+    const loong_pairs_t *model = loongi_hf_model(im->hf[part]);
     for (int64_t i = 0; i < model->count; i++) {
-        loong_text_t key = loongi_text_begin(ctx);
-        loongi_text_printf(&key, "model.%s.%s", loongi_view_role(ctx, model),
-                           model->items[i].key);
-        loong_status_t status = key.status;
-        if (status == LOONG_OK) {
-            status =
-                loongi_pairs_set(metadata, key.data, model->items[i].value);
-        }
-        loongi_text_free(&key);
-        LOONG_TRY(status);
+        char *key = NULL;
+        LOONG_TRY(loongi_arena_printf(im->arena, &key, "model.%s.%s",
+                                      im->roles[part], model->items[i].key));
+        LOONG_TRY(loongi_pairs_set(im->metadata, key, model->items[i].value));
     }
     return LOONG_OK;
 }
@@ -101,15 +117,16 @@ static loong_status_t list_adapters(importer_t *im)
 {
     char digest[LOONG_HF_DIGEST];
     char text[4096];
-    LOONG_TRY(loongi_peft_import(im->peft, loongi_hf_get_map(im->hf),
-                                 im->component, im->arena, im->metadata,
+    const char *role = im->roles[im->num_parts - 1];
+    LOONG_TRY(loongi_peft_import(im->peft, loongi_hf_get_map(loss_of(im)),
+                                 role, im->arena, im->metadata,
                                  &im->adapters));
     im->count = im->adapters.count;
     im->tensors = im->adapters.tensors;
     LOONG_TRY(loongi_hf_digest(im->ctx, im->dir, digest));
-    snprintf(text, sizeof(text), LOONG_BASE_KEY "%s", im->component);
+    snprintf(text, sizeof(text), LOONG_BASE_KEY "%s", role);
     LOONG_TRY(loongi_pairs_set(im->metadata, text, im->dir));
-    snprintf(text, sizeof(text), LOONG_BASE_DIGEST_KEY "%s", im->component);
+    snprintf(text, sizeof(text), LOONG_BASE_DIGEST_KEY "%s", role);
     LOONG_TRY(loongi_pairs_set(im->metadata, text, digest));
     snprintf(text, sizeof(text), "%s/" LOONG_PEFT_CONFIG, im->peft->path);
     return loongi_file_set_read(im->files, text, LOONG_PEFT_CONFIG);
@@ -118,9 +135,14 @@ static loong_status_t list_adapters(importer_t *im)
 /* All that goes into the checkpoint beside tensors. */
 static loong_status_t read_beside(importer_t *im)
 {
-    const loong_pairs_t *model = loongi_hf_model(im->hf);
+    const loong_pairs_t *model = loongi_hf_model(loss_of(im));
     LOONG_TRY(loongi_pairs_create(im->ctx, &im->metadata));
-    LOONG_TRY(import_metadata(im->ctx, model, im->metadata));
+    LOONG_TRY(
+        loongi_pairs_set(im->metadata, "created_by", "loong-ckpt import"));
+    for (int i = 0; i < im->num_parts; i++) {
+        LOONG_TRY(import_keys(im, i));
+    }
+    LOONG_TRY(loongi_hf_composite_keep(im->ctx, im->dir, im->metadata));
     LOONG_TRY(loongi_hf_tokens_read(im->ctx, im->dir, im->metadata));
     LOONG_TRY(loongi_hf_code_read(im->ctx, im->dir,
                                   loongi_pairs_get(model, "family"),
@@ -138,7 +160,6 @@ static loong_status_t run_import(importer_t *im)
     loong_native_write_params_t write = {0};
     loong_meter_t meter = {p->progress, p->user, 0, 0};
     LOONG_TRY(loongi_arena_create(im->ctx, "import", &im->arena));
-    im->component = loongi_view_role(im->ctx, loongi_hf_model(im->hf));
     LOONG_TRY(read_beside(im));
     LOONG_TRY(im->peft != NULL ? list_adapters(im) : list_params(im));
     loongi_text_printf(&im->key, "import 1 %lld\n",
@@ -209,7 +230,7 @@ static loong_status_t check_replaced(const importer_t *im)
     loongi_checkpoint_close(&there);
     if (status == LOONG_OK) {
         status = loongi_hf_check_same(im->ctx, dir, model,
-                                      loongi_hf_model(im->hf));
+                                      loongi_hf_model(loss_of(im)));
     } else {
         loongi_error_note(im->ctx, "'%s' is not replaced: name another "
                                    "directory, or remove that one", dir);
@@ -222,7 +243,9 @@ static loong_status_t check_replaced(const importer_t *im)
 static loong_status_t open_import(importer_t *im)
 {
     const loong_checkpoint_import_params_t *p = im->params;
-    loong_hf_open_params_t open = {p->hf_dir, p->names.model, p->names.map};
+    loong_hf_open_params_t open = {p->hf_dir, p->names.model, p->names.map,
+                                   NULL};
+    const loong_hf_composite_t *whole = NULL;
     if (loongi_peft_is(p->hf_dir)) {
         LOONG_TRY(loongi_peft_read(im->ctx, p->hf_dir, &im->peft));
         open.dir = loongi_peft_base(im->peft, p->names.base);
@@ -232,8 +255,20 @@ static loong_status_t open_import(importer_t *im)
                     p->hf_dir, im->peft->base != NULL ? im->peft->base : "");
     }
     im->dir = open.dir;
-    LOONG_TRY(loongi_hf_check_model(im->ctx, &open));
-    return loongi_hf_open_as(im->ctx, &open, &im->hf);
+    if (open.model == NULL) {
+        LOONG_TRY(loongi_hf_composite_of(im->ctx, im->dir, &whole));
+    }
+    int first = whole == NULL || im->peft != NULL ? LOONG_HF_PART_LOSS : 0;
+    for (int i = first; i < LOONG_HF_PARTS; i++) {
+        loong_hf_t **hf = &im->hf[im->num_parts];
+        open.role = whole != NULL ? whole->parts[i].role : NULL;
+        LOONG_TRY(loongi_hf_check_model(im->ctx, &open));
+        LOONG_TRY(loongi_hf_open_as(im->ctx, &open, hf));
+        im->roles[im->num_parts++] =
+            whole != NULL ? open.role
+                          : loongi_view_role(im->ctx, loongi_hf_model(*hf));
+    }
+    return LOONG_OK;
 }
 
 loong_status_t
@@ -259,7 +294,9 @@ loong_checkpoint_import(loong_context_t *ctx,
     loongi_file_set_destroy(&im.files);
     loongi_pairs_destroy(&im.metadata);
     loongi_arena_destroy(&im.arena);
-    loongi_hf_close(&im.hf);
+    for (int i = 0; i < im.num_parts; i++) {
+        loongi_hf_close(&im.hf[i]);
+    }
     loongi_peft_destroy(&im.peft);
     return status;
 }

@@ -165,7 +165,13 @@ static void report_head(const report_t *r, const loong_view_t *view)
     }
     if (view->native == NULL) {
         say(r, "Hugging Face directory %s", view->path);
-        report_pairs(r, "model", view->model);
+        for (int i = 0; i < view->num_parts; i++) {
+            char title[64];
+            snprintf(title, sizeof(title), "model%s%s",
+                     view->num_parts > 1 ? "." : "",
+                     view->num_parts > 1 ? view->parts[i].role : "");
+            report_pairs(r, title, view->parts[i].model);
+        }
         return;
     }
     say(r, "native checkpoint %s: step %" PRId64 ", saved by %d rank%s",
@@ -340,12 +346,12 @@ diff_tensors(const report_t *r, const loong_view_t *const views[2], bool *equal)
     return LOONG_OK;
 }
 
-static void diff_models(const report_t *r, const loong_view_t *const views[2],
-                        bool *equal)
+static void diff_models(const report_t *r, const char *role,
+                        const loong_pairs_t *const models[2], bool *equal)
 {
     for (int side = 0; side < 2; side++) {
-        const loong_pairs_t *here = views[side]->model;
-        const loong_pairs_t *there = views[1 - side]->model;
+        const loong_pairs_t *here = models[side];
+        const loong_pairs_t *there = models[1 - side];
         for (int64_t i = 0; there->count > 0 && i < here->count; i++) {
             const loong_pair_t *pair = &here->items[i];
             const char *other = loongi_pairs_get(there, pair->key);
@@ -353,7 +359,8 @@ static void diff_models(const report_t *r, const loong_view_t *const views[2],
                 (side == 1 || strcmp(other, pair->value) == 0)) {
                 continue; /* equal, or reported from the other side */
             }
-            say(r, "model %s: %s and %s", pair->key,
+            say(r, "model%s%s %s: %s and %s", role != NULL ? "." : "",
+                role != NULL ? role : "", pair->key,
                 side == 0 ? pair->value : "(absent)",
                 side == 1       ? pair->value
                 : other != NULL ? other
@@ -366,15 +373,15 @@ static void diff_models(const report_t *r, const loong_view_t *const views[2],
 /* Models that differ in what is left to defaults, or in how a number is
  * written, or in the dropout they were trained with, are the same. Keys of
  * models that have no Hugging Face files are compared as they are. */
-static void fill_models(loong_context_t *ctx, loong_view_t *const views[2])
+static void fill_models(loong_context_t *ctx, loong_pairs_t **models[2])
 {
     loong_pairs_t *pairs[2] = {NULL, NULL};
     loong_status_t status = LOONG_OK;
     for (int i = 0; i < 2 && status == LOONG_OK; i++) {
+        const loong_pairs_t *own = *models[i];
         status = loongi_pairs_create(ctx, &pairs[i]);
-        for (int64_t k = 0; k < views[i]->model->count && status == LOONG_OK;
-             k++) {
-            const loong_pair_t *pair = &views[i]->model->items[k];
+        for (int64_t k = 0; k < own->count && status == LOONG_OK; k++) {
+            const loong_pair_t *pair = &own->items[k];
             if (strstr(pair->key, "dropout") != NULL) {
                 continue;
             }
@@ -389,14 +396,29 @@ static void fill_models(loong_context_t *ctx, loong_view_t *const views[2])
     }
     for (int i = 0; i < 2; i++) {
         if (status == LOONG_OK) {
-            loong_pairs_t *before = views[i]->model;
-            views[i]->model = pairs[i];
+            loong_pairs_t *before = *models[i];
+            *models[i] = pairs[i];
             pairs[i] = before;
         }
         loongi_pairs_destroy(&pairs[i]);
     }
     if (status != LOONG_OK) {
         loong_context_clear_error(ctx);
+    }
+}
+
+/* Component by component, the one with the loss first. */
+static void diff_parts(const report_t *r, loong_view_t *const views[2],
+                       bool *equal)
+{
+    int count = LOONG_MIN(views[0]->num_parts, views[1]->num_parts);
+    for (int i = 1; i <= count; i++) {
+        loong_view_part_t *a = &views[0]->parts[views[0]->num_parts - i];
+        loong_view_part_t *b = &views[1]->parts[views[1]->num_parts - i];
+        loong_pairs_t **models[2] = {&a->model, &b->model};
+        fill_models(r->ctx, models);
+        const loong_pairs_t *const filled[2] = {a->model, b->model};
+        diff_models(r, count > 1 ? a->role : NULL, filled, equal);
     }
 }
 
@@ -420,8 +442,7 @@ loong_checkpoint_diff(loong_context_t *ctx,
     if (status == LOONG_OK) {
         loong_view_t *const open[2] = {first, second};
         const loong_view_t *const views[2] = {first, second};
-        fill_models(ctx, open);
-        diff_models(&report, views, &equal);
+        diff_parts(&report, open, &equal);
         status = diff_tensors(&report, views, &equal);
     }
     loongi_view_close(&second);

@@ -60,7 +60,9 @@ loong_status_t loongi_native_open_base(loong_native_source_t *source)
     snprintf(key, sizeof(key), LOONG_BASE_DIGEST_KEY "%s", source->component);
     LOONG_TRY(
         loongi_hf_digest_check(source->ctx, dir, loongi_pairs_get(meta, key)));
-    return loongi_hf_open(source->ctx, dir, &source->base);
+    const loong_hf_open_params_t open = {.dir = dir,
+                                         .role = source->component};
+    return loongi_hf_open_as(source->ctx, &open, &source->base);
 }
 
 static const loong_checkpoint_tensor_t *

@@ -252,8 +252,8 @@ static loong_status_t keep(exporter_t *e, const loong_hf_param_t *p)
                 "both (export.merge, loong-ckpt export --merge)",
                 p->name);
     LOONG_TRY(loongi_arena_printf(
-        e->arena, &name, "%s%s",
-        p->prefixed ? loongi_hf_map_prefix(e->map) : "", p->hf_name));
+        e->arena, &name, "%s%s", loongi_hf_param_prefix(e->map, p),
+        p->hf_name));
     LOONG_TRY(read(e, t, &values));
     loong_peft_saved_t saved = {
         name,

@@ -175,8 +175,8 @@ static loong_status_t add_modules(const importer_t *im,
 static bool is_saved(const importer_t *im, const loong_hf_param_t *p,
                      const char *name)
 {
-    const char *own = loongi_hf_map_prefix(im->map);
-    size_t prefix = p->prefixed ? strlen(own) : 0;
+    const char *own = loongi_hf_param_prefix(im->map, p);
+    size_t prefix = strlen(own);
     return p->parts == 1 && p->pieces == 1 && !p->transposed &&
            strncmp(name, own, prefix) == 0 &&
            strcmp(name + prefix, p->hf_name) == 0;

@@ -184,21 +184,27 @@ static loong_status_t check_native(const verifier_t *v,
                ? "checksums of all files are right"
                : "checksums of all files are right, but those in hf/ have "
                  "none: an earlier version saved it");
-    if (loongi_hf_map_create(v->ctx, view->model, &map) != LOONG_OK) {
-        say(v, "which parameters belong to the model is not known: %s",
-            loong_context_error(v->ctx));
-        loong_context_clear_error(v->ctx);
-        return LOONG_OK;
+    const char *roles[LOONG_HF_PARTS];
+    int count = loongi_view_roles(loongi_checkpoint_metadata(view->native),
+                                  roles);
+    bool adapters = false;
+    for (int i = 0; i < count; i++) {
+        loong_native_source_t source = {.ctx = v->ctx,
+                                        .checkpoint = view->native,
+                                        .component = roles[i]};
+        if (loongi_hf_map_create(v->ctx, view->parts[i].model, &map) !=
+            LOONG_OK) {
+            say(v, "which parameters belong to the model is not known: %s",
+                loong_context_error(v->ctx));
+            loong_context_clear_error(v->ctx);
+            return LOONG_OK;
+        }
+        loong_status_t status = loongi_native_check(&source, map);
+        loongi_hf_map_destroy(&map);
+        LOONG_TRY(status);
+        adapters = adapters || loongi_native_has_adapters(&source);
     }
-    loong_native_source_t source = {
-        .ctx = v->ctx,
-        .checkpoint = view->native,
-        .component =
-            loongi_view_component(loongi_checkpoint_metadata(view->native))};
-    loong_status_t status = loongi_native_check(&source, map);
-    loongi_hf_map_destroy(&map);
-    LOONG_TRY(status);
-    say(v, loongi_native_has_adapters(&source)
+    say(v, adapters
                ? "all adapters are there, and what was trained beside them"
                : "all parameters of the model are there, in their shapes");
     return LOONG_OK;
@@ -206,16 +212,23 @@ static loong_status_t check_native(const verifier_t *v,
 
 static loong_status_t check_files(const verifier_t *v, const char *path)
 {
-    loong_hf_t *hf = NULL;
-    loong_hf_open_params_t open = {path, NULL, NULL};
+    const loong_hf_composite_t *whole = NULL;
+    loong_hf_open_params_t open = {.dir = path};
     if (v->names != NULL) {
         open.model = v->names->model;
         open.map = v->names->map;
     }
     say(v, "Hugging Face directory %s", path);
-    LOONG_TRY(loongi_hf_check_model(v->ctx, &open));
-    LOONG_TRY(loongi_hf_open_as(v->ctx, &open, &hf));
-    loongi_hf_close(&hf);
+    if (open.model == NULL) {
+        LOONG_TRY(loongi_hf_composite_of(v->ctx, path, &whole));
+    }
+    for (int i = 0; i < (whole != NULL ? LOONG_HF_PARTS : 1); i++) {
+        loong_hf_t *hf = NULL;
+        open.role = whole != NULL ? whole->parts[i].role : NULL;
+        LOONG_TRY(loongi_hf_check_model(v->ctx, &open));
+        LOONG_TRY(loongi_hf_open_as(v->ctx, &open, &hf));
+        loongi_hf_close(&hf);
+    }
     say(v, "all tensors of the model are there, in their shapes");
     return LOONG_OK;
 }
@@ -243,7 +256,7 @@ static loong_status_t check_adapters(const verifier_t *v,
                                      const loong_peft_t *peft)
 {
     loong_hf_t *hf = NULL;
-    loong_hf_open_params_t open = {NULL, NULL, NULL};
+    loong_hf_open_params_t open = {.dir = NULL};
     if (v->names != NULL) {
         open.dir = v->names->base;
         open.model = v->names->model;

@@ -52,17 +52,27 @@ static loong_status_t add_unstated(loong_pairs_t *model)
     return LOONG_OK;
 }
 
-const char *loongi_view_component(const loong_pairs_t *metadata)
+int loongi_view_roles(const loong_pairs_t *metadata,
+                      const char *roles[LOONG_HF_PARTS])
 {
-    static const char *const roles[] = {"image_encoder"};
-    for (int64_t i = 0; i < LOONG_COUNT_OF(roles); i++) {
+    static const char *const all[LOONG_HF_PARTS] = {
+        "image_encoder", "image_projector", LOONG_DEFAULT_ROLE};
+    int count = 0;
+    for (int i = 0; i < LOONG_HF_PARTS; i++) {
         char key[64];
-        snprintf(key, sizeof(key), "model.%s.family", roles[i]);
+        snprintf(key, sizeof(key), "model.%s.family", all[i]);
         if (loongi_pairs_get(metadata, key) != NULL) {
-            return roles[i];
+            roles[count++] = all[i];
         }
     }
-    return LOONG_DEFAULT_ROLE;
+    roles[0] = count > 0 ? roles[0] : LOONG_DEFAULT_ROLE;
+    return LOONG_MAX(count, 1);
+}
+
+const char *loongi_view_component(const loong_pairs_t *metadata)
+{
+    const char *roles[LOONG_HF_PARTS];
+    return roles[loongi_view_roles(metadata, roles) - 1];
 }
 
 const char *loongi_view_list_components(const loong_pairs_t *metadata,
@@ -127,28 +137,57 @@ static void add(loong_view_t *view, const char *name, loong_dtype_t dtype,
     memcpy(tensor->shape, shape, (size_t)ndim * sizeof(*shape));
 }
 
+static loong_status_t add_part(loong_view_t *view, const char *role,
+                               loong_view_part_t **part_p)
+{
+    loong_view_part_t *part = &view->parts[view->num_parts];
+    LOONG_TRY(loongi_pairs_create(view->ctx, &part->model));
+    part->role = role;
+    view->num_parts++;
+    *part_p = part;
+    return LOONG_OK;
+}
+
+/* The part that a parameter of a checkpoint is of; NULL: none. */
+static const loong_view_part_t *part_of(const loong_view_t *view,
+                                        const char *name)
+{
+    for (int i = 0; i < view->num_parts; i++) {
+        size_t length =
+            view->parts[i].role != NULL ? strlen(view->parts[i].role) : 0;
+        if (length > 0 && strncmp(name, view->parts[i].role, length) == 0 &&
+            name[length] == '.') {
+            return &view->parts[i];
+        }
+    }
+    return NULL;
+}
+
 static loong_status_t list_native(loong_view_t *view, loong_view_names_t names)
 {
     int64_t count = loongi_checkpoint_count(view->native);
     const loong_pairs_t *meta = loongi_checkpoint_metadata(view->native);
-    const char *component = loongi_view_component(meta);
-    size_t prefix = strlen(component);
-    LOONG_TRY(loongi_view_model_keys(meta, component, view->model));
+    const char *roles[LOONG_HF_PARTS];
+    int num_roles = loongi_view_roles(meta, roles);
+    for (int i = 0; i < num_roles; i++) {
+        loong_view_part_t *part = NULL;
+        LOONG_TRY(add_part(view, roles[i], &part));
+        LOONG_TRY(loongi_view_model_keys(meta, roles[i], part->model));
+    }
     LOONG_TRY(allocate(view, count));
     for (int64_t i = 0; i < count; i++) {
         const loong_checkpoint_tensor_t *t =
             loongi_checkpoint_get(view->native, i);
+        const loong_view_part_t *part = part_of(view, t->name);
         char *name = NULL;
         if (names == LOONG_VIEW_OWN) {
             LOONG_TRY(loongi_arena_printf(view->arena, &name, "%s %s", t->kind,
                                           t->name));
-        } else if (strcmp(t->kind, "param") != 0 ||
-                   strncmp(t->name, component, prefix) != 0 ||
-                   t->name[prefix] != '.') {
+        } else if (strcmp(t->kind, "param") != 0 || part == NULL) {
             continue;
         } else {
-            LOONG_TRY(
-                loongi_arena_strdup(view->arena, t->name + prefix + 1, &name));
+            size_t cut = view->num_parts > 1 ? 0 : strlen(part->role) + 1;
+            LOONG_TRY(loongi_arena_strdup(view->arena, t->name + cut, &name));
         }
         add(view, name, t->dtype, t->ndim, t->shape);
         view->tensors[view->count - 1].handle = t;
@@ -156,19 +195,47 @@ static loong_status_t list_native(loong_view_t *view, loong_view_names_t names)
     return LOONG_OK;
 }
 
-static loong_status_t list_engine(loong_view_t *view)
+static loong_status_t list_part(loong_view_t *view,
+                                const loong_view_part_t *part)
 {
-    const loong_hf_map_t *map = loongi_hf_get_map(view->hf);
-    LOONG_TRY(allocate(view, loongi_hf_map_count(map)));
+    const loong_hf_map_t *map = loongi_hf_get_map(part->hf);
     for (int64_t i = 0; i < loongi_hf_map_count(map); i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(map, i);
-        add(view, p->name, loongi_hf_dtype(view->hf, p->name), p->ndim,
-            p->shape);
+        char *name = NULL;
+        LOONG_TRY(loongi_arena_printf(
+            view->arena, &name, "%s%s%s",
+            view->num_parts > 1 ? part->role : "",
+            view->num_parts > 1 ? "." : "", p->name));
+        add(view, name, loongi_hf_dtype(part->hf, p->name), p->ndim, p->shape);
+        view->tensors[view->count - 1].handle = part->hf;
     }
-    const loong_pairs_t *model = loongi_hf_model(view->hf);
+    const loong_pairs_t *model = loongi_hf_model(part->hf);
     for (int64_t i = 0; i < model->count; i++) {
-        LOONG_TRY(loongi_pairs_set(view->model, model->items[i].key,
+        LOONG_TRY(loongi_pairs_set(part->model, model->items[i].key,
                                    model->items[i].value));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t list_engine(loong_view_t *view,
+                                  const loong_hf_open_params_t *open)
+{
+    loong_hf_open_params_t own = *open;
+    const loong_hf_composite_t *whole = NULL;
+    int64_t count = 0;
+    if (open->model == NULL) {
+        LOONG_TRY(loongi_hf_composite_of(view->ctx, view->path, &whole));
+    }
+    for (int i = 0; i < (whole != NULL ? LOONG_HF_PARTS : 1); i++) {
+        loong_view_part_t *part = NULL;
+        own.role = whole != NULL ? whole->parts[i].role : NULL;
+        LOONG_TRY(add_part(view, own.role, &part));
+        LOONG_TRY(loongi_hf_open_as(view->ctx, &own, &part->hf));
+        count += loongi_hf_map_count(loongi_hf_get_map(part->hf));
+    }
+    LOONG_TRY(allocate(view, count));
+    for (int i = 0; i < view->num_parts; i++) {
+        LOONG_TRY(list_part(view, &view->parts[i]));
     }
     return LOONG_OK;
 }
@@ -185,10 +252,23 @@ static loong_status_t list_adapters(loong_view_t *view)
     return LOONG_OK;
 }
 
-static loong_status_t list_files(loong_view_t *view,
-                                 const char *model_file)
+static loong_status_t read_models(loong_view_t *view)
 {
-    loong_pairs_t *model = NULL;
+    const loong_hf_composite_t *whole = NULL;
+    LOONG_TRY(loongi_hf_composite_of(view->ctx, view->path, &whole));
+    for (int i = 0; i < (whole != NULL ? LOONG_HF_PARTS : 1); i++) {
+        const char *role = whole != NULL ? whole->parts[i].role : NULL;
+        loong_pairs_t *model = NULL;
+        LOONG_TRY(loongi_hf_config_trace(view->ctx, view->path, role, NULL,
+                                         &model));
+        view->parts[view->num_parts++] =
+            (loong_view_part_t){.role = role, .model = model};
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t list_files(loong_view_t *view, const char *model_file)
+{
     LOONG_TRY(allocate(view, loongi_safetensors_set_count(view->set)));
     for (int64_t i = 0; i < loongi_safetensors_set_count(view->set); i++) {
         const loong_safetensor_t *t = loongi_safetensors_set_get(view->set, i);
@@ -198,10 +278,7 @@ static loong_status_t list_files(loong_view_t *view,
     if (model_file != NULL) {
         return LOONG_OK; /* whoever brings it looks at it */
     }
-    if (loongi_hf_config_read(view->ctx, view->path, &model) == LOONG_OK) {
-        loongi_pairs_destroy(&view->model);
-        view->model = model;
-    } else { /* the tensors can be looked at all the same */
+    if (read_models(view) != LOONG_OK) { /* the tensors can be looked at */
         loongi_log(view->ctx, LOONG_LOG_WARN, "%s",
                    loong_context_error(view->ctx));
         loong_context_clear_error(view->ctx);
@@ -213,13 +290,12 @@ static loong_status_t open_any(loong_view_t *view, loong_view_names_t names,
                                const loong_checkpoint_names_t *as)
 {
     loong_context_t *ctx = view->ctx;
-    loong_hf_open_params_t open = {view->path, NULL, NULL};
+    loong_hf_open_params_t open = {.dir = view->path};
     if (as != NULL) {
         open.model = as->model;
         open.map = as->map;
     }
     LOONG_TRY(loongi_checkpoint_check_place(ctx, view->path));
-    LOONG_TRY(loongi_pairs_create(ctx, &view->model));
     if (loongi_checkpoint_is_native(view->path)) {
         LOONG_TRY(loongi_checkpoint_open(ctx, view->path, &view->native));
         LOONG_TRY(list_native(view, names));
@@ -231,8 +307,7 @@ static loong_status_t open_any(loong_view_t *view, loong_view_names_t names,
         LOONG_TRY(loongi_peft_read(ctx, view->path, &view->peft));
         LOONG_TRY(list_adapters(view));
     } else if (names == LOONG_VIEW_ENGINE) {
-        LOONG_TRY(loongi_hf_open_as(ctx, &open, &view->hf));
-        LOONG_TRY(list_engine(view));
+        LOONG_TRY(list_engine(view, &open));
     } else {
         LOONG_TRY(loongi_safetensors_set_open(ctx, view->path, &view->set));
         LOONG_TRY(list_files(view, open.model));
@@ -270,8 +345,10 @@ void loongi_view_close(loong_view_t **view)
     loongi_checkpoint_close(&(*view)->native);
     loongi_safetensors_set_close(&(*view)->set);
     loongi_peft_destroy(&(*view)->peft);
-    loongi_hf_close(&(*view)->hf);
-    loongi_pairs_destroy(&(*view)->model);
+    for (int i = 0; i < LOONG_HF_PARTS; i++) {
+        loongi_hf_close(&(*view)->parts[i].hf);
+        loongi_pairs_destroy(&(*view)->parts[i].model);
+    }
     loongi_arena_destroy(&(*view)->arena);
     loongi_free((*view)->ctx, *view);
     *view = NULL;
@@ -285,8 +362,13 @@ loong_status_t loongi_view_read(const loong_view_t *view,
         return loongi_checkpoint_read_rows(view->native, tensor->handle, row,
                                            rows, dtype, dst);
     }
-    if (view->hf != NULL) {
-        return loongi_hf_read(view->hf, tensor->name, row, rows, dtype, dst);
+    if (view->num_parts > 0 && view->parts[0].hf != NULL) {
+        const loong_view_part_t *part = part_of(view, tensor->name);
+        bool named = view->num_parts > 1;
+        return loongi_hf_read(
+            tensor->handle,
+            tensor->name + (named ? strlen(part->role) + 1 : 0), row, rows,
+            dtype, dst);
     }
     const loong_safetensor_t *t = tensor->handle;
     int64_t length = loongi_view_row_length(tensor);

@@ -5,6 +5,7 @@
 #ifndef LOONG_VIEW_H
 #define LOONG_VIEW_H
 
+#include "hf_composite.h"
 #include "hf_weights.h"
 #include "loong/checkpoint.h"
 #include "native.h"
@@ -15,8 +16,9 @@ extern "C" {
 #endif
 
 typedef enum loong_view_names {
-    LOONG_VIEW_OWN,   /* as the files have them */
-    LOONG_VIEW_ENGINE /* the engine's parameters, without the component */
+    LOONG_VIEW_OWN, /* as the files have them */
+    /* the engine's parameters; without the component where there is one */
+    LOONG_VIEW_ENGINE
 } loong_view_names_t;
 
 typedef struct loong_view_tensor {
@@ -27,27 +29,38 @@ typedef struct loong_view_tensor {
     const void *handle; /* of the source */
 } loong_view_tensor_t;
 
+/* A component of the model. */
+typedef struct loong_view_part {
+    const char *role;
+    loong_pairs_t *model; /* keys, empty when they are not understood */
+    loong_hf_t *hf;       /* of a directory, among engine's names; else NULL */
+} loong_view_part_t;
+
 typedef struct loong_view {
     loong_context_t *ctx;
     loong_arena_t *arena;
     const char *path;
     loong_checkpoint_t *native;
     loong_safetensors_set_t *set;
-    loong_hf_t *hf;
     loong_peft_t *peft;
-    loong_pairs_t *model; /* keys, empty when they are not understood */
+    int num_parts; /* of several, names of tensors begin with the role */
+    loong_view_part_t parts[LOONG_HF_PARTS];
     int64_t count;
     loong_view_tensor_t *tensors; /* by name */
 } loong_view_t;
 
-/* The component that a checkpoint's parameters are of, which their names begin
- * with; by its metadata, or by the family of a model. Static. */
 #define LOONG_DEFAULT_ROLE "foundation"
+/* The components that a checkpoint's parameters are of, which their names begin
+ * with, by its metadata: the one with the loss last, never none. Static. */
+int loongi_view_roles(const loong_pairs_t *metadata,
+                      const char *roles[LOONG_HF_PARTS]);
+/* The one with the loss. */
 const char *loongi_view_component(const loong_pairs_t *metadata);
 /* " image_encoder foundation": those that metadata speaks of. */
 enum { LOONG_VIEW_COMPONENTS = 256 };
 const char *loongi_view_list_components(const loong_pairs_t *metadata,
                                         char list[LOONG_VIEW_COMPONENTS]);
+/* By the family of a model. */
 const char *loongi_view_role(loong_context_t *ctx, const loong_pairs_t *model);
 
 /* as: how a Hugging Face directory is understood for LOONG_VIEW_ENGINE; or

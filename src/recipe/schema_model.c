@@ -26,7 +26,7 @@
              "follows the schedule"),                                         \
         REAL(role_ "optimizer.weight_decay", NULL, 0, 100, FREE,              \
              "of its matrices and embeddings")
-/* Of one that is published alone. */
+/* Of one that is published, alone or as a part of a model. */
 #define INIT(role_)                                                           \
     TEXT(role_ "init.from_hf", NULL, FREE,                                    \
          "Hugging Face directory that this component starts from, and is "    \
@@ -49,7 +49,7 @@
 
 static const loong_recipe_field_t image_encoder[] = {BESIDE(V), LAYERS(V),
                                                    INIT(V)};
-static const loong_recipe_field_t image_projector[] = {BESIDE(P)};
+static const loong_recipe_field_t image_projector[] = {BESIDE(P), INIT(P)};
 static const loong_recipe_field_t foundation[] = {
     COMPONENT(M),
     LAYERS(M),

@@ -6,6 +6,7 @@
 #include "preflight.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "data_check.h"
 #include "file.h"
@@ -60,16 +61,22 @@ static void note_image_processor(const loong_trainer_t *t)
     }
 }
 
-/* So that an export says how its pictures were processed. */
+/* So that an export says how its pictures were processed: under the name that
+ * the file has, where transformers reads that. */
 static loong_status_t keep_image_processor(const loong_trainer_t *t)
 {
     const char *path =
         t->data.image_processor != NULL
             ? loong_recipe_text(t->recipe, "data.image_processor")
             : NULL;
-    return path != NULL ? loongi_file_set_read(t->saving.artifacts.files, path,
-                                               LOONG_HF_IMAGE_PROCESSOR)
-                        : LOONG_OK;
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    const char *name = slash != NULL ? slash + 1 : path;
+    bool other =
+        path != NULL && strcmp(name, loongi_hf_image_processors[1]) == 0;
+    return path != NULL
+               ? loongi_file_set_read(t->saving.artifacts.files, path,
+                                      other ? name : LOONG_HF_IMAGE_PROCESSOR)
+               : LOONG_OK;
 }
 
 /* Whether the model knows the ids of the data. */

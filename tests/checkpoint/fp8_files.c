@@ -156,7 +156,7 @@ static void declare_piece(writer_t *w, const loong_hf_map_t *map,
 {
     const fp8_files_t *f = w->files;
     char name[256];
-    int64_t shape[4];
+    int64_t shape[LOONG_HF_DIMS];
     int ndim = loongi_hf_file_shape(p, shape);
     int number = (int)(p->first_piece + piece);
     entry_t e = {.kind = PLAIN, .number = number,
@@ -178,7 +178,7 @@ typedef void visit_fn(writer_t *w, const loong_hf_map_t *map,
 static void note_scaled(writer_t *w, const loong_hf_map_t *map,
                         const loong_hf_param_t *p, int64_t piece)
 {
-    int64_t shape[4];
+    int64_t shape[LOONG_HF_DIMS];
     if (is_scaled(p, loongi_hf_file_shape(p, shape))) {
         full_name(map, p, piece, w->written.last);
         w->written.scaled++;

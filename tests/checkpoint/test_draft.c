@@ -465,7 +465,7 @@ static void own_names_are_found(void **state)
         snprintf(path, sizeof(path), "%s/map.yaml", out);
         loong_checkpoint_draft_params_t params = {from, out, ignore_line,
                                                   NULL, NULL};
-        loong_hf_open_params_t open = {from, NULL, path};
+        loong_hf_open_params_t open = {.dir = from, .map = path};
         loong_hf_t *hf = NULL;
         assert_ok(ctx, loong_checkpoint_draft(ctx, &params));
         assert_ok(ctx, loongi_hf_open_as(ctx, &open, &hf));

@@ -53,7 +53,7 @@ static char *config_of(loong_context_t *ctx, const char *fixture,
 static loong_status_t open_dir(loong_context_t *ctx, const fp8_files_t *f,
                                loong_hf_t **hf_p)
 {
-    loong_hf_open_params_t p = {f->dir, NULL, f->map};
+    loong_hf_open_params_t p = {.dir = f->dir, .map = f->map};
     return loongi_hf_open_as(ctx, &p, hf_p);
 }
 

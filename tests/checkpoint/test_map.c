@@ -103,7 +103,7 @@ static void same_tensors(loong_context_t *ctx, const char *a, const char *b)
 
 static void try_one(loong_context_t *ctx, const places_t *p)
 {
-    loong_hf_open_params_t params = {p->from, NULL, p->map};
+    loong_hf_open_params_t params = {.dir = p->from, .map = p->map};
     loong_checkpoint_import_params_t in = {p->from, p->native,
                                            {.map = p->map}, NULL, NULL, 0};
     loong_checkpoint_export_params_t out;

@@ -262,7 +262,8 @@ static void maps_place_every_element(void **state)
     loong_context_t *ctx = test_context();
     loong_hf_t *plain = NULL;
     loong_hf_t *other = NULL;
-    loong_hf_open_params_t params = {in_dir("moe"), NULL, in_dir("moe.yaml")};
+    loong_hf_open_params_t params = {.dir = in_dir("moe"),
+                                     .map = in_dir("moe.yaml")};
     write_text(ctx, "moe.yaml", moe_map);
     assert_ok(ctx, loongi_hf_open(ctx, FIXTURES "/qwen3_moe", &plain));
     write_moe(ctx, plain);
@@ -321,14 +322,14 @@ static void wrong_maps_are_explained(void **state)
     loong_context_t *ctx = test_context();
     loong_hf_t *hf = NULL;
     for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
-        loong_hf_open_params_t params = {FIXTURES "/llama3_gqa_tied", NULL,
-                                         in_dir("wrong.yaml")};
+        loong_hf_open_params_t params = {.dir = FIXTURES "/llama3_gqa_tied",
+                                         .map = in_dir("wrong.yaml")};
         write_text(ctx, "wrong.yaml", cases[i].map);
         assert_fails(ctx, loongi_hf_open_as(ctx, &params, &hf),
                      LOONG_ERR_CONFIG, cases[i].text);
     }
-    loong_hf_open_params_t gone = {FIXTURES "/llama3_gqa_tied", NULL,
-                                   in_dir("gone.yaml")};
+    loong_hf_open_params_t gone = {.dir = FIXTURES "/llama3_gqa_tied",
+                                   .map = in_dir("gone.yaml")};
     assert_fails(ctx, loongi_hf_open_as(ctx, &gone, &hf), LOONG_ERR_NOT_FOUND,
                  "gone.yaml");
     /* The map is right, the files have other names. */

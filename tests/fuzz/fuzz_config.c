@@ -17,7 +17,7 @@ static void read_config(loong_context_t *ctx, const char *dir)
     loong_pairs_t *origins = NULL;
     loong_pairs_t *model = NULL;
     require(loongi_pairs_create(ctx, &origins) == LOONG_OK);
-    if (loongi_hf_config_trace(ctx, dir, origins, &model) == LOONG_OK) {
+    if (loongi_hf_config_trace(ctx, dir, NULL, origins, &model) == LOONG_OK) {
         for (int64_t i = 0; i < model->count; i++) {
             require(loongi_pairs_get(origins, model->items[i].key) != NULL);
         }

@@ -37,7 +37,7 @@ static void load(loong_context_t *ctx, const char *family, const char *path)
         loongi_hf_map_load(ctx, model, path, &map) == LOONG_OK) {
         for (int64_t i = 0; i < loongi_hf_map_count(map); i++) {
             const loong_hf_param_t *p = loongi_hf_map_get(map, i);
-            int64_t shape[4];
+            int64_t shape[LOONG_HF_DIMS];
             int ndim = loongi_hf_file_shape(p, shape);
             assert(ndim >= 1 && ndim <= 4 && p->run > 0);
             assert(p->stride >= p->run && p->offset >= 0);

@@ -119,7 +119,8 @@ static void there_and_back(void *user, const char *name)
     loong_decoder_config_t again;
     loong_pairs_t *back = NULL;
     loong_pairs_t *pairs = preset_load(at->ctx, name);
-    loong_hf_config_params_t params = {root, pairs, LOONG_BF16, NULL};
+    loong_hf_config_params_t params = {
+        .dir = root, .model = pairs, .dtype = LOONG_BF16};
     assert_ok(at->ctx, loongi_hf_config_write(at->ctx, &params));
     assert_ok(at->ctx, loongi_hf_config_read(at->ctx, root, &back));
     assert_ok(at->ctx, loongi_decoder_configure(at->ctx, pairs, &config));

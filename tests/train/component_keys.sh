@@ -120,8 +120,8 @@ paste -d : mixed mixed_by_two | awk -F: '{
     END { exit bad || NR != 4 }'
 refused 'fp64 goes with fp64 alone' $e.precision.params_dtype=bf16
 
-refused 'one is written, by loong-ckpt export --component NAME' \
-    checkpoint.save=save export.hf=hf
+refused 'image_projector.ffn_hidden_size = 20: of model type llava it is' \
+    checkpoint.save=save export.hf=hf $j.ffn_hidden_size=20
 refused 'no parameter matches image_encodr.*; their names are image_encoder.' \
     'model.freeze=[image_encodr.*]'
 refused 'join: has no effect on a model of one component' join=phases \

@@ -489,6 +489,7 @@ KEYS
 for part in image_encoder foundation; do
     "$build/loong-ckpt" export --quiet --component $part parts $part
 done
+"$build/loong-ckpt" export --quiet parts whole
 run native <<KEYS
 version=1
 device=cpu
@@ -533,7 +534,7 @@ version=1
 device=cpu
 join=phases
 model.image_encoder.init.from_hf=image_encoder
-model.image_projector.family=mlp_projector
+model.image_projector.init.from_hf=whole
 model.foundation.init.from_hf=foundation
 model.image_encoder.precision.params_dtype=bf16
 model.image_encoder.precision.fp32_scopes=['*']

@@ -64,6 +64,9 @@ if(MPI_C_FOUND)
   add_test(NAME llava_train COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/llava_train.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  add_test(NAME vl_from_hf COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/train/vl_from_hf.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR})
   add_test(NAME component_keys COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/component_keys.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})

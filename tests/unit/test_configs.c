@@ -113,7 +113,8 @@ static void test_defaults(void **state)
         }
         assert_ok(ctx, loongi_decoder_configure(ctx, pairs, &config));
         assert_ok(ctx, loongi_decoder_state(&config, add_stated, pairs));
-        loong_hf_config_params_t params = {root, pairs, LOONG_BF16, NULL};
+        loong_hf_config_params_t params = {
+            .dir = root, .model = pairs, .dtype = LOONG_BF16};
         assert_ok(ctx, loongi_hf_config_write(ctx, &params));
         assert_ok(ctx, loongi_hf_config_read(ctx, root, &back));
         assert_ok(ctx, loongi_decoder_configure(ctx, back, &again));

@@ -384,8 +384,8 @@ static void harmless_fields_pass(void **state)
     assert_pair(pairs, "family", "llama");
     assert_pair(pairs, "window_size", "5");
     assert_pair(pairs, "max_window_layers", NULL);
-    loong_hf_config_params_t params = {in_dir("mistral"), pairs, LOONG_BF16,
-                                       NULL};
+    loong_hf_config_params_t params = {
+        .dir = in_dir("mistral"), .model = pairs, .dtype = LOONG_BF16};
     assert_ok(ctx, loongi_hf_config_write(ctx, &params));
     loong_pairs_t *again = NULL;
     assert_ok(ctx, loongi_hf_config_read(ctx, in_dir("mistral"), &again));

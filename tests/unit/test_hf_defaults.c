@@ -270,7 +270,8 @@ static void comes_back(void **state)
             continue;
         }
         assert_ok(ctx, take(ctx, rows[i].json, &first));
-        loong_hf_config_params_t params = {dir, first, LOONG_BF16, NULL};
+        loong_hf_config_params_t params = {
+            .dir = dir, .model = first, .dtype = LOONG_BF16};
         assert_ok(ctx, loongi_hf_config_write(ctx, &params));
         assert_ok(ctx, loongi_hf_config_read(ctx, dir, &second));
         for (int64_t k = 0; k < first->count; k++) {
@@ -322,7 +323,8 @@ static void is_written(void **state)
             assert_ok(ctx, loongi_pairs_set(kept, "dual_chunk_attention_config",
                                             texts[i].kept));
         }
-        loong_hf_config_params_t params = {dir, pairs, LOONG_BF16, kept};
+        loong_hf_config_params_t params = {
+            .dir = dir, .model = pairs, .dtype = LOONG_BF16, .tokens = kept};
         assert_ok(ctx, loongi_hf_config_write(ctx, &params));
         snprintf(path, sizeof(path), "%s/config.json", dir);
         assert_ok(ctx, loongi_file_read(ctx, path, &text, &length));
@@ -376,7 +378,8 @@ static bool means_default(loong_context_t *ctx, const loong_pairs_t *pairs,
     loong_decoder_config_t config;
     loong_pairs_t *back = NULL;
     loong_pairs_t *rest = without(ctx, pairs, key);
-    loong_hf_config_params_t params = {dir, rest, LOONG_BF16, NULL};
+    loong_hf_config_params_t params = {
+        .dir = dir, .model = rest, .dtype = LOONG_BF16};
     bool written = loongi_pairs_get(rest, "family") != NULL &&
                    loongi_decoder_configure(ctx, rest, &config) == LOONG_OK &&
                    loongi_hf_config_write(ctx, &params) == LOONG_OK;
@@ -530,7 +533,8 @@ static bool stays_itself(loong_context_t *ctx, const loong_pairs_t *own,
     loong_pairs_t *other = NULL;
     loong_pairs_t *back = NULL;
     bool written = loongi_hf_model_as(ctx, own, as, true, &other) == LOONG_OK;
-    loong_hf_config_params_t params = {dir, other, LOONG_BF16, NULL};
+    loong_hf_config_params_t params = {
+        .dir = dir, .model = other, .dtype = LOONG_BF16};
     written = written && loongi_hf_config_write(ctx, &params) == LOONG_OK;
     loong_pairs_t *want = meaning(ctx, own);
     if (written) {

@@ -134,8 +134,8 @@ static void in_files(const loong_hf_map_t *map, const loong_hf_param_t *base,
                      const char *end, char module[LOONG_HF_MODULE])
 {
     char name[LOONG_HF_MODULE + 16];
-    snprintf(name, sizeof(name), "%s%s",
-             base->prefixed ? loongi_hf_map_prefix(map) : "", end);
+    snprintf(name, sizeof(name), "%s%s", loongi_hf_param_prefix(map, base),
+             end);
     cut_weight(name, module);
 }
 

@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "convert.h"
+#include "hf_composite.h"
 #include "hf_impl.h"
+#include "hf_names.h"
 #include "problems.h"
 
 enum {
@@ -77,7 +79,7 @@ static loong_status_t list_missing(check_t *c)
             }
             LOONG_TRY(loongi_arena_printf(
                 c->arena, &name, "%s%s",
-                p->prefixed ? loongi_hf_map_prefix(hf->map) : "",
+                loongi_hf_param_prefix(hf->map, p),
                 loongi_hf_piece_name(p, k)));
             c->missing[c->missing_count++] = name;
         }
@@ -116,6 +118,10 @@ static loong_status_t list_extra(check_t *c)
             loongi_shape_count(t->ndim, t->shape) == 0 ||
             bsearch(&t, sorted, count, sizeof(*sorted), by_address) != NULL) {
             continue;
+        }
+        if (hf->map->composite != NULL &&
+            loongi_hf_composite_is_other(hf->map, t->name)) {
+            continue; /* whoever opens that part looks at it */
         }
         if (is_predictor(hf, t->name)) {
             c->layers_left_out++;
@@ -232,7 +238,7 @@ static void check_piece(check_t *c, const loong_hf_param_t *param,
     const loong_hf_t *hf = c->hf;
     const loong_safetensor_t *tensor = hf->tensors[param->first_piece + piece];
     char found[LOONG_SHAPE_TEXT], wanted[LOONG_SHAPE_TEXT], text[NAME_BYTES];
-    int64_t shape[4];
+    int64_t shape[LOONG_HF_DIMS];
     int ndim = loongi_hf_file_shape(param, shape);
     loongi_shape_text(ndim, shape, wanted);
     if (tensor == NULL) {
@@ -289,7 +295,9 @@ static void check_extra(check_t *c)
     for (int64_t i = 0; i < c->extra_count; i++) {
         const loong_safetensor_t *t = c->extra[i];
         const char *head = loongi_hf_map_head(hf->map);
-        if (head != NULL && strcmp(t->name, head) == 0) {
+        size_t bare = strlen(hf->map->bare);
+        if (head != NULL && strncmp(t->name, hf->map->bare, bare) == 0 &&
+            strcmp(t->name + bare, head) == 0) {
             check_tied(c, t);
         } else {
             loongi_problems_add(

@@ -30,11 +30,17 @@ extern "C" {
 LOONG_NODISCARD loong_status_t loongi_hf_config_read(loong_context_t *ctx,
                                                      const char *dir,
                                                      loong_pairs_t **pairs_p);
-/* The same; each key gets "DIR/config.json: field" in origins, the field that
- * says it ("model_type" when none does). */
+/* The same of a component of a model of several (hf_composite.h; role NULL:
+ * the one with the loss). Each key gets "DIR/config.json: field" in origins
+ * (NULL: not wanted), the field that says it ("model_type" when none does). */
 LOONG_NODISCARD loong_status_t
-loongi_hf_config_trace(loong_context_t *ctx, const char *dir,
+loongi_hf_config_trace(loong_context_t *ctx, const char *dir, const char *role,
                        loong_pairs_t *origins, loong_pairs_t **pairs_p);
+
+/* Of what such a file would have; path names it in errors. */
+LOONG_NODISCARD loong_status_t loongi_hf_config_read_json(
+    loong_context_t *ctx, const char *path, const loong_json_t *json,
+    const char *role, loong_pairs_t **pairs_p);
 
 /* Of a type that is not known: adds to model, which has the sizes, what fields
  * that known types share say of positions, windows and training. Fields that
@@ -52,12 +58,20 @@ typedef struct loong_hf_config_params {
     /* As in hf_tokens.h, used when DIR has no generation_config.json yet,
      * LOONG_HF_AUTO_MAP, and what hf_extra.h keeps. NULL: none. */
     const loong_pairs_t *tokens;
+    /* In place of model: one of several components (hf_composite.h), and the
+     * keys of each of them; NULL: of one. */
+    const struct loong_hf_composite *composite;
+    const loong_pairs_t *const *parts;
 } loong_hf_config_params_t;
 
 /* Whether the keys can be said in a config.json; writes nothing. Errors: those
  * of the write. */
 LOONG_NODISCARD loong_status_t
 loongi_hf_config_check(loong_context_t *ctx, const loong_pairs_t *model);
+
+/* The same of all that the parameters say. */
+LOONG_NODISCARD loong_status_t loongi_hf_config_check_as(
+    loong_context_t *ctx, const loong_hf_config_params_t *params);
 
 /* Writes DIR/config.json, and DIR/generation_config.json unless there is one
  * (its token ids are then taken over). Errors: LOONG_ERR_UNSUPPORTED when no

@@ -10,6 +10,7 @@
 #include "hf_config_read.h"
 #include "hf_foreign.h"
 #include "hf_quant.h"
+#include "hf_composite.h"
 #include "hf_kind.h"
 
 /* Absent and null are the same in these files, but for flags. */
@@ -123,6 +124,14 @@ static loong_status_t set_fallback(loong_hf_reader_t *r,
                                    const loong_hf_field_t *f)
 {
     double fallback = 0;
+    const loong_hf_fixed_t *absent = r->absent;
+    while (absent != NULL && absent->key != NULL &&
+           strcmp(absent->key, f->name) != 0) {
+        absent++;
+    }
+    if (absent != NULL && absent->key != NULL) {
+        return loongi_pairs_set(r->pairs, f->key, absent->value);
+    }
     if (f->fallback == NULL) {
         loongi_problems_add(&r->problems, "%s is missing", f->name);
         return LOONG_OK;
@@ -134,10 +143,51 @@ static loong_status_t set_fallback(loong_hf_reader_t *r,
     return loongi_pairs_set_real(r->pairs, f->key, fallback);
 }
 
-static loong_status_t map_field(loong_hf_reader_t *r, const loong_hf_field_t *f)
+/* "theirs=ours|...": ours of a word, or of the first. */
+static loong_status_t map_word(loong_hf_reader_t *r, const loong_json_t *value,
+                               const loong_hf_field_t *f)
+{
+    const char *word = value != NULL ? loongi_json_string(value) : NULL;
+    for (const char *at = f->fallback;; at++) {
+        size_t theirs = strcspn(at, "=");
+        size_t ours = strcspn(at + theirs + 1, "|");
+        if (word == NULL ||
+            (strlen(word) == theirs && memcmp(at, word, theirs) == 0)) {
+            char text[64];
+            snprintf(text, sizeof(text), "%.*s", (int)ours, at + theirs + 1);
+            return loongi_pairs_set(r->pairs, f->key, text);
+        }
+        at += theirs + 1 + ours;
+        if (*at == '\0') {
+            loongi_hf_refuse(r, f->name, value, f->fallback);
+            return LOONG_OK;
+        }
+    }
+}
+
+static loong_status_t map_signed(loong_hf_reader_t *r,
+                                 const loong_json_t *value,
+                                 const loong_hf_field_t *f)
+{
+    if (value == NULL) {
+        return set_fallback(r, f);
+    }
+    if (loongi_json_kind(value) != LOONG_JSON_INT) {
+        loongi_hf_refuse(r, f->name, value, "an integer is needed");
+        return LOONG_OK;
+    }
+    return loongi_pairs_set_int(r->pairs, f->key, loongi_json_int(value));
+}
+
+loong_status_t loongi_hf_map_field(loong_hf_reader_t *r,
+                                   const loong_hf_field_t *f)
 {
     const loong_json_t *value = loongi_hf_field(r->json, f->name);
     switch (f->kind) {
+    case LOONG_HF_SIGNED:
+        return map_signed(r, value, f);
+    case LOONG_HF_WORD:
+        return map_word(r, value, f);
     case LOONG_HF_CODE:
         return LOONG_OK;
     case LOONG_HF_NEUTRAL:
@@ -163,7 +213,7 @@ static loong_status_t map_field(loong_hf_reader_t *r, const loong_hf_field_t *f)
 loong_status_t loongi_hf_map_table(loong_hf_reader_t *r)
 {
     for (const loong_hf_field_t *f = r->type->fields; f->name != NULL; f++) {
-        LOONG_TRY(map_field(r, f));
+        LOONG_TRY(loongi_hf_map_field(r, f));
     }
     return LOONG_OK;
 }
@@ -223,7 +273,9 @@ void loongi_hf_check_other_field(loong_hf_reader_t *r,
         r->kind->unread != NULL ? r->kind->unread(r->type, name) : NULL;
     bool unread = f != NULL;
     f = unread ? f : find_common(name);
-    if (is_ignored(name)) {
+    if (is_ignored(name) ||
+        (r->composite != NULL &&
+         loongi_hf_composite_has(r->composite, r->section, name))) {
         return;
     }
     if (f != NULL && f->kind == LOONG_HF_NEUTRAL) {
@@ -277,20 +329,33 @@ static loong_status_t unknown_type(const loong_hf_reader_t *r,
                                      : "", loongi_hf_type_list(r->ctx, types));
 }
 
-static loong_status_t read_config(loong_hf_reader_t *r,
+static loong_status_t read_config(loong_hf_reader_t *r, const char *role,
                                   loong_pairs_t *origins)
 {
     const loong_json_t *type = loongi_hf_field(r->json, "model_type");
     LOONG_CHECK(r->ctx, type != NULL, LOONG_ERR_FORMAT, "%s: no model_type",
                 r->path);
-    r->type = loongi_hf_type_find(r->ctx, loongi_json_string(type));
+    const char *name = loongi_json_string(type);
+    int part = -1;
+    r->problems = loongi_problems_begin(r->ctx);
+    r->composite = loongi_hf_composite_find(name);
+    if (r->composite != NULL) {
+        part = loongi_hf_composite_part(r->composite, role);
+        LOONG_CHECK(r->ctx, part >= 0, LOONG_ERR_CONFIG,
+                    "%s: model type %s has no %s", r->path, name, role);
+        name = loongi_hf_composite_enter(r, part);
+    } else {
+        r->type = loongi_hf_type_find(r->ctx, name);
+    }
     if (r->type == NULL) {
-        return unknown_type(r, loongi_json_string(type));
+        return unknown_type(r, name);
     }
     LOONG_TRY(loongi_pairs_create(r->ctx, &r->pairs));
-    r->problems = loongi_problems_begin(r->ctx);
     r->kind = loongi_hf_kind_find(r->ctx, r->type->family);
     loong_status_t status = r->kind->read(r);
+    if (status == LOONG_OK && part >= 0) {
+        status = loongi_hf_composite_map(r, part);
+    }
     loong_status_t listed =
         loongi_problems_end(&r->problems, LOONG_ERR_UNSUPPORTED, r->path);
     status = status != LOONG_OK ? status : listed;
@@ -303,8 +368,20 @@ static loong_status_t read_config(loong_hf_reader_t *r,
     return status;
 }
 
+loong_status_t loongi_hf_config_read_json(loong_context_t *ctx,
+                                          const char *path,
+                                          const loong_json_t *json,
+                                          const char *role,
+                                          loong_pairs_t **pairs_p)
+{
+    loong_hf_reader_t reader = {.ctx = ctx, .path = path, .json = json};
+    LOONG_TRY(read_config(&reader, role, NULL));
+    *pairs_p = reader.pairs;
+    return LOONG_OK;
+}
+
 loong_status_t loongi_hf_config_trace(loong_context_t *ctx, const char *dir,
-                                      loong_pairs_t *origins,
+                                      const char *role, loong_pairs_t *origins,
                                       loong_pairs_t **pairs_p)
 {
     loong_hf_reader_t reader = {0};
@@ -319,7 +396,7 @@ loong_status_t loongi_hf_config_trace(loong_context_t *ctx, const char *dir,
         reader.ctx = ctx;
         reader.path = path.data;
         reader.json = json;
-        status = read_config(&reader, origins);
+        status = read_config(&reader, role, origins);
         loongi_json_destroy(&json);
     }
     loongi_text_free(&path);
@@ -332,7 +409,7 @@ loong_status_t loongi_hf_config_trace(loong_context_t *ctx, const char *dir,
 loong_status_t loongi_hf_config_read(loong_context_t *ctx, const char *dir,
                                      loong_pairs_t **pairs_p)
 {
-    return loongi_hf_config_trace(ctx, dir, NULL, pairs_p);
+    return loongi_hf_config_trace(ctx, dir, NULL, NULL, pairs_p);
 }
 
 loong_status_t loongi_hf_config_guess(loong_context_t *ctx,

@@ -19,6 +19,12 @@ typedef struct loong_hf_reader {
     const loong_json_t *json; /* with the fields of the language model */
     const struct loong_hf_kind *kind;
     const loong_hf_type_t *type;
+    /* Of a model of several components: */
+    const struct loong_hf_composite *composite; /* NULL: of one */
+    const loong_json_t *whole;
+    const char *section;            /* that json is, NULL: the whole */
+    const loong_hf_fixed_t *absent; /* see hf_composite.h; or NULL */
+    loong_hf_type_t plain;          /* of a component without a section */
     loong_pairs_t *pairs;
     loong_problems_t problems;
 } loong_hf_reader_t;
@@ -44,6 +50,9 @@ LOONG_NODISCARD loong_status_t loongi_hf_map_real(loong_hf_reader_t *r,
                                                   const loong_json_t *value,
                                                   const char *name,
                                                   const char *key);
+/* A field as a table has it; those of CODE are left alone. */
+LOONG_NODISCARD loong_status_t loongi_hf_map_field(loong_hf_reader_t *r,
+                                                   const loong_hf_field_t *f);
 /* The fields of the type's table, but for those of CODE. */
 LOONG_NODISCARD loong_status_t loongi_hf_map_table(loong_hf_reader_t *r);
 /* What follows from the type alone. */

@@ -9,6 +9,7 @@
 
 #include "file.h"
 #include "hf_code.h"
+#include "hf_composite.h"
 #include "hf_config.h"
 #include "hf_config_write.h"
 #include "hf_kind.h"
@@ -76,11 +77,21 @@ bool loongi_hf_same_value(const loong_pairs_t *model, const char *key,
            expected[used] == '\0' && found == wanted;
 }
 
+bool loongi_hf_is_section_key(const loong_hf_writer_t *w, const char *key)
+{
+    const loong_hf_fixed_t *own = w->section_keys;
+    while (own != NULL && own->key != NULL && strcmp(own->key, key) != 0) {
+        own++;
+    }
+    return own != NULL && own->key != NULL;
+}
+
 void loongi_hf_want_value(loong_hf_writer_t *w, const char *key,
                           const char *expected)
 {
     const char *given = loongi_pairs_get(w->given, key);
-    if (!loongi_hf_same_value(w->model, key, expected)) {
+    if (!loongi_hf_is_section_key(w, key) &&
+        !loongi_hf_same_value(w->model, key, expected)) {
         loongi_problems_add(
             &w->problems, "%s = %s: model type %s has %s", key,
             given != NULL ? given : loongi_pairs_get(w->model, key),
@@ -119,7 +130,7 @@ void loongi_hf_emit_ids(loong_hf_writer_t *w, const loong_json_t *generation)
     }
 }
 
-static const char *dtype_name(loong_dtype_t dtype)
+const char *loongi_hf_dtype_name(loong_dtype_t dtype)
 {
     switch (dtype) {
     case LOONG_F64:
@@ -133,23 +144,33 @@ static const char *dtype_name(loong_dtype_t dtype)
     }
 }
 
-static loong_status_t find_type(loong_hf_writer_t *w)
+loong_status_t loongi_hf_writer_fill(loong_hf_writer_t *w)
 {
     const char *family = loongi_pairs_get(w->given, "family");
     LOONG_CHECK(w->ctx, family != NULL, LOONG_ERR_ARG,
                 "the model has no family");
-    char types[LOONG_HF_TYPE_LIST];
     w->type = loongi_hf_type_find(w->ctx, family);
-    LOONG_CHECK(w->ctx, w->type != NULL, LOONG_ERR_UNSUPPORTED,
-                "family '%s' has no Hugging Face model type (%s have)", family,
-                loongi_hf_type_list(w->ctx, types));
+    w->kind = loongi_hf_kind_find(w->ctx, family);
+    LOONG_CHECK(w->ctx, w->kind != NULL, LOONG_ERR_UNSUPPORTED,
+                "family '%s' has no Hugging Face names", family);
     LOONG_TRY(loongi_pairs_copy(w->ctx, w->given, &w->model));
-    w->kind = loongi_hf_kind_find(w->ctx, w->type->family);
     LOONG_TRY(w->kind->fill(w->ctx, w->model));
     if (w->kind->choose != NULL) {
         w->kind->choose(w);
     }
     return LOONG_OK;
+}
+
+static loong_status_t find_type(loong_hf_writer_t *w)
+{
+    const char *family = loongi_pairs_get(w->given, "family");
+    char types[LOONG_HF_TYPE_LIST];
+    LOONG_CHECK(w->ctx,
+                family == NULL || loongi_hf_type_find(w->ctx, family) != NULL,
+                LOONG_ERR_UNSUPPORTED,
+                "family '%s' has no Hugging Face model type (%s have)", family,
+                loongi_hf_type_list(w->ctx, types));
+    return loongi_hf_writer_fill(w);
 }
 
 void loongi_hf_emit_kept(loong_hf_writer_t *w, const char *name)
@@ -178,15 +199,15 @@ static loong_status_t write_generation(loong_hf_writer_t *w, const char *path)
     return status;
 }
 
-static loong_hf_writer_t begin(loong_context_t *ctx,
-                               const loong_hf_config_params_t *params)
+loong_hf_writer_t loongi_hf_writer_begin(loong_context_t *ctx,
+                                         const loong_pairs_t *model,
+                                         const loong_pairs_t *kept)
 {
     loong_hf_writer_t w = {0};
     w.ctx = ctx;
-    w.given = params->model;
-    w.kept = params->tokens;
-    w.code = w.kept != NULL ? loongi_pairs_get(w.kept, LOONG_HF_AUTO_MAP)
-                            : NULL;
+    w.given = model;
+    w.kept = kept;
+    w.code = kept != NULL ? loongi_pairs_get(kept, LOONG_HF_AUTO_MAP) : NULL;
     w.text = loongi_text_begin(ctx);
     w.problems = loongi_problems_begin(ctx);
     return w;
@@ -200,10 +221,30 @@ static loong_status_t end_problems(loong_hf_writer_t *w)
     return loongi_problems_end(&w->problems, LOONG_ERR_UNSUPPORTED, what);
 }
 
-static void end(loong_hf_writer_t *w)
+void loongi_hf_writer_end(loong_hf_writer_t *w)
 {
     loongi_text_free(&w->text);
     loongi_pairs_destroy(&w->model);
+}
+
+/* The text of config.json; problems are added. w: of the component with the
+ * loss. */
+static loong_status_t write_config(loong_hf_writer_t *w,
+                                   const loong_hf_config_params_t *params)
+{
+    const char *dtype = loongi_hf_dtype_name(params->dtype);
+    if (params->composite != NULL) {
+        return loongi_hf_composite_write(w, params);
+    }
+    LOONG_TRY(find_type(w));
+    w->kind->write(w, dtype);
+    return LOONG_OK;
+}
+
+static const loong_pairs_t *model_of(const loong_hf_config_params_t *params)
+{
+    return params->composite != NULL ? params->parts[LOONG_HF_PART_LOSS]
+                                     : params->model;
 }
 
 static loong_status_t write_files(loong_hf_writer_t *w,
@@ -216,42 +257,47 @@ static loong_status_t write_files(loong_hf_writer_t *w,
         LOONG_TRY(loongi_json_load(w->ctx, generation, &ids));
     }
     w->generation = ids;
-    w->kind->write(w, dtype_name(params->dtype));
+    loong_status_t status = write_config(w, params);
     loongi_json_destroy(&ids);
-    LOONG_TRY(end_problems(w));
+    loong_status_t listed = end_problems(w);
+    LOONG_TRY(status);
+    LOONG_TRY(listed);
     LOONG_TRY(w->text.status);
     LOONG_TRY(loongi_file_write(w->ctx, config, w->text.data, w->text.length));
     return present || !w->kind->generates ? LOONG_OK
                                        : write_generation(w, generation);
 }
 
+loong_status_t loongi_hf_config_check_as(loong_context_t *ctx,
+                                         const loong_hf_config_params_t *params)
+{
+    loong_hf_writer_t w =
+        loongi_hf_writer_begin(ctx, model_of(params), params->tokens);
+    loong_status_t status = write_config(&w, params);
+    loong_status_t listed = end_problems(&w);
+    loongi_hf_writer_end(&w);
+    return status != LOONG_OK ? status : listed;
+}
+
 loong_status_t loongi_hf_config_check(loong_context_t *ctx,
                                       const loong_pairs_t *model)
 {
-    loong_hf_config_params_t params = {"", model, LOONG_F32, NULL};
-    loong_hf_writer_t w = begin(ctx, &params);
-    loong_status_t status = find_type(&w);
-    if (status == LOONG_OK) {
-        w.kind->write(&w, dtype_name(LOONG_F32));
-        status = end_problems(&w);
-    }
-    end(&w);
-    return status;
+    const loong_hf_config_params_t params = {
+        .dir = "", .model = model, .dtype = LOONG_F32};
+    return loongi_hf_config_check_as(ctx, &params);
 }
 
 loong_status_t loongi_hf_config_write(loong_context_t *ctx,
                                       const loong_hf_config_params_t *params)
 {
-    loong_hf_writer_t w = begin(ctx, params);
+    loong_hf_writer_t w =
+        loongi_hf_writer_begin(ctx, model_of(params), params->tokens);
     loong_arena_t *paths = NULL;
     char *config = NULL;
     char *generation = NULL;
     LOONG_TRY(loongi_arena_create(ctx, "config paths", &paths));
-    loong_status_t status = find_type(&w);
-    if (status == LOONG_OK) {
-        status =
-            loongi_arena_printf(paths, &config, "%s/config.json", params->dir);
-    }
+    loong_status_t status =
+        loongi_arena_printf(paths, &config, "%s/config.json", params->dir);
     if (status == LOONG_OK) {
         status = loongi_arena_printf(paths, &generation,
                                      "%s/generation_config.json", params->dir);
@@ -262,7 +308,7 @@ loong_status_t loongi_hf_config_write(loong_context_t *ctx,
     if (status == LOONG_OK) {
         status = write_files(&w, params, config, generation);
     }
-    end(&w);
+    loongi_hf_writer_end(&w);
     loongi_arena_destroy(&paths);
     return status;
 }

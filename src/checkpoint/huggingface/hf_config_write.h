@@ -6,6 +6,7 @@
 
 #include "hf_family.h"
 #include "json.h"
+#include "loong/dtype.h"
 #include "pairs.h"
 #include "problems.h"
 
@@ -19,6 +20,10 @@ typedef struct loong_hf_writer {
     loong_pairs_t *model;       /* all, with the engine's defaults */
     const struct loong_hf_kind *kind;
     const loong_hf_type_t *type;
+    /* Of a section: its type where the model says it, and keys of which the
+     * model has another value than the type; or NULL. */
+    const loong_hf_type_t *section_type;
+    const loong_hf_fixed_t *section_keys;
     const char *note; /* of the type, behind the title of problems; or NULL */
     const loong_pairs_t *kept; /* LOONG_HF_AUTO_MAP, hf_extra.h; or NULL */
     const char *code;          /* the first of them; or NULL */
@@ -26,6 +31,17 @@ typedef struct loong_hf_writer {
     loong_text_t text;
     loong_problems_t problems;
 } loong_hf_writer_t;
+
+/* For keys that somebody wrote; kept may be NULL. */
+loong_hf_writer_t loongi_hf_writer_begin(loong_context_t *ctx,
+                                         const loong_pairs_t *model,
+                                         const loong_pairs_t *kept);
+/* Finds the kind, fills the keys and, of a kind with types, finds the type.
+ * Errors: LOONG_ERR_UNSUPPORTED, those of fill. */
+LOONG_NODISCARD loong_status_t loongi_hf_writer_fill(loong_hf_writer_t *w);
+/* Without the problems, which somebody ends. */
+void loongi_hf_writer_end(loong_hf_writer_t *w);
+const char *loongi_hf_dtype_name(loong_dtype_t dtype);
 
 void loongi_hf_emit(loong_hf_writer_t *w, const char *name, const char *json);
 void loongi_hf_emit_int(loong_hf_writer_t *w, const char *name,
@@ -37,6 +53,8 @@ void loongi_hf_emit_bool(loong_hf_writer_t *w, const char *name, bool value);
  * default. */
 void loongi_hf_want_value(loong_hf_writer_t *w, const char *key,
                           const char *expected);
+/* Its section has another value for it than its type: either will do. */
+bool loongi_hf_is_section_key(const loong_hf_writer_t *w, const char *key);
 /* The key has the value, in whatever words. */
 bool loongi_hf_same_value(const loong_pairs_t *model, const char *key,
                           const char *expected);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "hf_composite.h"
 #include "hf_config.h"
 #include "hf_files.h"
 #include "hf_tokens.h"
@@ -18,6 +19,7 @@
 
 /* A tensor of the files: matrices of `height` rows, one for each slab. */
 typedef struct made {
+    int part;      /* of the exporter */
     int64_t first; /* parameter of the map; parts follow it */
     int64_t piece; /* of the first slab */
     int64_t height;
@@ -27,7 +29,9 @@ typedef struct made {
 typedef struct exporter {
     loong_context_t *ctx;
     const loong_hf_export_params_t *params;
-    loong_hf_map_t *map;
+    int num_parts; /* components: 1, but of a composite */
+    loong_hf_map_t *maps[LOONG_HF_PARTS];
+    void *users[LOONG_HF_PARTS];
     loong_safetensors_set_writer_t *out;
     int64_t capacity;
     made_t *tensors; /* by handle */
@@ -41,34 +45,36 @@ typedef struct span {
     int64_t at; /* row within the slab */
 } span_t;
 
-static loong_dtype_t type_of(const exporter_t *e, const loong_hf_param_t *p)
+static loong_dtype_t type_of(const exporter_t *e, int part,
+                             const loong_hf_param_t *p)
 {
     loong_dtype_t dtype = e->params->dtype;
     if (e->params->type != NULL) {
-        return e->params->type(e->params->user, p->name);
+        return e->params->type(e->users[part], p->name);
     }
     return p->exact && dtype != LOONG_F64 ? LOONG_F32 : dtype;
 }
 
 /* That holds what any of the parameters holds that a tensor is made of. */
-static loong_dtype_t type_of_all(const exporter_t *e, const loong_hf_param_t *p)
+static loong_dtype_t type_of_all(const exporter_t *e, int part,
+                                 const loong_hf_param_t *p)
 {
-    loong_dtype_t dtype = type_of(e, p);
+    loong_dtype_t dtype = type_of(e, part, p);
     for (int i = 1; i < p->parts; i++) {
-        dtype = loongi_hf_wider(dtype, type_of(e, p + i));
+        dtype = loongi_hf_wider(dtype, type_of(e, part, p + i));
     }
     return dtype;
 }
 
 /* ---- which tensors there are ---- */
 
-static loong_status_t declare(exporter_t *e, const loong_hf_param_t *p,
+static loong_status_t declare(exporter_t *e, const loong_hf_map_t *map,
+                              const loong_hf_param_t *p,
                               const loong_safetensor_t *tensor,
                               int64_t *handle_p)
 {
     loong_text_t name = loongi_text_begin(e->ctx);
-    loongi_text_printf(&name, "%s%s",
-                       p->prefixed ? loongi_hf_map_prefix(e->map) : "",
+    loongi_text_printf(&name, "%s%s", loongi_hf_param_prefix(map, p),
                        tensor->name);
     loong_status_t status = name.status;
     if (status == LOONG_OK) {
@@ -80,17 +86,18 @@ static loong_status_t declare(exporter_t *e, const loong_hf_param_t *p,
     return status;
 }
 
-static loong_status_t declare_piece(exporter_t *e, int64_t first,
+static loong_status_t declare_piece(exporter_t *e, int part, int64_t first,
                                     int64_t piece)
 {
-    const loong_hf_param_t *p = loongi_hf_map_get(e->map, first);
+    const loong_hf_param_t *p = loongi_hf_map_get(e->maps[part], first);
     loong_safetensor_t tensor = {.name = loongi_hf_piece_name(p, piece),
-                                 .dtype = type_of_all(e, p)};
+                                 .dtype = type_of_all(e, part, p)};
     int64_t handle = 0;
     tensor.ndim = loongi_hf_file_shape(p, tensor.shape);
-    LOONG_TRY(declare(e, p, &tensor, &handle));
+    LOONG_TRY(declare(e, e->maps[part], p, &tensor, &handle));
     LOONG_TRY(loongi_grow(e->ctx, &e->tensors, &e->capacity, handle + 1,
                           sizeof(*e->tensors), "tensors of an export"));
+    e->tensors[handle].part = part;
     e->tensors[handle].first = first;
     e->tensors[handle].piece = piece;
     e->tensors[handle].height = loongi_hf_file_rows(p);
@@ -99,36 +106,48 @@ static loong_status_t declare_piece(exporter_t *e, int64_t first,
 }
 
 /* Nobody asks for their rows: they stand behind all others. */
-static loong_status_t declare_hollow(exporter_t *e)
+static loong_status_t declare_hollow(exporter_t *e, const loong_hf_map_t *map)
 {
     int64_t count =
-        e->params->map == NULL ? loongi_hf_map_hollow_count(e->map) : 0;
+        e->params->map == NULL ? loongi_hf_map_hollow_count(map) : 0;
     for (int64_t i = 0; i < count; i++) {
-        const loong_hf_param_t *p = loongi_hf_map_hollow(e->map, i);
+        const loong_hf_param_t *p = loongi_hf_map_hollow(map, i);
         loong_safetensor_t tensor = {.name = p->hf_name,
                                      .dtype = e->params->dtype,
                                      .ndim = p->ndim,
                                      .shape = {p->shape[0], p->shape[1]}};
         int64_t handle = 0;
-        LOONG_TRY(declare(e, p, &tensor, &handle));
+        LOONG_TRY(declare(e, map, p, &tensor, &handle));
     }
     return LOONG_OK;
 }
 
 /* Of stacked experts the first piece opens the tensor, of fused matrices the
  * first of each expert. */
-static loong_status_t declare_all(exporter_t *e)
+static loong_status_t declare_part(exporter_t *e, int part)
 {
-    for (int64_t i = 0; i < loongi_hf_map_count(e->map); i++) {
-        const loong_hf_param_t *p = loongi_hf_map_get(e->map, i);
+    const loong_hf_map_t *map = e->maps[part];
+    for (int64_t i = 0; i < loongi_hf_map_count(map); i++) {
+        const loong_hf_param_t *p = loongi_hf_map_get(map, i);
         int64_t end = p->stacked ? p->units : p->pieces;
         for (int64_t k = 0; k < end && p->part == 0; k++) {
             if (!p->fused || k % p->units == 0) {
-                LOONG_TRY(declare_piece(e, i, k));
+                LOONG_TRY(declare_piece(e, part, i, k));
             }
         }
     }
-    return declare_hollow(e);
+    return LOONG_OK;
+}
+
+static loong_status_t declare_all(exporter_t *e)
+{
+    for (int i = 0; i < e->num_parts; i++) {
+        LOONG_TRY(declare_part(e, i));
+    }
+    for (int i = 0; i < e->num_parts; i++) {
+        LOONG_TRY(declare_hollow(e, e->maps[i]));
+    }
+    return LOONG_OK;
 }
 
 /* ---- where its rows come from ---- */
@@ -137,7 +156,7 @@ static loong_status_t declare_all(exporter_t *e)
 static span_t find_span(const exporter_t *e, const made_t *t, int64_t slab,
                         int64_t at)
 {
-    const loong_hf_param_t *p = loongi_hf_map_get(e->map, t->first);
+    const loong_hf_param_t *p = loongi_hf_map_get(e->maps[t->part], t->first);
     int64_t within = at % p->stride;
     int64_t run = at / p->stride;
     span_t span = {p, 0, 0, at};
@@ -157,12 +176,12 @@ static span_t find_span(const exporter_t *e, const made_t *t, int64_t slab,
     return span;
 }
 
-static loong_status_t read_rows(const exporter_t *e, const span_t *span,
-                                int64_t rows, loong_dtype_t dtype, void *dst)
+static loong_status_t read_rows(const exporter_t *e, const made_t *t,
+                                const span_t *span, int64_t rows, void *dst)
 {
     loong_hf_block_t block = {span->param->name, span->row, rows, 0,
                               span->param->shape[1]};
-    return e->params->source(e->params->user, &block, dtype, dst);
+    return e->params->source(e->users[t->part], &block, t->dtype, dst);
 }
 
 /* Rows of the files that are rows of parameters. */
@@ -173,7 +192,7 @@ static loong_status_t copy_rows(const exporter_t *e, const made_t *t,
         int64_t slab = (row + done) / t->height;
         span_t span = find_span(e, t, slab, (row + done) % t->height);
         int64_t n = LOONG_MIN(span.rows, rows - done);
-        LOONG_TRY(read_rows(e, &span, n, t->dtype, dst));
+        LOONG_TRY(read_rows(e, t, &span, n, dst));
         dst += (size_t)(n * span.param->shape[1]) * loong_dtype_size(t->dtype);
         done += n;
     }
@@ -214,7 +233,7 @@ static loong_status_t turn_columns(const exporter_t *e, const made_t *t,
         char *part = NULL;
         LOONG_TRY(loongi_calloc(e->ctx, (size_t)(span.rows * columns[1]),
                                 turning.size, "export part", &part));
-        status = e->params->source(e->params->user, &block, t->dtype, part);
+        status = e->params->source(e->users[t->part], &block, t->dtype, part);
         if (status == LOONG_OK) {
             turn(&turning, part, span.rows, dst + (size_t)at * turning.size);
         }
@@ -227,7 +246,7 @@ static loong_status_t turn_columns(const exporter_t *e, const made_t *t,
 static loong_status_t copy_transposed(const exporter_t *e, const made_t *t,
                                       int64_t row, int64_t rows, char *dst)
 {
-    const loong_hf_param_t *p = loongi_hf_map_get(e->map, t->first);
+    const loong_hf_param_t *p = loongi_hf_map_get(e->maps[t->part], t->first);
     size_t row_bytes = (size_t)t->height * loong_dtype_size(t->dtype);
     for (int64_t done = 0; done < rows;) {
         int64_t slab = (row + done) / p->shape[1];
@@ -246,7 +265,7 @@ static bool lend(const exporter_t *e, const made_t *t, int64_t row,
     loong_borrowed_t borrowed;
     span_t span = find_span(e, t, row / t->height, row % t->height);
     if (e->params->lend == NULL || span.rows < rows ||
-        !e->params->lend(e->params->user, span.param->name, span.row, rows,
+        !e->params->lend(e->users[t->part], span.param->name, span.row, rows,
                          &borrowed)) {
         return false;
     }
@@ -261,12 +280,12 @@ static bool lend(const exporter_t *e, const made_t *t, int64_t row,
 static loong_status_t copy_elements(const exporter_t *e, const made_t *t,
                                     int64_t at, int64_t count, char *dst)
 {
-    const loong_hf_param_t *p = loongi_hf_map_get(e->map, t->first);
+    const loong_hf_param_t *p = loongi_hf_map_get(e->maps[t->part], t->first);
     int64_t width = p->shape[1];
     for (int64_t n = 0; count > 0; count -= n, at += n) {
         n = LOONG_MIN(count, width - at % width);
         loong_hf_block_t block = {p->name, at / width, 1, at % width, n};
-        LOONG_TRY(e->params->source(e->params->user, &block, t->dtype, dst));
+        LOONG_TRY(e->params->source(e->users[t->part], &block, t->dtype, dst));
         dst += (size_t)n * loong_dtype_size(t->dtype);
     }
     return LOONG_OK;
@@ -278,7 +297,7 @@ static loong_status_t give_rows(void *user, int64_t index, int64_t row,
 {
     const exporter_t *e = user;
     const made_t *t = &e->tensors[index];
-    const loong_hf_param_t *p = loongi_hf_map_get(e->map, t->first);
+    const loong_hf_param_t *p = loongi_hf_map_get(e->maps[t->part], t->first);
     if (p->flat > 0) { /* the rows of the matrix are parts of the vector */
         int64_t each = t->height / p->flat;
         return copy_rows(e, t, row * each, rows * each, buffer);
@@ -300,7 +319,8 @@ static loong_status_t write_beside(const exporter_t *e)
 {
     const loong_hf_export_params_t *p = e->params;
     const char *dir = loongi_safetensors_set_workdir(e->out);
-    loong_hf_config_params_t config = {dir, p->model, p->dtype, p->tokens};
+    const loong_hf_config_params_t config = {
+        dir, p->model, p->dtype, p->tokens, p->composite, p->models};
     LOONG_TRY(loongi_hf_files_copy(e->ctx, p->files_dir, p->code_dir, dir));
     if (p->map != NULL) {
         loongi_log(e->ctx, LOONG_LOG_WARN,
@@ -309,7 +329,9 @@ static loong_status_t write_beside(const exporter_t *e)
         return LOONG_OK;
     }
     LOONG_TRY(loongi_hf_config_write(e->ctx, &config));
-    return loongi_hf_tokenizer_config_write(e->ctx, dir, p->model);
+    return loongi_hf_tokenizer_config_write(
+        e->ctx, dir,
+        p->composite != NULL ? p->models[LOONG_HF_PART_LOSS] : p->model);
 }
 
 static loong_status_t check_params(const loong_hf_export_params_t *p,
@@ -323,8 +345,30 @@ static loong_status_t check_params(const loong_hf_export_params_t *p,
     if (p->map != NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_hf_config_check(ctx, p->model));
-    return loongi_hf_check_replaced(ctx, p->dir, p->model);
+    const loong_hf_config_params_t config = {
+        p->dir, p->model, p->dtype, p->tokens, p->composite, p->models};
+    LOONG_TRY(loongi_hf_config_check_as(ctx, &config));
+    return loongi_hf_check_replaced(
+        ctx, p->dir,
+        p->composite != NULL ? p->models[LOONG_HF_PART_LOSS] : p->model);
+}
+
+/* The maps of the components. */
+static loong_status_t open_parts(exporter_t *e)
+{
+    const loong_hf_export_params_t *p = e->params;
+    e->num_parts = p->composite != NULL ? LOONG_HF_PARTS : 1;
+    for (int i = 0; i < e->num_parts; i++) {
+        e->users[i] = p->composite != NULL ? p->users[i] : p->user;
+        LOONG_TRY(loongi_hf_map_load(
+            e->ctx, p->composite != NULL ? p->models[i] : p->model, p->map,
+            &e->maps[i]));
+        if (p->composite != NULL) {
+            loongi_hf_composite_place_as(p->composite, i, p->tokens,
+                                         e->maps[i]);
+        }
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t run(exporter_t *e)
@@ -336,7 +380,7 @@ static loong_status_t run(exporter_t *e)
         p->dir, p->max_shard_bytes > 0 ? p->max_shard_bytes
                                        : DEFAULT_SHARD_BYTES,
         p->key != NULL ? p->key : ""};
-    LOONG_TRY(loongi_hf_map_load(e->ctx, p->model, p->map, &e->map));
+    LOONG_TRY(open_parts(e));
     LOONG_TRY(loongi_safetensors_set_create(e->ctx, &set, &e->out));
     LOONG_TRY(write_beside(e));
     LOONG_TRY(declare_all(e));
@@ -355,6 +399,8 @@ loong_status_t loongi_hf_export(loong_context_t *ctx,
     loong_status_t status = run(&exporter);
     loongi_safetensors_set_end(&exporter.out, status);
     loongi_free(ctx, exporter.tensors);
-    loongi_hf_map_destroy(&exporter.map);
+    for (int i = 0; i < exporter.num_parts; i++) {
+        loongi_hf_map_destroy(&exporter.maps[i]);
+    }
     return status;
 }

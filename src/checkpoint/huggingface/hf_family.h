@@ -16,6 +16,9 @@ typedef enum loong_hf_field_kind {
     LOONG_HF_INT,     /* maps to an integer key */
     LOONG_HF_REAL,    /* maps to a real key */
     LOONG_HF_BOOL,    /* maps to a flag */
+    LOONG_HF_SIGNED,  /* maps to an integer key, of either sign */
+    LOONG_HF_WORD,    /* maps to a key in other words: fallback is
+                         "theirs=ours|...", the first where it is absent */
     LOONG_HF_NEUTRAL, /* text: the only values allowed, JSON, '|' between */
     LOONG_HF_CODE     /* handled by code */
 } loong_hf_field_kind_t;

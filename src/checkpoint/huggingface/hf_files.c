@@ -33,6 +33,19 @@ static loong_status_t read_one(loong_context_t *ctx, const char *path,
     return loongi_file_set_read(files, path, name);
 }
 
+const char *const loongi_hf_image_processors[] = {
+    LOONG_HF_IMAGE_PROCESSOR, "processor_config.json", NULL};
+
+static loong_status_t read_present(loong_context_t *ctx, const char *dir,
+                                   const char *name, loong_file_set_t *files)
+{
+    char path[PATH_MAX];
+    LOONG_CHECK(ctx, snprintf(path, PATH_MAX, "%s/%s", dir, name) < PATH_MAX,
+                LOONG_ERR_ARG, "the path '%s/%s' is too long", dir, name);
+    return loongi_file_exists(path) ? read_one(ctx, path, name, files)
+                                    : LOONG_OK;
+}
+
 /* What stands beside tokenizer.json. */
 static loong_status_t read_neighbours(loong_context_t *ctx, const char *dir,
                                       loong_file_set_t *files)
@@ -48,15 +61,8 @@ static loong_status_t read_neighbours(loong_context_t *ctx, const char *dir,
                                         "merges.txt",
                                         "chat_template.jinja",
                                         "generation_config.json"};
-    char path[PATH_MAX];
     for (int64_t i = 0; i < LOONG_COUNT_OF(names); i++) {
-        LOONG_CHECK(ctx,
-                    snprintf(path, PATH_MAX, "%s/%s", dir, names[i]) < PATH_MAX,
-                    LOONG_ERR_ARG, "the path '%s/%s' is too long", dir,
-                    names[i]);
-        if (loongi_file_exists(path)) {
-            LOONG_TRY(read_one(ctx, path, names[i], files));
-        }
+        LOONG_TRY(read_present(ctx, dir, names[i], files));
     }
     return loongi_hf_code_tokenizes(ctx, dir)
                ? loongi_file_set_read_dir(files, dir, ".py")
@@ -83,15 +89,17 @@ loong_status_t loongi_hf_files_read_tokenizer(loong_context_t *ctx,
 loong_status_t loongi_hf_files_read(loong_context_t *ctx, const char *dir,
                                     loong_file_set_t *files)
 {
-    char path[PATH_MAX];
+    static const char *const others[] = {"video_preprocessor_config.json",
+                                         "chat_template.json"};
     LOONG_TRY(loongi_hf_files_read_tokenizer(ctx, dir, files));
-    LOONG_CHECK(ctx,
-                snprintf(path, PATH_MAX, "%s/" LOONG_HF_IMAGE_PROCESSOR, dir) <
-                    PATH_MAX,
-                LOONG_ERR_ARG, "the path '%s' is too long", dir);
-    return loongi_file_exists(path)
-               ? loongi_file_set_read(files, path, LOONG_HF_IMAGE_PROCESSOR)
-               : LOONG_OK;
+    for (int i = 0; loongi_hf_image_processors[i] != NULL; i++) {
+        LOONG_TRY(
+            read_present(ctx, dir, loongi_hf_image_processors[i], files));
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(others); i++) {
+        LOONG_TRY(read_present(ctx, dir, others[i], files));
+    }
+    return LOONG_OK;
 }
 
 loong_status_t loongi_hf_files_copy(loong_context_t *ctx, const char *files_dir,

@@ -24,7 +24,6 @@ void loongi_hf_yaml_name(loong_text_t *text, const char *name)
 typedef struct line {
     const loong_hf_map_t *map;
     const char *pattern;
-    bool prefixed;
     const loong_hf_param_t *param; /* one of its parameters */
     unsigned how;
     int count;
@@ -34,7 +33,7 @@ typedef struct line {
 static void print_shape(const loong_hf_param_t *param, loong_text_t *text)
 {
     char shape_text[LOONG_SHAPE_TEXT];
-    int64_t shape[4];
+    int64_t shape[LOONG_HF_DIMS];
     int ndim = loongi_hf_file_shape(param, shape);
     loongi_text_printf(text, " # %s\n",
                        loongi_shape_text(ndim, shape, shape_text));
@@ -53,8 +52,7 @@ static void print_line(const line_t *l, loong_text_t *text)
     loong_text_t full = loongi_text_begin(text->ctx);
     unsigned flags = l->how & (HF_TURNED | HF_GROUPED | HF_FLAT);
     loongi_text_printf(&full, "%s%s",
-                       l->prefixed ? loongi_hf_map_prefix(l->map) : "",
-                       l->pattern);
+                       loongi_hf_param_prefix(l->map, l->param), l->pattern);
     loongi_text_printf(text, "  ");
     loongi_hf_yaml_name(text, loongi_text_get(&full));
     loongi_text_free(&full);
@@ -103,7 +101,6 @@ static void print_row(const loong_hf_map_t *map, const loong_hf_row_t *row,
         return;
     }
     l.how = row->how;
-    l.prefixed = strcmp(row->name, LOONG_HF_HEAD) != 0;
     l.pattern = row->hf_name != NULL ? row->hf_name : row->name;
     if (l.param->piece_names != NULL) {
         print_experts(&l, row, text);

@@ -118,11 +118,13 @@ static loong_status_t check_ranges(loong_context_t *ctx,
     return status;
 }
 
-static loong_status_t check_config(loong_context_t *ctx, const char *dir,
+static loong_status_t check_config(loong_context_t *ctx,
+                                   const loong_hf_open_params_t *params,
                                    loong_pairs_t *origins)
 {
     loong_pairs_t *model = NULL;
-    LOONG_TRY(loongi_hf_config_trace(ctx, dir, origins, &model));
+    LOONG_TRY(loongi_hf_config_trace(ctx, params->dir, params->role, origins,
+                                     &model));
     const loong_hf_kind_t *kind =
         loongi_hf_kind_find(ctx, loongi_pairs_get(model, "family"));
     loong_status_t status = kind->check(ctx, model);
@@ -143,7 +145,7 @@ loong_status_t loongi_hf_check_model(loong_context_t *ctx,
         return LOONG_OK; /* reading it checks */
     }
     LOONG_TRY(loongi_pairs_create(ctx, &origins));
-    loong_status_t status = check_config(ctx, params->dir, origins);
+    loong_status_t status = check_config(ctx, params, origins);
     loongi_pairs_destroy(&origins);
     return status;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hf_composite.h"
 #include "hf_kind.h"
 #include "hf_map_file.h"
 
@@ -119,6 +120,9 @@ static void set_file_shape(const loong_hf_map_t *map, const loong_hf_row_t *row,
     if ((row->how & HF_IMAGE) != 0) {
         shape[param->file_ndim++] = param->shape[0];
         shape[param->file_ndim++] = map->patch[0];
+        if (map->patch[2] > 0) {
+            shape[param->file_ndim++] = map->patch[2];
+        }
         shape[param->file_ndim++] = map->patch[1];
         shape[param->file_ndim++] = map->patch[1];
     } else if ((row->how & HF_POINT) != 0) {
@@ -225,6 +229,8 @@ static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model,
         map->ignored = file.ignored;
         map->ignored_count = file.ignored_count;
     }
+    map->prefix = map->family->prefix;
+    map->bare = "";
     LOONG_TRY(expand_rows(map));
     LOONG_TRY(loongi_arena_alloc(
         map->arena, (size_t)map->count * sizeof(*map->by_name), &map->by_name));
@@ -309,7 +315,8 @@ const loong_hf_param_t *loongi_hf_map_find(const loong_hf_map_t *map,
     return found != NULL ? *found : NULL;
 }
 
-int loongi_hf_file_shape(const loong_hf_param_t *param, int64_t shape[4])
+int loongi_hf_file_shape(const loong_hf_param_t *param,
+                         int64_t shape[LOONG_HF_DIMS])
 {
     int64_t rows = loongi_hf_file_rows(param);
     int ndim = 0;
@@ -336,7 +343,13 @@ int loongi_hf_file_shape(const loong_hf_param_t *param, int64_t shape[4])
 
 const char *loongi_hf_map_prefix(const loong_hf_map_t *map)
 {
-    return map->family->prefix;
+    return map->prefix;
+}
+
+const char *loongi_hf_param_prefix(const loong_hf_map_t *map,
+                                   const loong_hf_param_t *param)
+{
+    return param->prefixed ? map->prefix : map->bare;
 }
 
 const char *loongi_hf_map_head(const loong_hf_map_t *map)
@@ -364,6 +377,10 @@ bool loongi_hf_map_predicts(const loong_hf_map_t *map, const char *name)
 bool loongi_hf_map_is_extra(const loong_hf_map_t *map, const char *name)
 {
     const char *const *prefix = map->family->beside;
+    if (map->composite != NULL) {
+        size_t length = strlen(map->prefix);
+        name += strncmp(name, map->prefix, length) == 0 ? length : 0;
+    }
     while (prefix != NULL && *prefix != NULL &&
            strncmp(name, *prefix, strlen(*prefix)) != 0) {
         prefix++;

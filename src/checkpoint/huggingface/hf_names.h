@@ -52,6 +52,7 @@ typedef enum loong_hf_condition {
     HF_IF_SHORT_Q_BIAS,
     HF_IF_CLASSES, /* of a vision transformer */
     HF_IF_MASKED,
+    HF_IF_POST_NORM,
     HF_IF_DENSE, /* the layer has a feed-forward; else these: */
     HF_IF_EXPERTS,
     HF_IF_BIAS, /* of the choice of experts */
@@ -69,7 +70,8 @@ enum {
     HF_STACKED = 16, /* all experts in one tensor, one after the other */
     HF_HOLLOW = 32,  /* the class has it without elements when we do not */
     HF_BARE = 64,    /* without the prefix of the base model */
-    HF_IMAGE = 128,  /* [rows, channels, size, size] */
+    HF_IMAGE = 128,  /* [rows, channels, frames where there are some, size,
+                        size] */
     HF_ROW = 256,    /* one row, as a vector */
     HF_FIRST = 512,  /* with a first dimension of 1 */
     HF_POINT = 1024, /* [rows, columns, 1, 1]: a convolution of one point */
@@ -111,10 +113,14 @@ struct loong_hf_map {
     loong_context_t *ctx;
     loong_arena_t *arena;
     const loong_hf_names_t *family;
+    const char *prefix, *bare; /* in files; see loongi_hf_param_prefix */
+    /* Of which it is a part; NULL: of none. */
+    const struct loong_hf_composite *composite;
+    int part;
     int64_t ignored_count;
     const char *const *ignored; /* patterns; of a map from a file */
     int64_t sizes[HF_SIZE_COUNT];
-    int64_t patch[2]; /* channels and side of a patch */
+    int64_t patch[3]; /* channels, side and frames of a patch; 0: no axis */
     bool conditions[HF_CONDITION_COUNT];
     loong_layer_kinds_t kinds; /* with experts */
     int64_t layers;

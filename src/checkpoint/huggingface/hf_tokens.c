@@ -45,6 +45,10 @@ loong_status_t loongi_hf_tokens_read(loong_context_t *ctx, const char *dir,
         const loong_json_t *id =
             loongi_json_get(config, loongi_hf_token_names[i]);
         if (id == NULL || loongi_json_kind(id) == LOONG_JSON_NULL) {
+            id = loongi_json_get(loongi_json_get(config, "text_config"),
+                                 loongi_hf_token_names[i]);
+        }
+        if (id == NULL || loongi_json_kind(id) == LOONG_JSON_NULL) {
             continue;
         }
         status = loongi_pairs_set_json(ids, loongi_hf_token_names[i], id);

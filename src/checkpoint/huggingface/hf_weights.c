@@ -8,9 +8,11 @@
 #include <string.h>
 
 #include "convert.h"
+#include "hf_composite.h"
 #include "hf_foreign.h"
 #include "hf_config.h"
 #include "hf_impl.h"
+#include "hf_names.h"
 #include "mapped.h"
 
 enum {
@@ -26,16 +28,14 @@ static const loong_safetensor_t *search(const loong_hf_t *hf,
                                         const char *name)
 {
     char full[512];
-    if (param->prefixed) {
-        int length = snprintf(full, sizeof(full), "%s%s",
-                              loongi_hf_map_prefix(hf->map), name);
-        const loong_safetensor_t *tensor =
-            length < (int)sizeof(full)
-                ? loongi_safetensors_set_find(hf->set, full)
-                : NULL;
-        if (tensor != NULL) {
-            return tensor;
-        }
+    int length = snprintf(full, sizeof(full), "%s%s",
+                          loongi_hf_param_prefix(hf->map, param), name);
+    const loong_safetensor_t *tensor =
+        length < (int)sizeof(full)
+            ? loongi_safetensors_set_find(hf->set, full)
+            : NULL;
+    if (tensor != NULL || hf->map->composite != NULL) {
+        return tensor;
     }
     return loongi_safetensors_set_find(hf->set, name);
 }
@@ -75,9 +75,19 @@ static loong_status_t open_all(loong_hf_t *hf,
     LOONG_TRY(loongi_strdup(ctx, params->dir, &hf->dir));
     LOONG_TRY(params->model != NULL
                   ? loongi_hf_model_read(ctx, params->model, &hf->model)
-                  : loongi_hf_config_read(ctx, params->dir, &hf->model));
+                  : loongi_hf_config_trace(ctx, params->dir, params->role, NULL,
+                                           &hf->model));
     LOONG_TRY(loongi_hf_map_load(ctx, hf->model, params->map, &hf->map));
     LOONG_TRY(loongi_safetensors_set_open(ctx, params->dir, &hf->set));
+    if (params->model == NULL && params->map == NULL) {
+        const loong_hf_composite_t *whole = NULL;
+        LOONG_TRY(loongi_hf_composite_of(ctx, params->dir, &whole));
+        if (whole != NULL) {
+            loongi_hf_composite_place(
+                whole, loongi_hf_composite_part(whole, params->role), hf->set,
+                hf->map);
+        }
+    }
     LOONG_TRY(loongi_hf_quant_read(ctx, params->dir, &hf->quant));
     LOONG_TRY(find_all(hf));
     return loongi_hf_compare(hf);
@@ -105,7 +115,7 @@ loong_status_t loongi_hf_open_as(loong_context_t *ctx,
 loong_status_t loongi_hf_open(loong_context_t *ctx, const char *dir,
                               loong_hf_t **hf_p)
 {
-    loong_hf_open_params_t params = {dir, NULL, NULL};
+    const loong_hf_open_params_t params = {.dir = dir};
     return loongi_hf_open_as(ctx, &params, hf_p);
 }
 

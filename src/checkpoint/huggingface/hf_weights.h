@@ -17,6 +17,8 @@
 extern "C" {
 #endif
 
+enum { LOONG_HF_DIMS = 5 }; /* of a tensor of the files, at most */
+
 /* One parameter of the engine and where a Hugging Face file keeps it. */
 typedef struct loong_hf_param {
     const char *name; /* "layers.0.self_attn.q_proj.weight" */
@@ -29,7 +31,7 @@ typedef struct loong_hf_param {
     bool exact;          /* fp32 in files of narrower types */
     int64_t flat; /* a vector that the file has as so many rows; 0: no */
     int file_ndim; /* of the same elements in the file; 0: follows */
-    int64_t file_shape[4];
+    int64_t file_shape[LOONG_HF_DIMS];
     int part;            /* of `parts` parameters in one tensor of the file */
     int parts;
     int64_t run;    /* our rows that follow one another in the file, */
@@ -88,6 +90,10 @@ const loong_hf_param_t *loongi_hf_map_find(const loong_hf_map_t *map,
                                            const char *name);
 /* "transformer." or "model." */
 const char *loongi_hf_map_prefix(const loong_hf_map_t *map);
+/* That of a parameter: of those that have not the base model's it is "", or
+ * what comes before in a file of several components. */
+const char *loongi_hf_param_prefix(const loong_hf_map_t *map,
+                                   const loong_hf_param_t *param);
 /* The output matrix: "lm_head.weight", or what the family calls it; NULL: it
  * has none. */
 const char *loongi_hf_map_head(const loong_hf_map_t *map);
@@ -118,7 +124,8 @@ static inline int64_t loongi_hf_slabs(const loong_hf_param_t *param)
     return param->stacked ? param->pieces / param->units : 1;
 }
 /* The shape that the file has. Returns its dimensions. */
-int loongi_hf_file_shape(const loong_hf_param_t *param, int64_t shape[4]);
+int loongi_hf_file_shape(const loong_hf_param_t *param,
+                         int64_t shape[LOONG_HF_DIMS]);
 
 /* ---- reading ---- */
 typedef struct loong_hf loong_hf_t;
@@ -137,6 +144,9 @@ typedef struct loong_hf_open_params {
     const char *dir;
     const char *model; /* YAML, keys of model.foundation; NULL: config.json */
     const char *map;   /* YAML, as hf_map_file.h; NULL: the family's names */
+    /* Of a directory of several components (hf_composite.h): which; NULL: the
+     * one with the loss. */
+    const char *role;
 } loong_hf_open_params_t;
 /* Refuses a model that the engine would, with the fields that say it. A recipe
  * may yet mend it: opening does not ask. Errors: LOONG_ERR_CONFIG, those of
@@ -217,6 +227,11 @@ typedef struct loong_hf_export_params {
     const char *code_dir;  /* Python files (hf_code.h); or NULL */
     const loong_pairs_t *tokens; /* as in hf_config.h */
     const char *key; /* as in safetensors.h; NULL: "" */
+    /* In place of model and user: of a model of several components
+     * (hf_composite.h) those of each; NULL: of one. */
+    const struct loong_hf_composite *composite;
+    const loong_pairs_t *const *models;
+    void *const *users;
     loong_meter_fn progress; /* or NULL */
     void *progress_user;
 } loong_hf_export_params_t;

@@ -216,7 +216,7 @@ static const loong_peft_saved_t *saved_of(const start_t *s, const char *name)
         return NULL;
     }
     snprintf(file, sizeof(file), "%s%s",
-             p->prefixed ? loongi_hf_map_prefix(s->map) : "", p->hf_name);
+             loongi_hf_param_prefix(s->map, p), p->hf_name);
     for (int64_t i = 0; i < s->peft->num_saved; i++) {
         if (strcmp(s->peft->saved[i].name, file) == 0) {
             return &s->peft->saved[i];

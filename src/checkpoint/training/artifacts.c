@@ -15,6 +15,7 @@
 #include "file.h"
 #include "from_hf.h"
 #include "hf_code.h"
+#include "hf_composite.h"
 #include "hf_extra.h"
 #include "hf_files.h"
 #include "hf_tokens.h"
@@ -109,6 +110,12 @@ static loong_status_t code_of_dir(loong_context_t *ctx,
     if (dir == NULL) {
         return LOONG_OK;
     }
+    const loong_hf_composite_t *composite = NULL;
+    LOONG_TRY(loongi_hf_composite_of(ctx, dir, &composite));
+    if (composite != NULL) {
+        LOONG_TRY(loongi_hf_composite_keep(ctx, dir, pairs));
+        return files != NULL ? loongi_hf_files_read(ctx, dir, files) : LOONG_OK;
+    }
     LOONG_TRY(loongi_hf_code_read(
         ctx, dir, loongi_model_family(recipe, loongi_model_role(recipe)),
         pairs));
@@ -128,6 +135,7 @@ static loong_status_t code_of_earlier(const loong_recipe_t *recipe,
         return LOONG_OK;
     }
     LOONG_TRY(loongi_hf_extra_take(meta, pairs));
+    LOONG_TRY(loongi_hf_composite_take(meta, pairs));
     if (loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) != NULL) {
         return LOONG_OK;
     }

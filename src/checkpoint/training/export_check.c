@@ -8,6 +8,7 @@
 #include "file.h"
 #include "from_hf.h"
 #include "hf_code.h"
+#include "hf_composite.h"
 #include "hf_config.h"
 #include "hf_weights.h"
 #include "native.h"
@@ -66,6 +67,39 @@ static loong_status_t check_as(loong_context_t *ctx,
     return status;
 }
 
+/* The same of several components. */
+static loong_status_t check_whole(loong_context_t *ctx,
+                                  const loong_recipe_t *recipe,
+                                  const loong_model_keys_t *model,
+                                  const char *dir, loong_pairs_t *code)
+{
+    const char *families[LOONG_HF_PARTS] = {NULL, NULL, NULL};
+    for (int i = 0; i < model->count; i++) {
+        families[i] = loongi_pairs_get(model->keys[i], "family");
+    }
+    const loong_hf_composite_t *composite =
+        loongi_hf_composite_of_families(families);
+    LOONG_CHECK(ctx, composite != NULL, LOONG_ERR_UNSUPPORTED,
+                "components of families %s and %s, with others: no model type "
+                "has them together; one is written, by loong-ckpt export "
+                "--component NAME",
+                families[0], families[1]);
+    if (dir != NULL) {
+        LOONG_TRY(loongi_checkpoint_check_outside(ctx, dir));
+        LOONG_TRY(check_no_source(ctx, recipe, dir));
+    }
+    LOONG_TRY(loongi_artifacts_code(ctx, recipe, code));
+    const loong_hf_config_params_t config = {
+        "",   NULL,      LOONG_F32,
+        code, composite, (const loong_pairs_t *const *)model->keys};
+    LOONG_TRY(loongi_hf_config_check_as(ctx, &config));
+    const loong_pairs_t *last = model->keys[LOONG_HF_PART_LOSS];
+    return dir == NULL ? LOONG_OK
+           : exports_adapters(recipe)
+               ? loongi_peft_check_place(ctx, dir)
+               : loongi_hf_check_replaced(ctx, dir, last);
+}
+
 /* What cannot be exported at the end is refused at the start; that it could not
  * be later, a judged plan tells. */
 loong_status_t loongi_check_export(loong_context_t *ctx,
@@ -79,12 +113,8 @@ loong_status_t loongi_check_export(loong_context_t *ctx,
     }
     LOONG_TRY(loongi_pairs_create(ctx, &code));
     loong_status_t status =
-        model->count == 1
-            ? check_as(ctx, recipe, model->keys[0], dir, code)
-            : LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
-                         "%d components; one is written, by loong-ckpt export "
-                         "--component NAME",
-                         model->count);
+        model->count == 1 ? check_as(ctx, recipe, model->keys[0], dir, code)
+                          : check_whole(ctx, recipe, model, dir, code);
     loongi_pairs_destroy(&code);
     if (status != LOONG_OK && dir != NULL) {
         loongi_error_note(ctx, "wanted for export.hf");

@@ -4,10 +4,14 @@
  * trainer_create.c, trainer_save.c and artifacts.c. Read from_hf.h before. */
 #include "from_hf.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "file.h"
+#include "hf_composite.h"
 #include "hf_config.h"
+#include "hf_files.h"
 #include "problems.h"
 #include "recipe_impl.h"
 #include "resume_check.h"
@@ -171,7 +175,7 @@ static loong_status_t adopt(adoption_t a, const char *key, bool tells,
     }
     LOONG_TRY(loongi_pairs_create(ctx, &origins));
     loong_status_t status =
-        loongi_hf_config_trace(ctx, a.dir, origins, &pairs);
+        loongi_hf_config_trace(ctx, a.dir, a.role, origins, &pairs);
     if (status != LOONG_OK) {
         loongi_error_note(ctx, "wanted by %s (%s)", key,
                           loong_recipe_where(recipe, key));
@@ -191,6 +195,65 @@ static loong_status_t adopt(adoption_t a, const char *key, bool tells,
     return status;
 }
 
+/* A key that nobody set, of a directory of several components. */
+static loong_status_t set_open(loong_recipe_t *recipe, const char *path,
+                               const char *value, const char *dir)
+{
+    loong_text_t origin = loongi_text_begin(recipe->ctx);
+    loongi_text_printf(&origin, "%s/config.json", dir);
+    loong_status_t status = origin.status;
+    if (status == LOONG_OK && !loong_recipe_is_set(recipe, path)) {
+        status = loong_recipe_set(recipe, path, value, origin.data);
+    }
+    loongi_text_free(&origin);
+    return status;
+}
+
+/* How the model's pictures are processed, and where they stand. */
+static loong_status_t set_processor(loong_recipe_t *recipe,
+                                    const loong_hf_composite_t *composite,
+                                    const char *dir)
+{
+    static const char key[] = "data.image_processor";
+    LOONG_TRY(
+        set_open(recipe, "data.image_token", composite->image_token, dir));
+    for (int i = 0; loongi_hf_image_processors[i] != NULL; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof(path), "%s/%s", dir,
+                 loongi_hf_image_processors[i]);
+        if (loongi_file_exists(path)) {
+            return set_open(recipe, key, path, dir);
+        }
+    }
+    return LOONG_OK;
+}
+
+/* Every component of a directory of several, unless it has one of its own. */
+static loong_status_t adopt_whole(const adoption_t *from, const char *key,
+                                  bool tells, bool *whole_p)
+{
+    loong_recipe_t *recipe = from->recipe;
+    const char *dir = loong_recipe_text(recipe, key);
+    const loong_hf_composite_t *composite = NULL;
+    *whole_p = false;
+    if (dir == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_composite_of(from->ctx, dir, &composite));
+    *whole_p = composite != NULL;
+    for (int i = 0; i < LOONG_HF_PARTS && composite != NULL; i++) {
+        adoption_t a = *from;
+        char init[64];
+        a.role = composite->parts[i].role;
+        snprintf(init, sizeof(init), "model.%s.init.from_hf", a.role);
+        LOONG_TRY(adopt(a, key, tells, true));
+        if (i < LOONG_HF_PART_LOSS && strcmp(key, "init.from_hf") == 0) {
+            LOONG_TRY(set_open(recipe, init, dir, dir));
+        }
+    }
+    return composite != NULL ? set_processor(recipe, composite, dir) : LOONG_OK;
+}
+
 loong_status_t loongi_recipe_fill(loong_context_t *ctx,
                                   loong_recipe_t *recipe, bool tells)
 {
@@ -200,13 +263,21 @@ loong_status_t loongi_recipe_fill(loong_context_t *ctx,
     const char *model = loong_recipe_text(recipe, "model.from_hf");
     bool same = model != NULL && key != NULL &&
                 strcmp(model, loong_recipe_text(recipe, key)) == 0;
+    bool whole = false;
     adoption_t a = {ctx, recipe, NULL, NULL, NULL};
     a.role = loong_recipe_component(recipe, 0);
     for (int64_t i = 1; loong_recipe_component(recipe, i) != NULL; i++) {
         LOONG_TRY(adopt(a, loong_recipe_init_key(recipe, a.role), tells, true));
         a.role = loong_recipe_component(recipe, i);
     }
-    LOONG_TRY(adopt(a, "model.from_hf", tells, true));
+    LOONG_TRY(adopt_whole(&a, "model.from_hf", tells, &whole));
+    LOONG_TRY(whole ? LOONG_OK : adopt(a, "model.from_hf", tells, true));
+    if (key != NULL && strcmp(key, "init.from_hf") == 0) {
+        LOONG_TRY(adopt_whole(&a, key, tells && !same, &whole));
+        if (whole) {
+            return LOONG_OK;
+        }
+    }
     return same ? LOONG_OK : adopt(a, key, tells, model == NULL);
 }
 

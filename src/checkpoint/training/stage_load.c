@@ -168,13 +168,21 @@ loong_status_t loongi_component_load_hf(loong_component_t *component,
                                      component->params.adapter);
 }
 
+static loong_status_t open_init(const loong_component_t *component,
+                                loong_hf_t **hf_p)
+{
+    const loong_hf_open_params_t open = {.dir = component->params.init,
+                                         .role = component->params.name};
+    return loongi_hf_open_as(component->ctx, &open, hf_p);
+}
+
 loong_status_t loongi_component_check_init(const loong_component_t *component)
 {
     loong_hf_t *hf = NULL;
     if (component->params.init == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_hf_open(component->ctx, component->params.init, &hf));
+    LOONG_TRY(open_init(component, &hf));
     loong_status_t status = check_hf(component, hf);
     loongi_hf_close(&hf);
     return status;
@@ -191,7 +199,7 @@ loong_status_t loongi_component_begin(loong_component_t *component,
     if (dir == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_hf_open(component->ctx, dir, &hf));
+    LOONG_TRY(open_init(component, &hf));
     loong_status_t status = loongi_component_load_hf(component, hf, seed);
     loongi_hf_close(&hf);
     return status;

@@ -346,8 +346,9 @@ loong_image_processor_create(loong_context_t *ctx, const char *path,
     LOONG_TRY(loongi_json_load(ctx, path, &json));
     loong_status_t status =
         loongi_alloc(ctx, sizeof(*processor), "image processor", &processor);
-    if (status == LOONG_OK) {
-        status = read_fields(ctx, path, json, processor);
+    if (status == LOONG_OK) { /* beside others, as transformers 5 writes it */
+        const loong_json_t *own = loongi_json_get(json, "image_processor");
+        status = read_fields(ctx, path, own != NULL ? own : json, processor);
     }
     loongi_json_destroy(&json);
     if (status != LOONG_OK) {

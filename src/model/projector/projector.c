@@ -112,15 +112,12 @@ static const struct {
     {"qwen2_5_vl_merger", {"normalization", "RMSNorm"}},
 };
 
-static loong_status_t configure(loong_context_t *ctx,
-                                const loong_recipe_t *recipe,
-                                const char *component, void *config)
+loong_status_t loongi_projector_configure(loong_context_t *ctx,
+                                          const loong_pairs_t *pairs,
+                                          loong_projector_config_t *c)
 {
-    loong_projector_config_t *c = config;
     loong_problems_t problems = loongi_problems_begin(ctx);
-    loong_pairs_t *keys = NULL;
-    LOONG_TRY(loongi_recipe_fields_read(ctx, recipe, component, &keys));
-    const char *family = loongi_pairs_get(keys, "family");
+    const char *family = loongi_pairs_get(pairs, "family");
     *c = (loong_projector_config_t){.init_std = 0.02,
                                     .norm_eps = 1e-6,
                                     .normalization = LOONG_NORM_LAYER,
@@ -128,13 +125,12 @@ static loong_status_t configure(loong_context_t *ctx,
     for (int64_t i = 0; i < LOONG_COUNT_OF(family_defaults); i++) {
         if (family != NULL && strcmp(family_defaults[i].family, family) == 0) {
             loongi_recipe_field_set(&problems, &loongi_projector_fields,
-                                    "a projector", &family_defaults[i].pair,
-                                    config);
+                                    "a projector", &family_defaults[i].pair, c);
         }
     }
-    for (int64_t i = 0; i < keys->count; i++) {
+    for (int64_t i = 0; i < pairs->count; i++) {
         loongi_recipe_field_set(&problems, &loongi_projector_fields,
-                                "a projector", &keys->items[i], config);
+                                "a projector", &pairs->items[i], c);
     }
     if (c->input_size == 0 || c->hidden_size == 0) {
         loongi_problems_add(&problems,
@@ -145,8 +141,18 @@ static loong_status_t configure(loong_context_t *ctx,
             c->merge_size > 1 ? c->merge_size * c->merge_size * c->input_size
                               : c->hidden_size;
     }
+    return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "the projector");
+}
+
+static loong_status_t configure(loong_context_t *ctx,
+                                const loong_recipe_t *recipe,
+                                const char *component, void *config)
+{
+    loong_pairs_t *keys = NULL;
+    LOONG_TRY(loongi_recipe_fields_read(ctx, recipe, component, &keys));
+    loong_status_t status = loongi_projector_configure(ctx, keys, config);
     loongi_pairs_destroy(&keys);
-    return loongi_problems_end(&problems, LOONG_ERR_CONFIG, component);
+    return status;
 }
 
 static loong_status_t state(const void *config, loong_model_state_fn add,

@@ -11,6 +11,7 @@
 #include "fields.h"
 #include "loong/family.h"
 #include "loong/nn.h"
+#include "pairs.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,6 +39,12 @@ extern const loong_recipe_table_t loongi_projector_fields;
 LOONG_NODISCARD loong_status_t
 loongi_projector_build(loong_graph_t *graph, const void *config,
                        const loong_model_request_t *request);
+
+/* Fills every field: the family's defaults, then the pairs, keys of a component
+ * ("input_size"). All problems are in one message. Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t
+loongi_projector_configure(loong_context_t *ctx, const loong_pairs_t *pairs,
+                           loong_projector_config_t *config);
 
 /* Enters families mlp_projector, patch_merger and qwen2_5_vl_merger. Their
  * configurations take input_size and hidden_size, which must be there. */

@@ -151,8 +151,9 @@ static loong_val_t layer(vision_t *v, loong_val_t x, int index)
     return x;
 }
 
-/* A layer that nobody reads: its parameters stay as they are, and what it
- * makes of x is dropped with all that leads there. */
+/* What nobody reads: a layer, or with -1 the norm behind them. Its parameters
+ * stay as they are, and what it makes of x is dropped with all that leads
+ * there. */
 static void keep_layer(const vision_t *v, loong_val_t x, int index)
 {
     static const char *const all[] = {"*"};
@@ -161,7 +162,11 @@ static void keep_layer(const vision_t *v, loong_val_t x, int index)
     request.rules.num_freeze = 1;
     request.rules.freeze = all;
     kept.nn = loong_nn_begin(v->g, &request, v->c->init_std);
-    layer(&kept, x, index);
+    if (index < 0) {
+        norm(&kept, "norm", x);
+    } else {
+        layer(&kept, x, index);
+    }
 }
 
 /* [N,H]: each rank sums its rows of the stream, and all have the whole. */
@@ -243,6 +248,9 @@ static void send(vision_t *v, loong_val_t x)
 static void end(vision_t *v, loong_val_t x)
 {
     if (v->c->feature_layer != 0) {
+        if (v->c->post_norm) {
+            keep_layer(v, x, -1);
+        }
         send(v, x);
         return;
     }

@@ -175,6 +175,23 @@ static const loong_hf_field_t whole_fields[] = {
     CODE_FIELD("video_token_id"),       CODE_FIELD("video_start_token_id"),
     CODE_FIELD("video_end_token_id"),   FIELDS_END};
 
+/* What stands beside text_config holds where that says nothing. */
+static bool tied_with(loong_hf_reader_t *r)
+{
+    static const char name[] = "tie_word_embeddings";
+    const loong_json_t *text = r->json;
+    r->json = r->whole;
+    bool told = loongi_hf_field(r->whole, name) != NULL;
+    bool tied = loongi_hf_flag(r, name, r->type->tied);
+    r->json = text;
+    if (told && loongi_hf_flag(r, name, tied) != tied) {
+        loongi_hf_refuse(r, "text_config.tie_word_embeddings",
+                         loongi_hf_field(text, name),
+                         "it must be that beside text_config, or absent");
+    }
+    return tied;
+}
+
 /* From the whole file to its text_config. */
 static void enter_text(loong_hf_reader_t *r, bool *tied_p)
 {
@@ -184,16 +201,11 @@ static void enter_text(loong_hf_reader_t *r, bool *tied_p)
                                           "language model, is missing");
         return;
     }
-    bool tied = loongi_hf_flag(r, "tie_word_embeddings", r->type->tied);
     check_architecture(r);
     loongi_hf_check_others(r, whole_fields);
+    r->whole = r->json;
     r->json = text;
-    *tied_p = tied;
-    if (loongi_hf_flag(r, "tie_word_embeddings", tied) != tied) {
-        loongi_hf_refuse(r, "text_config.tie_word_embeddings",
-                         loongi_hf_field(text, "tie_word_embeddings"),
-                         "it must be that beside text_config, or absent");
-    }
+    *tied_p = tied_with(r);
 }
 
 loong_status_t loongi_hf_decoder_read(loong_hf_reader_t *r)
@@ -201,6 +213,8 @@ loong_status_t loongi_hf_decoder_read(loong_hf_reader_t *r)
     bool tied = r->type->tied;
     if (loongi_hf_has_field(r->type->fields, "text_config")) {
         enter_text(r, &tied);
+    } else if (r->section != NULL) {
+        tied = tied_with(r);
     }
     bool gpt2 = strcmp(r->type->family, "gpt2") == 0;
     LOONG_TRY(loongi_pairs_set(r->pairs, "family", r->type->family));

@@ -208,6 +208,10 @@ loong_status_t loongi_hf_map_rope(loong_hf_reader_t *r)
         const loong_json_t *inner = loongi_hf_field(rope, "rope_theta");
         theta = inner != NULL ? inner : theta;
         type = rope_type_of(rope);
+        if (strcmp(type, "mrope") == 0 &&
+            loongi_hf_has_field(r->type->fields, "mrope_section")) {
+            type = "default"; /* an older word for that field */
+        }
         check_rope_keys(r, rope, name, type);
     }
     if (theta != NULL) {

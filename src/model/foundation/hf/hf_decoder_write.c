@@ -121,12 +121,16 @@ static bool has_window(const loong_hf_writer_t *w)
     return window > 0;
 }
 
-/* A llama with a window is a mistral. */
+/* A llama with a window is a mistral; a section has the type of its own that
+ * its model says. */
 void loongi_hf_decoder_choose(loong_hf_writer_t *w)
 {
     if (strcmp(w->type->family, "llama") == 0 && has_window(w)) {
         w->type = loongi_hf_type_find(w->ctx, "mistral");
         w->note = " (a llama with a sliding window is of model type mistral)";
+    }
+    if (w->section_type != NULL) {
+        w->type = w->section_type;
     }
 }
 

@@ -44,6 +44,20 @@ static const loong_hf_field_t clip_fields[] = {
 static const loong_hf_field_t siglip_fields[] = {
     FIELDS("16", "1e-06"), NEUTRAL_FIELD("attention_dropout", "0|0.0"),
     CODE_FIELD("vision_use_head"), CODE_FIELD(NULL)};
+static const loong_hf_field_t qwen2_vl_fields[] = {
+    INT_FIELD("depth", "num_layers", "32"),
+    INT_FIELD("embed_dim", "hidden_size", "1280"),
+    CODE_FIELD("mlp_ratio"),
+    INT_FIELD("num_heads", "num_attention_heads", "16"),
+    INT_FIELD("patch_size", "patch_size", "14"),
+    INT_FIELD("temporal_patch_size", "temporal_patch_size", "2"),
+    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
+    CODE_FIELD("hidden_act"),
+    NEUTRAL_FIELD("in_channels", "3"),
+    NEUTRAL_FIELD("in_chans", "3"),
+    CODE_FIELD("spatial_patch_size"),
+    CODE_FIELD("rope_parameters"),
+    CODE_FIELD(NULL)};
 /* Beside vision_config; text and its logits are no part of the encoder. */
 static const loong_hf_field_t whole_fields[] = {
     CODE_FIELD("vision_config"),      CODE_FIELD("text_config"),
@@ -78,6 +92,19 @@ static const loong_hf_fixed_t siglip_fixed[] = {
     {"masked_image_modeling", "false"},
     {NULL, NULL}};
 
+static const loong_hf_fixed_t qwen2_vl_fixed[] = {
+    {"add_class_token", "false"},
+    {"add_patch_bias", "false"},
+    {"pre_layernorm", "false"},
+    {"post_layernorm", "false"},
+    {"position_embedding_type", "rope"},
+    {"image_size", "0"},
+    {"normalization", "LayerNorm"},
+    {"layernorm_epsilon", "1e-06"},
+    {"rotary_base", "10000"},
+    {"masked_image_modeling", "false"},
+    {NULL, NULL}};
+
 /* `architecture` is what the names of the type's classes begin with. */
 #define TYPE(type_, class_, family_, of_)                               \
     {                                                                   \
@@ -88,6 +115,7 @@ static const loong_hf_type_t types[] = {
     TYPE("vit", "ViT", "vit", vit),
     TYPE("clip_vision_model", "CLIP", "clip_vision_model", clip),
     TYPE("siglip_vision_model", "Siglip", "siglip_vision_model", siglip),
+    TYPE("qwen2_vl_vision", "Qwen2VL", "qwen2_vl_vision", qwen2_vl),
     TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
     {.model_type = NULL}};
@@ -103,6 +131,7 @@ static const kind_t kinds[] = {
     {"vit", NULL, "gelu"},
     {"clip_vision_model", "clip", "quick_gelu"},
     {"siglip_vision_model", "siglip", "gelu_tanh"},
+    {"qwen2_vl_vision", NULL, "quick_gelu"},
 };
 
 static const kind_t *kind_of(const loong_hf_type_t *type)
@@ -136,6 +165,24 @@ static loong_status_t map_activation(loong_hf_reader_t *r)
     loongi_hf_refuse(r, "hidden_act", value,
                      "gelu, gelu_pytorch_tanh, gelu_new and quick_gelu are");
     return LOONG_OK;
+}
+
+/* The feed-forward is so many times as wide as the rest. */
+static loong_status_t map_ratio(loong_hf_reader_t *r)
+{
+    const loong_json_t *ratio = loongi_hf_field(r->json, "mlp_ratio");
+    int64_t width = 0;
+    if (!loongi_hf_has_field(r->type->fields, "mlp_ratio") ||
+        !loongi_pairs_int(r->pairs, "hidden_size", &width)) {
+        return LOONG_OK;
+    }
+    double times = ratio != NULL ? loongi_json_real(ratio) : 4;
+    if (times * (double)width < 1) {
+        loongi_hf_refuse(r, "mlp_ratio", ratio, "a number > 0 is needed");
+        return LOONG_OK;
+    }
+    return loongi_pairs_set_int(r->pairs, "ffn_hidden_size",
+                                (int64_t)(times * (double)width));
 }
 
 /* What the classes' names end with. Those of masked images are ViT's alone. */
@@ -225,6 +272,7 @@ static loong_status_t read_config(loong_hf_reader_t *r)
     LOONG_TRY(loongi_hf_map_table(r));
     LOONG_TRY(loongi_hf_set_fixed(r));
     LOONG_TRY(map_activation(r));
+    LOONG_TRY(map_ratio(r));
     check_stride(r);
     loongi_hf_check_others(r, r->type->fields);
     return LOONG_OK;
@@ -238,6 +286,23 @@ static bool tell(const loong_hf_reader_t *r, const char *key,
 }
 
 /* ---- writing ------------------------------------------------------------- */
+
+static void emit_ratio(loong_hf_writer_t *w)
+{
+    char text[32];
+    int64_t width = 1;
+    int64_t inner = 0;
+    loongi_pairs_int(w->model, "hidden_size", &width);
+    loongi_pairs_int(w->model, "ffn_hidden_size", &inner);
+    if (inner % width != 0) {
+        loongi_problems_add(&w->problems,
+                            "ffn_hidden_size %" PRId64 ": model type %s has a "
+                            "multiple of hidden_size %" PRId64,
+                            inner, w->type->model_type, width);
+    }
+    snprintf(text, sizeof(text), "%" PRId64, inner / width);
+    loongi_hf_emit(w, "mlp_ratio", text);
+}
 
 static void emit_fields(loong_hf_writer_t *w)
 {
@@ -256,6 +321,9 @@ static void emit_fields(loong_hf_writer_t *w)
         }
     }
     loongi_hf_emit(w, "hidden_act", word);
+    if (loongi_hf_writes(w, "mlp_ratio")) {
+        emit_ratio(w);
+    }
     if (loongi_hf_writes(w, "vision_use_head")) {
         loongi_hf_emit(w, "vision_use_head", "false");
     }

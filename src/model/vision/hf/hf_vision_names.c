@@ -74,6 +74,10 @@ static const loong_hf_row_t clip_rows[] = {
     IMAGE("embeddings.patch_embedding.weight"),
     BOTH("pre_layernorm", "pre_layrnorm", HF_HIDDEN, HF_NONE),
     TOWER_LAYERS,
+    ROW("norm.weight", "post_layernorm.weight", HF_HIDDEN, HF_NONE,
+        HF_IF_POST_NORM, 0),
+    ROW("norm.bias", "post_layernorm.bias", HF_HIDDEN, HF_NONE, HF_IF_POST_NORM,
+        0),
     CLASSIFIER};
 static const loong_hf_row_t siglip_rows[] = {
     TOWER_POSITIONS,
@@ -83,6 +87,29 @@ static const loong_hf_row_t siglip_rows[] = {
     TOWER_LAYERS,
     BOTH("norm", "post_layernorm", HF_HIDDEN, HF_NONE),
     CLASSIFIER};
+
+#undef LAYER
+#define LAYER "blocks.#."
+#define PART(name_, hf_, columns_, part_)                                 \
+    {                                                                     \
+        ATTN name_, LAYER hf_, HF_HIDDEN, columns_, HF_ALWAYS, 0, part_, 3, \
+            NULL                                                          \
+    }
+#define PARTS(end_, columns_)                              \
+    PART("q_proj." end_, "attn.qkv." end_, columns_, 0),   \
+        PART("k_proj." end_, "attn.qkv." end_, columns_, 1), \
+        PART("v_proj." end_, "attn.qkv." end_, columns_, 2)
+static const loong_hf_row_t qwen2_vl_rows[] = {
+    IMAGE("patch_embed.proj.weight"),
+    BOTH("layers.#.input_layernorm", LAYER "norm1", HF_HIDDEN, HF_NONE),
+    PARTS("weight", HF_HIDDEN),
+    PARTS("bias", HF_NONE),
+    BOTH(ATTN "o_proj", LAYER "attn.proj", HF_HIDDEN, HF_HIDDEN),
+    BOTH("layers.#.post_attention_layernorm", LAYER "norm2", HF_HIDDEN,
+         HF_NONE),
+    BOTH(MLP "up_proj", LAYER "mlp.fc1", HF_FFN, HF_HIDDEN),
+    BOTH(MLP "down_proj", LAYER "mlp.fc2", HF_HIDDEN, HF_FFN),
+    ROWS_END};
 
 /* What looks at a class token or an attention pool of its own, and texts. */
 static const char *const vit_beside[] = {"vit.pooler.", "pooler.", NULL};
@@ -96,6 +123,7 @@ const loong_hf_names_t loongi_hf_vision_names[] = {
     {"vit", "vit.", vit_rows, false, vit_beside},
     {"clip_vision_model", "vision_model.", clip_rows, false, tower_beside},
     {"siglip_vision_model", "vision_model.", siglip_rows, false, tower_beside},
+    {"qwen2_vl_vision", "", qwen2_vl_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
@@ -108,14 +136,17 @@ loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
     map->groups = 1;
     map->patch[0] = c.num_channels;
     map->patch[1] = c.patch_size;
+    map->patch[2] = c.image_size == 0 ? c.temporal_patch_size : 0;
     s[HF_NONE] = 1;
     s[HF_HIDDEN] = c.hidden_size;
     s[HF_FFN] = c.ffn_hidden_size;
-    s[HF_PATCH] = c.num_channels * c.patch_size * c.patch_size;
+    s[HF_PATCH] = c.num_channels * c.temporal_patch_size * c.patch_size *
+                  c.patch_size;
     s[HF_POSITION] = loongi_vision_rows(&c);
     s[HF_CLASSES] = c.num_classes;
     map->conditions[HF_ALWAYS] = true;
     map->conditions[HF_IF_CLASSES] = c.num_classes > 0;
     map->conditions[HF_IF_MASKED] = c.masked_image_modeling;
+    map->conditions[HF_IF_POST_NORM] = c.post_norm;
     return LOONG_OK;
 }

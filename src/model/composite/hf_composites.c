@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Published models of several components. Called by
+ * src/checkpoint/huggingface; read hf_composite.h before. */
+#include "hf_composite.h"
+
+#include "hf_rows.h"
+
+#define TOP(field_)  \
+    {                \
+        NULL, field_ \
+    }
+#define IN(section_, field_) \
+    {                        \
+        section_, field_     \
+    }
+#define WORD_FIELD(name_, key_, words_)    \
+    {                                      \
+        name_, LOONG_HF_WORD, key_, words_ \
+    }
+#define SIGNED_FIELD(name_, key_, fallback_)    \
+    {                                           \
+        name_, LOONG_HF_SIGNED, key_, fallback_ \
+    }
+#define SHARED_END TOP(FIELDS_END)
+/* Of the heads of the encoders and of the language model alone, or said by
+ * both. */
+#define TIED TOP(CODE_FIELD("tie_word_embeddings"))
+
+/* ---- LLaVA 1.5 (Liu et al. 2023) ----------------------------------------- */
+
+/* Of LlamaConfig: the files of the first models leave them out. */
+static const loong_hf_fixed_t llama_absent[] = {
+    {"hidden_size", "4096"},
+    {"intermediate_size", "11008"},
+    {"num_hidden_layers", "32"},
+    {"num_attention_heads", "32"},
+    {"vocab_size", "32000"},
+    {"max_position_embeddings", "2048"},
+    {NULL, NULL}};
+/* Kept and not computed, as the layers behind feature_layer. */
+static const loong_hf_fixed_t llava_encoder[] = {{"post_layernorm", "true"},
+                                                 {NULL, NULL}};
+static const loong_hf_fixed_t llava_projector[] = {{"family", "mlp_projector"},
+                                                   {NULL, NULL}};
+
+static const loong_hf_shared_field_t llava_fields[] = {
+    TOP(SIGNED_FIELD("vision_feature_layer", "image_encoder.feature_layer",
+                     "-2")),
+    TOP(WORD_FIELD("vision_feature_select_strategy",
+                   "image_encoder.select_class_token",
+                   "default=false|full=true")),
+    TOP(NEUTRAL_FIELD("projector_hidden_act", "\"gelu\"")),
+    TOP(NEUTRAL_FIELD("multimodal_projector_bias", "true")),
+    TOP(CODE_FIELD("image_token_index")),
+    TOP(CODE_FIELD("image_token_id")),
+    TOP(CODE_FIELD("image_seq_length")),
+    TOP(CODE_FIELD("ignore_index")),
+    TOP(CODE_FIELD("vocab_size")),
+    TIED,
+    IN("vision_config", CODE_FIELD("vocab_size")),
+    SHARED_END};
+
+static const loong_hf_layout_t llava_layouts[] = {
+    {{"vision_tower.vision_model.", "multi_modal_projector.",
+      "language_model.model."},
+     "language_model."},
+    {{"vision_tower.", "multi_modal_projector.", "language_model.model."},
+     "language_model."},
+    {{"model.vision_tower.vision_model.", "model.multi_modal_projector.",
+      "model.language_model."},
+     ""},
+    {{"model.vision_tower.", "model.multi_modal_projector.",
+      "model.language_model."},
+     ""}};
+
+/* ---- Qwen2-VL (Wang et al. 2024) ----------------------------------------- */
+
+static const loong_hf_fixed_t patch_merger[] = {{"family", "patch_merger"},
+                                                {NULL, NULL}};
+
+static const loong_hf_shared_field_t qwen2_vl_fields[] = {
+    IN("vision_config",
+       INT_FIELD("hidden_size", "image_projector.hidden_size", "3584")),
+    IN("vision_config",
+       INT_FIELD("spatial_merge_size", "image_projector.merge_size", "2")),
+    TOP(CODE_FIELD("image_token_id")),
+    TOP(CODE_FIELD("video_token_id")),
+    TOP(CODE_FIELD("vision_start_token_id")),
+    TOP(CODE_FIELD("vision_end_token_id")),
+    TOP(CODE_FIELD("vision_token_id")),
+    TIED,
+    SHARED_END};
+
+static const loong_hf_layout_t qwen2_vl_layouts[] = {
+    {{"visual.", "visual.merger.", "model."}, ""},
+    {{"model.visual.", "model.visual.merger.", "model.language_model."}, ""}};
+
+/* -------------------------------------------------------------------------- */
+
+const loong_hf_composite_t loongi_hf_composites[] = {
+    {.model_type = "qwen2_vl",
+     .architecture = "Qwen2VLForConditionalGeneration",
+     .parts = {{.role = "image_encoder",
+                .section = "vision_config",
+                .type = "qwen2_vl_vision",
+                .family = "qwen2_vl_vision"},
+               {.role = "image_projector",
+                .family = "patch_merger",
+                .keys = patch_merger},
+               {.role = "foundation",
+                .section = "text_config",
+                .flat = true,
+                .type = "qwen2_vl_text",
+                .family = "qwen2"}},
+     .fields = qwen2_vl_fields,
+     .num_layouts = LOONG_COUNT_OF(qwen2_vl_layouts),
+     .layouts = qwen2_vl_layouts,
+     .image_token = "<|image_pad|>"},
+    {.model_type = "llava",
+     .architecture = "LlavaForConditionalGeneration",
+     .parts = {{.role = "image_encoder",
+                .section = "vision_config",
+                .type = "clip_vision_model",
+                .keys = llava_encoder},
+               {.role = "image_projector",
+                .family = "mlp_projector",
+                .keys = llava_projector},
+               {.role = "foundation",
+                .section = "text_config",
+                .type = "llama",
+                .absent = llama_absent}},
+     .fields = llava_fields,
+     .num_layouts = LOONG_COUNT_OF(llava_layouts),
+     .layouts = llava_layouts,
+     .image_token = "<image>"},
+    {.model_type = NULL}};

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names and sizes of projectors in Hugging Face files. Listed in
+ * src/registry/hf_kinds.c. Read hf_kind.h and projector.h before. */
+#include "hf_projector.h"
+
+#include "hf_rows.h"
+#include "projector.h"
+
+#define BOTH(name_, hf_, rows_, columns_)                   \
+    NAMED(name_ ".weight", hf_ ".weight", rows_, columns_), \
+        NAMED(name_ ".bias", hf_ ".bias", rows_, HF_NONE)
+
+static const loong_hf_row_t mlp_rows[] = {
+    BOTH("linear_1", "linear_1", HF_FFN, HF_PATCH),
+    BOTH("linear_2", "linear_2", HF_HIDDEN, HF_FFN), ROWS_END};
+static const loong_hf_row_t merger_rows[] = {
+    BOTH("norm", "ln_q", HF_QUERY, HF_NONE),
+    BOTH("linear_1", "mlp.0", HF_FFN, HF_PATCH),
+    BOTH("linear_2", "mlp.2", HF_HIDDEN, HF_FFN), ROWS_END};
+
+static const loong_hf_names_t names[] = {
+    {"mlp_projector", "", mlp_rows, false, NULL},
+    {"patch_merger", "", merger_rows, false, NULL},
+    {NULL, NULL, NULL, false, NULL}};
+
+static const loong_hf_type_t types[] = {{.model_type = NULL}};
+
+/* HF_QUERY: a row that it reads; HF_PATCH: the rows that become one. */
+static loong_status_t size(loong_hf_map_t *map, const loong_pairs_t *model)
+{
+    loong_projector_config_t c;
+    int64_t *s = map->sizes;
+    LOONG_TRY(loongi_projector_configure(map->ctx, model, &c));
+    map->groups = 1;
+    s[HF_NONE] = 1;
+    s[HF_QUERY] = c.input_size;
+    s[HF_PATCH] = c.input_size * c.merge_size * c.merge_size;
+    s[HF_FFN] = c.ffn_hidden_size;
+    s[HF_HIDDEN] = c.hidden_size;
+    map->conditions[HF_ALWAYS] = true;
+    return LOONG_OK;
+}
+
+static loong_status_t check(loong_context_t *ctx, const loong_pairs_t *keys)
+{
+    loong_projector_config_t config;
+    return loongi_projector_configure(ctx, keys, &config);
+}
+
+static loong_status_t set_key(void *user, const char *key, const char *value)
+{
+    return loongi_pairs_set(user, key, value);
+}
+
+static loong_status_t fill(loong_context_t *ctx, loong_pairs_t *keys)
+{
+    loong_projector_config_t config;
+    LOONG_TRY(loongi_projector_configure(ctx, keys, &config));
+    return loongi_recipe_fields_each(&loongi_projector_fields, &config, set_key,
+                                     keys);
+}
+
+/* All that there is to say is beside it. */
+static loong_status_t read_config(loong_hf_reader_t *r)
+{
+    return loongi_pairs_set(r->pairs, "family", r->type->family);
+}
+
+const loong_hf_kind_t loongi_hf_projector = {.role = "image_projector",
+                                             .types = types,
+                                             .names = names,
+                                             .check = check,
+                                             .fill = fill,
+                                             .state = fill,
+                                             .size = size,
+                                             .read = read_config};

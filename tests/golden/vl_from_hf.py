@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Published vision-language directories, read and written, against transformers.
+
+  vl_from_hf.py BUILD          writes vl_from_hf/: directories as the first
+                               publishers wrote them (flat or short config.json,
+                               earlier names of tensors) and the loss of
+                               transformers on the texts of
+                               tests/train/texts_with_pictures.sh
+  vl_from_hf.py BUILD --check  makes models, writes each in every layout of
+                               config.json and of names, trains a step of
+                               learning rate 1e-30 from it with export.hf, and
+                               compares loss (to the nine digits of metrics.jsonl), names, tensors and logits
+                               of what transformers reads back
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import llava_train
+import qwen2_vl_train
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FIXTURE = os.path.join(HERE, "vl_from_hf")
+MODELS = {"llava": llava_train, "qwen2_vl": qwen2_vl_train}
+# Names of modules, and what files call them.
+MODULES = {
+    "llava": [(r"^model\.vision_tower\.", "{tower}"),
+              (r"^model\.multi_modal_projector\.", "{base}multi_modal_projector."),
+              (r"^model\.language_model\.", "{text}"),
+              (r"^lm_head\.", "{head}lm_head.")],
+    "qwen2_vl": [(r"^model\.visual\.", "{tower}"),
+                 (r"^model\.language_model\.", "{text}")]}
+NAMES = {
+    "llava": [
+        dict(tower="vision_tower.vision_model.", base="", head="language_model.",
+             text="language_model.model."),
+        dict(tower="vision_tower.", base="", head="language_model.",
+             text="language_model.model."),
+        dict(tower="model.vision_tower.vision_model.", base="model.", head="",
+             text="model.language_model."),
+        dict(tower="model.vision_tower.", base="model.", head="",
+             text="model.language_model.")],
+    "qwen2_vl": [dict(tower="visual.", text="model."),
+                 dict(tower="model.visual.", text="model.language_model.")]}
+
+
+def spread(model):
+    torch.manual_seed(20261126)
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            p.normal_(0.0, 0.3)
+            if "norm" in key and key.endswith("weight"):
+                p.add_(1.0)
+            p.copy_(p.float())
+    return model
+
+
+def old_config(name, config):
+    """As files had it before transformers 5."""
+    text = config["text_config"]
+    if name == "qwen2_vl":
+        text = config.pop("text_config")
+        rope = text.pop("rope_parameters")
+        vision = config["vision_config"]
+        vision.pop("rope_parameters", None)
+        vision.pop("model_type")
+        vision["in_chans"] = vision.pop("in_channels")
+        vision["spatial_patch_size"] = vision["patch_size"]
+        text.pop("model_type")
+        text.pop("layer_types", None)
+        config.update({k: v for k, v in text.items() if k not in config})
+        config["rope_theta"] = rope["rope_theta"]
+        config["rope_scaling"] = dict(type="mrope",
+                                      mrope_section=rope["mrope_section"])
+    else:
+        rope = text.pop("rope_parameters")
+        text["rope_theta"] = rope["rope_theta"]
+        config["ignore_index"] = -100
+        config["vision_config"]["vocab_size"] = 32000
+    config["torch_dtype"] = config.pop("dtype")
+    config["transformers_version"] = "4.45.0"
+    return config
+
+
+def write(model, name, place, to, layout, old):
+    """The model, its processor and tokenizer as a directory."""
+    shutil.rmtree(to, ignore_errors=True)
+    model.save_pretrained(to)
+    with open(os.path.join(to, "config.json")) as f:
+        config = json.load(f)
+    if old:
+        with open(os.path.join(to, "config.json"), "w") as f:
+            json.dump(old_config(name, config), f, indent=1)
+    tensors = {}
+    for key, p in model.state_dict().items():
+        for pattern, text in MODULES[name]:
+            key = re.sub(pattern, text.format(**NAMES[name][layout]), key)
+        tensors[key] = p.to(model.dtype).contiguous()
+    save_file(tensors, os.path.join(to, "model.safetensors"),
+              metadata={"format": "pt"})
+    for file in ("tokenizer.json",):
+        shutil.copy(os.path.join(place, file), to)
+    side = llava_train.SIDE
+    processor = dict(
+        image_processor_type="CLIPImageProcessor",
+        size={"shortest_edge": side}, crop_size=dict(height=side, width=side)
+    ) if name == "llava" else dict(
+        image_processor_type="Qwen2VLImageProcessor",
+        size=qwen2_vl_train.PIXELS, **qwen2_vl_train.CUT)
+    if old:
+        file, whole = "preprocessor_config.json", processor
+    else:
+        file, whole = "processor_config.json", dict(image_processor=processor)
+    with open(os.path.join(to, file), "w") as f:
+        json.dump(whole, f)
+    return tensors
+
+
+def prepare(place):
+    llava_train.write_texts(place)
+    qwen2_vl_train.prepare(place)
+
+
+def loss_of(model, name, place):
+    batch = list(MODELS[name].samples(place))
+    count = sum(int(learned.sum()) for _, _, learned in batch)
+    with torch.no_grad(), llava_train.wide.widened():
+        return (sum(llava_train.losses(model, batch)) / count).item(), batch
+
+
+def logits_of(model, batch):
+    with torch.no_grad(), llava_train.wide.widened():
+        return [model(input_ids=ids, **extra).logits for ids, extra, _ in batch]
+
+
+def run(build, model, place, out):
+    """The loss of a step that changes nothing; the model goes to `out`."""
+    log = os.path.join(place, "log")
+    shutil.rmtree(log, ignore_errors=True)
+    shutil.rmtree(out, ignore_errors=True)
+    subprocess.run(
+        [os.path.join(build, "loongrun"), os.path.join(HERE, "vl_from_hf.yaml"),
+         f"init.from_hf={model}", f"data.train=[{place}/texts.jsonl]",
+         f"log.dir={log}", f"checkpoint.save={place}/save", f"export.hf={out}"],
+        check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(os.path.join(place, "save"))
+    with open(os.path.join(log, "metrics.jsonl")) as f:
+        return [json.loads(line)["loss"] for line in f if '"loss"' in line][0]
+
+
+def check(build, name, model, place, batch, loss, layout, old):
+    to, out = os.path.join(place, "model"), os.path.join(place, "out")
+    tensors = write(model, name, place, to, layout, old)
+    ours = run(build, to, place, out)
+    again = load_file(os.path.join(out, "model.safetensors"))
+    assert again.keys() == tensors.keys(), set(again) ^ set(tensors)
+    assert all(torch.equal(again[key], tensors[key]) for key in tensors)
+    files = set(os.listdir(to)) - {"generation_config.json"}
+    assert files <= set(os.listdir(out)), files - set(os.listdir(out))
+    with llava_train.wide.widened():
+        back = transformers.AutoModelForImageTextToText.from_pretrained(
+            out, dtype=torch.float64, attn_implementation="eager").eval()
+    worst = max((a - b).abs().max().item() for a, b in
+                zip(logits_of(back, batch), logits_of(model, batch)))
+    print(f"{name}, names {layout}, {'old' if old else 'new'} config.json: "
+          f"loss off by {abs(ours - loss) / loss:.1e}, logits by {worst:.1e}")
+    assert abs(ours - loss) < 5e-9 * loss and worst < 1e-9
+
+
+def main():
+    build, checks = sys.argv[1], "--check" in sys.argv[2:]
+    for name, of in MODELS.items():
+        with tempfile.TemporaryDirectory() as place:
+            prepare(place)
+            model = spread(of.make())
+            loss, batch = loss_of(model, name, place)
+            if checks:
+                for layout in range(len(NAMES[name])):
+                    for old in (False, True):
+                        check(build, name, model, place, batch, loss, layout,
+                              old)
+                continue
+            to = os.path.join(FIXTURE, name)
+            os.makedirs(FIXTURE, exist_ok=True)
+            write(model.float(), name, place, to, 0, True)
+            os.remove(os.path.join(to, "generation_config.json"))
+            with open(os.path.join(FIXTURE, name + ".txt"), "w") as f:
+                f.write(f"{loss!r}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: vl_from_hf.sh BUILD SOURCE: whole published vision-language directories
+# (tests/golden/vl_from_hf.py made them) by recipe and by loong-ckpt: the loss
+# is that of transformers, and what is exported is what was read.
+set -eu
+build=$1
+source=$2
+golden=$source/tests/golden
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+export OMP_NUM_THREADS=1
+. "$source/tests/train/texts_with_pictures.sh"
+write_texts "$source" "$place"
+cp "$source/tests/fixtures/images/tall.jpg" "$place/j420.jpg"
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+ckpt=$build/loong-ckpt
+
+# step MODEL [KEY=VALUE...]: its loss against that of transformers.
+step() {
+    local model=$1
+    shift
+    rm -rf "$place/log" "$place/out" "$place/out.checkpoints"
+    "$build/loongrun" "$golden/vl_from_hf.yaml" "log.dir=$place/log" \
+        "data.train=[$place/texts.jsonl]" "export.hf=$place/out" \
+        "checkpoint.save=$place/out.checkpoints" "$@" >"$place/text" 2>&1 || {
+        cat "$place/text"
+        fail "$model $*"
+    }
+    grep -oE '"loss":[^,}]*' "$place/log/metrics.jsonl" | sed 's/.*://' |
+        paste -d ' ' - "$golden/vl_from_hf/$model.txt" | awk '{
+            d = $1 - $2; d = d < 0 ? -d : d; exit d > 5e-9 * $2 }' ||
+        fail "$model $*: the loss is another: $(cat "$place/log/metrics.jsonl")"
+}
+for model in llava qwen2_vl; do
+    from=$golden/vl_from_hf/$model
+    step $model "init.from_hf=$from"
+    for file in preprocessor_config.json tokenizer.json; do
+        cmp "$from/$file" "$place/out/$file" || fail "$model: $file"
+    done
+    "$ckpt" diff "$from" "$place/out" >"$place/text" || {
+        cat "$place/text"
+        fail "$model: export.hf is another model"
+    }
+    "$ckpt" verify "$from" >/dev/null
+    "$ckpt" import "$from" "$place/$model" >/dev/null
+    "$ckpt" verify "$place/$model" >/dev/null
+    "$ckpt" diff "$from" "$place/$model" >/dev/null || fail "$model: import"
+    "$ckpt" export "$place/$model" "$place/$model.hf" >/dev/null
+    "$ckpt" diff "$from" "$place/$model.hf" >/dev/null || fail "$model: export"
+    "$ckpt" inspect "$from" | grep -q '^model.image_projector family: ' ||
+        fail "$model: inspect"
+done
+# Of each component a directory.
+i=init.from_hf
+step qwen2_vl model.foundation.$i="$from" model.image_encoder.$i="$from" \
+    model.image_projector.$i="$from" data.tokenizer="$from" \
+    data.image_processor="$from/preprocessor_config.json"
+"$ckpt" diff "$from" "$place/out" >/dev/null || fail "three directories"

@@ -75,6 +75,7 @@ model.image_projector.family=mlp_projector;$m.vocab_size=12;data.max_images=4
 data.train=[{path: $place/captions/texts.jsonl, source: image_text}]
 data.tokenizer=$place/captions;data.image_token=<picture>"
     [NATIVE]="v.family=qwen2_vl_vision;v.num_layers=1;v.hidden_size=32
+model.image_projector.family=patch_merger
 v.patch_size=14;v.num_attention_heads=2;$m.vocab_size=12;data.max_images=4
 data.train=[{path: $place/captions/texts.jsonl, source: image_text}]
 data.tokenizer=$place/captions;data.image_token=<picture>"

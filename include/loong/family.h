@@ -142,6 +142,10 @@ typedef struct loong_model_request {
     /* Rows that arrive at port "projected" [rows of the stream, hidden] stand
      * in place of embedded tokens where is_feature i32 [T] is not 0. */
     bool features;
+    /* So many like them stand behind each: an encoder has "features" [rows of
+     * the stream, (1 + n) hidden], a projector "projected" likewise; part k + 1
+     * is added to the stream behind layer k. */
+    int deep_features;
     bool sequence_parallel; /* over TP; T is a multiple of its ranks */
     loong_model_head_t head;
     loong_param_rules_t rules;
@@ -153,6 +157,8 @@ typedef struct loong_model_request {
     bool begins;
     bool ends;
 } loong_model_request_t;
+
+enum { LOONG_MAX_DEEP_FEATURES = 7 };
 
 /* What a trainer asks of a configured model. */
 typedef struct loong_model_facts {
@@ -172,6 +178,10 @@ typedef struct loong_model_facts {
     int64_t image_size, patch_size, num_classes;
     int64_t temporal_patch_size; /* frames of a patch; 0: 1 */
     int64_t window_size; /* pixels of a side of a window; 0: none */
+    loong_position_table_t positions; /* of one that is resampled */
+    /* Rows of other layers that an encoder sends, a projector has mergers for
+     * and a foundation reads behind its first ones. */
+    int deep_features;
     /* Of a projector: m x m patches become one row; 0: 1 */
     int64_t merge_size;
     bool class_token, pool_class_token;

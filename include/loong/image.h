@@ -187,6 +187,7 @@ typedef struct loong_patch_params {
      * that the processor gives it. */
     int64_t image_size;
     loong_patch_cut_t cut;
+    loong_position_table_t positions;
     bool class_token;       /* a row in front of the patches of a picture */
     bool sends_class_token; /* which others read as well */
     bool pool_class_token;  /* pooled_picture: that row; else the patches */
@@ -214,6 +215,11 @@ LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
  *                     token, or in the padding
  *     patch_positions i32 [2,R] row and column of the patch in the picture; 0
  *                     in rows of class tokens and padding
+ *     position_taps   i32 [R k] the k rows of the table of positions whose sum
+ *                     each patch has; 0 in rows of class tokens and padding
+ *     position_weights f32 or f64 [R,k] their weights; 0 likewise
+ *     tap_order       i32 [n], n <= R k: 0, 1, 2 ..., the source and dest
+ *                     (loong_expert_rows_t) of rows of taps
  *     is_class        i32 [R] 1 in rows of class tokens
  *     is_masked       i32 [R] 1 in rows of masked patches
  *     cu_seqlens      i32 [count] starts of the pictures and of the padding, in

@@ -71,6 +71,19 @@ typedef struct loong_picture_rows {
     int64_t columns;       /* of them: so many stand side by side */
 } loong_picture_rows_t;
 
+/* A square table of learned positions, resampled to the patches of each picture
+ * as torch's interpolate does: the weighted sum of 4 rows of the table, of 16
+ * with `bicubic`. */
+typedef struct loong_position_table {
+    int64_t side; /* positions of a side; 0: there is none */
+    bool bicubic;
+    bool align_corners; /* the outermost patches are those of the table */
+} loong_position_table_t;
+static inline int loong_position_taps(const loong_position_table_t *table)
+{
+    return table->bicubic ? 16 : 4;
+}
+
 /* Rows of padding that see each other, where pictures have sizes of their
  * own. */
 enum { LOONG_PADDING_ROWS = 256 };

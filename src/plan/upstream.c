@@ -158,6 +158,7 @@ static void copy_settings(loong_component_params_t *p,
     p->absent = own.absent;
     memset(&p->request, 0, sizeof(p->request));
     p->request.rules = own.request.rules;
+    p->request.deep_features = own.request.deep_features;
     p->logits_rows = 0;
     p->layers_per_chunk = 0;
     p->layout = NULL;

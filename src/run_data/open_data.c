@@ -233,6 +233,7 @@ static loong_status_t patch_processor(loong_run_data_t *d,
                                       0};
     config->cut.window =
         facts->window_size / (config->cut.patch * config->cut.merge);
+    config->positions = facts->positions;
     config->class_token = facts->class_token;
     config->sends_class_token = facts->sends_class_token;
     config->pool_class_token = facts->pool_class_token;

@@ -113,6 +113,42 @@ static loong_status_t complete_projector(loong_trainer_t *t,
                                   "what goes with the image encoder");
 }
 
+/* Deep features that nobody reads are not made. */
+static loong_status_t match_deep_features(loong_trainer_t *t,
+                                          const loong_component_params_t *all)
+{
+    static const char key[] = "model.image_projector.num_deep_features";
+    loong_model_facts_t sender = {0}, reader = {0};
+    char text[24];
+    all[0].family->facts(all[0].config, &sender);
+    all[2].family->facts(all[2].config, &reader);
+    int made = sender.deep_features;
+    int read = reader.deep_features;
+    int both = LOONG_MIN(made, read);
+    LOONG_CHECK(t->ctx,
+                read <= made &&
+                    (!loong_recipe_is_set(t->recipe, key) ||
+                     loong_recipe_int(t->recipe, key) == both),
+                LOONG_ERR_CONFIG,
+                "model: %s sends %d deep features, %s reads %d%s", all[0].name,
+                made, all[2].name, read,
+                read > made ? ": num_deep_features is at most the number of "
+                              "deepstack_layers"
+                            : ", num_deep_features of the projector is the "
+                              "smaller number");
+    if (both < made && loong_comm_rank(t->comm) == 0) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "model: of %d deep features of %s %s reads %d: the last %d "
+                   "are left out, with their mergers",
+                   made, all[0].name, all[2].name, both, made - both);
+    }
+    snprintf(text, sizeof(text), "%d", both);
+    return loong_recipe_is_set(t->recipe, key)
+               ? LOONG_OK
+               : loong_recipe_set(t->recipe, key, text,
+                                  "what its neighbours send and read");
+}
+
 static loong_status_t configure(loong_trainer_t *t, int i,
                                 loong_component_params_t *p)
 {
@@ -179,8 +215,14 @@ loongi_trainer_model(loong_trainer_t *t,
     if (k->count > 1) {
         LOONG_TRY(configure(t, last, &params[last]));
         LOONG_TRY(complete_projector(t, params));
+        LOONG_TRY(match_deep_features(t, params));
         LOONG_TRY(configure(t, 1, &params[1]));
         params[last].request.features = true;
+        loong_model_facts_t facts = {0};
+        params[1].family->facts(params[1].config, &facts);
+        for (int i = 0; i <= last; i++) {
+            params[i].request.deep_features = facts.deep_features;
+        }
     }
     bool judged = t->plan.judge && loong_comm_rank(t->comm) == 0;
     return loongi_check_export(t->ctx, t->recipe, k, judged);

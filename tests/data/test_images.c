@@ -177,6 +177,54 @@ static void test_patches(void **state)
     test_context_end(&ctx);
 }
 
+/* Three of five positions as torch's interpolate finds them: what the rows of
+ * the table around each place weigh, along one axis. */
+static void test_positions(void **state)
+{
+    (void)state;
+    enum { TAPS = 16, PATCHES = 9 };
+    static const int32_t places[3][4] = {
+        {0, 0, 1, 2}, {1, 2, 3, 4}, {2, 3, 4, 4}};
+    static const double weights[3][4] = {{-1 / 9.0, 43 / 54.0, 10 / 27.0,
+                                          -1 / 18.0},
+                                         {0, 1, 0, 0},
+                                         {-1 / 18.0, 10 / 27.0, 43 / 54.0,
+                                          -1 / 9.0}};
+    loong_context_t *ctx = test_context();
+    loong_patch_params_t p = {.image_size = 12,
+                              .cut = {.patch = 4},
+                              .positions = {5, true, false},
+                              .rows = PATCHES,
+                              .pictures = 1};
+    int32_t taps[PATCHES * TAPS];
+    double found[PATCHES * TAPS];
+    const loong_field_t fields[] = {
+        {"position_taps", LOONG_I32, PATCHES * TAPS, taps, NULL},
+        {"position_weights", LOONG_F64, PATCHES * TAPS, found, NULL}};
+    loong_items_t items = {.ctx = ctx};
+    double sums[LOONG_MAX_NORMALISERS] = {0};
+    void *row = NULL;
+    assert_ok(ctx,
+              loong_image_processor_create_default(
+                  ctx, "ViT", 12, (loong_image_processor_t **)&p.processor));
+    assert_ok(ctx, loong_patch_processor.begin(&p, &items));
+    assert_ok(ctx, loong_patch_processor.example(&p, 0, &items));
+    assert_ok(ctx, loongi_alloc(ctx, loong_patch_processor.row_size(&p, &items),
+                                "row", &row));
+    assert_ok(ctx, loong_patch_processor.keep(&p, 0, &items, row, sums));
+    assert_ok(ctx, loong_patch_processor.fill(ctx, &p, &row, &fields[0]));
+    assert_ok(ctx, loong_patch_processor.fill(ctx, &p, &row, &fields[1]));
+    for (int i = 0; i < PATCHES * TAPS; i++) {
+        int y = i / TAPS / 3, x = i / TAPS % 3, a = i % TAPS / 4, b = i % 4;
+        assert_int_equal(taps[i], places[y][a] * 5 + places[x][b]);
+        assert_true(fabs(found[i] - weights[y][a] * weights[x][b]) < 1e-14);
+    }
+    loongi_free(ctx, row);
+    loong_items_free(&items);
+    loong_image_processor_destroy((loong_image_processor_t **)&p.processor);
+    test_context_end(&ctx);
+}
+
 /* Windows, blocks and patches of a block, each row by row. */
 static void check_order(const loong_patch_grid_t *g)
 {
@@ -435,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_processor_errors), cmocka_unit_test(test_cut_off),
         cmocka_unit_test(test_limits),           cmocka_unit_test(test_masks),
         cmocka_unit_test(test_memory),           cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_positions),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

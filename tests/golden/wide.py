@@ -24,7 +24,7 @@ MODULES = ["modeling_rope_utils", "vision_utils"] + [
                                         "ernie4_5_vl_moe",
                                         "deepseek_v3", "vit", "clip",
                                         "siglip", "llava", "qwen2_vl",
-                                        "qwen2_5_vl")]
+                                        "qwen2_5_vl", "qwen3_vl")]
 
 
 class _WideTorch(types.ModuleType):

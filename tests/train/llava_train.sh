@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: llava_train.sh BUILD SOURCE MPIRUN: twenty steps of models of the shapes
-# of LLaVA, Qwen2-VL and Qwen2.5-VL are those of transformers (*_train.py in
-# tests/golden), with the image encoder trained and frozen, on several ranks.
+# of LLaVA, Qwen2-VL, Qwen2.5-VL and Qwen3-VL are those of transformers
+# (*_train.py in tests/golden), with the image encoder trained and frozen, on
+# several ranks.
 set -eu
 build=$1
 source=$2
@@ -101,4 +102,27 @@ steps 2 1 ${e}$t=2 ${e}sequence_parallel=true
 steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.$t=2 \
     parallel.data_parallel_sharding=optim_grads_params
-echo "16 layouts, twenty steps each"
+
+# Positions that are resampled, features of two deep layers.
+model=qwen3_vl_train
+steps 1 1 train.micro_batch_size=1 data.max_images=2
+steps 1 21 model.image_encoder.freeze=true
+steps 4 1 parallel.$t=2 parallel.sequence_parallel=true ${e}$t=2 \
+    model.image_projector.parallel.$t=2 ${e}sequence_parallel=true \
+    model.image_projector.parallel.sequence_parallel=true \
+    parallel.pipeline_model_parallel_size=2
+steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
+# The first stage has one of the two layers that read them.
+"$build/loongrun" "$source/tests/golden/$model.yaml" --dry-run --ranks 2 \
+    "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \
+    "${keys[@]}" parallel.pipeline_model_parallel_size=2 \
+    'parallel.pipeline_model_parallel_layout="Et|ttL"' >"$place/out" 2>&1 && {
+    echo "FAILED: a second stage that reads deep features"
+    exit 1
+}
+grep -q 'num_deep_features: 2 layers .* layer 1 is in another' "$place/out" || {
+    cat "$place/out"
+    exit 1
+}
+echo "20 layouts, twenty steps each"

@@ -121,6 +121,91 @@ static void fill_patch_positions(const loong_patch_params_t *p,
     }
 }
 
+/* Of one axis: the rows around a patch's place, and what they weigh: Keys'
+ * kernel with a = -3/4, or a hat. */
+typedef struct taps {
+    int64_t row[4];
+    double weight[4];
+} taps_t;
+
+static double cubic(double x)
+{
+    const double a = -0.75;
+    return x <= 1.0 ? ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+                    : ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a;
+}
+
+static taps_t taps_of(const loong_position_table_t *table, int64_t index,
+                      int64_t size)
+{
+    taps_t taps = {{0}, {0}};
+    double side = (double)table->side;
+    double at = table->align_corners
+                    ? (double)index * (side - 1.0) /
+                          (double)LOONG_MAX(size - 1, 1)
+                    : ((double)index + 0.5) * side / (double)size - 0.5;
+    int64_t first = (int64_t)floor(at) - (table->bicubic ? 1 : 0);
+    for (int i = 0; i < (table->bicubic ? 4 : 2); i++) {
+        double far = fabs(at - (double)(first + i));
+        taps.row[i] =
+            LOONG_MIN(LOONG_MAX(first + i, 0), table->side - 1);
+        taps.weight[i] = table->bicubic ? cubic(far) : fmax(1.0 - far, 0.0);
+    }
+    return taps;
+}
+
+/* Rows of the table, or their weights. */
+static void fill_taps(const loong_patch_params_t *p, void *const *rows,
+                      const loong_field_t *field, bool weights)
+{
+    int each = p->positions.bicubic ? 4 : 2;
+    slot_t s = {0};
+    memset(field->to, 0,
+           (size_t)field->count * loong_dtype_size(field->dtype));
+    for (int64_t j = 0; j < p->pictures; j++) {
+        s = next_slot(p, rows, j, &s);
+        loong_patch_grid_t grid = grid_of(p, &s.row->size);
+        for (int64_t i = s.patches; i < s.end; i++) {
+            loong_patch_place_t at = loongi_patch_place(&grid, i - s.patches);
+            taps_t y = taps_of(&p->positions, at.row, grid.rows);
+            taps_t x = taps_of(&p->positions, at.column, grid.columns);
+            for (int k = 0; k < each * each; k++) {
+                int64_t to = i * each * each + k;
+                if (weights) {
+                    put_real(field, to,
+                             y.weight[k / each] * x.weight[k % each]);
+                    continue;
+                }
+                ((int32_t *)field->to)[to] =
+                    (int32_t)(y.row[k / each] * p->positions.side +
+                              x.row[k % each]);
+            }
+        }
+    }
+}
+
+static void fill_position_taps(const loong_patch_params_t *p, void *const *rows,
+                               const loong_field_t *field)
+{
+    fill_taps(p, rows, field, false);
+}
+
+static void fill_position_weights(const loong_patch_params_t *p,
+                                  void *const *rows, const loong_field_t *field)
+{
+    fill_taps(p, rows, field, true);
+}
+
+static void fill_tap_order(const loong_patch_params_t *p, void *const *rows,
+                           const loong_field_t *field)
+{
+    (void)p;
+    (void)rows;
+    for (int64_t i = 0; i < field->count; i++) {
+        ((int32_t *)field->to)[i] = (int32_t)i;
+    }
+}
+
 static void fill_is_class(const loong_patch_params_t *p, void *const *rows,
                           const loong_field_t *field)
 {
@@ -295,6 +380,8 @@ typedef enum extent {
     PATCHES,
     ROWS,
     ROW_PAIRS,
+    TAPS,
+    SOME_TAPS, /* at most so many */
     PICTURES,
     BOUNDS, /* at least so many */
     WINDOW_BOUNDS
@@ -313,6 +400,9 @@ static const field_kind_t fields[] = {
     {{"patch_positions", LOONG_I32, LOONG_I32},
      ROW_PAIRS,
      fill_patch_positions},
+    {{"position_taps", LOONG_I32, LOONG_I32}, TAPS, fill_position_taps},
+    {{"position_weights", LOONG_F32, LOONG_F64}, TAPS, fill_position_weights},
+    {{"tap_order", LOONG_I32, LOONG_I32}, SOME_TAPS, fill_tap_order},
     {{"is_class", LOONG_I32, LOONG_I32}, ROWS, fill_is_class},
     {{"is_masked", LOONG_I32, LOONG_I32}, ROWS, fill_is_masked},
     {{"cu_seqlens", LOONG_I32, LOONG_I32}, BOUNDS, fill_cu_seqlens},
@@ -337,6 +427,9 @@ static int64_t elements_of(const loong_patch_params_t *p, extent_t extent)
         return p->rows;
     case ROW_PAIRS:
         return 2 * p->rows;
+    case TAPS:
+    case SOME_TAPS:
+        return loong_position_taps(&p->positions) * p->rows;
     case BOUNDS:
         return loongi_picture_capacity(p) + 2 +
                (loongi_pictures_all_equal(p) ? 0
@@ -358,9 +451,11 @@ loong_status_t loongi_patch_bind(loong_context_t *ctx, const void *config,
     const field_kind_t *kind = field->kind;
     int64_t count = elements_of(p, kind->extent);
     bool least = kind->extent == BOUNDS || kind->extent == WINDOW_BOUNDS;
+    bool most = kind->extent == SOME_TAPS;
     return loongi_field_check_count(ctx, field, count,
-                                    least ? field->count >= count
-                                          : field->count == count);
+                                    least  ? field->count >= count
+                                    : most ? field->count <= count
+                                           : field->count == count);
 }
 
 loong_status_t loongi_patch_fill(loong_context_t *ctx, const void *config,

@@ -24,6 +24,7 @@ typedef struct decoder {
     loong_nn_slice_t vocab; /* rows of the two tables, padding included */
     loong_val_t stream_key; /* token_key of the rows of the stream */
     loong_val_t token_types; /* of the rows of the stream; LOONG_NONE: none */
+    loong_val_t received; /* rows of pictures; of the first stage */
     loong_val_t router_loss; /* of the layers so far; LOONG_NONE: none */
     loong_nn_router_pool_t pool; /* of layers that are balanced together */
     loong_val_t pooled[LOONG_MAX_LAYERS];
@@ -126,6 +127,15 @@ static loong_val_t embedding_table(decoder_t *d)
     return w;
 }
 
+/* Part k of what the projector sends; in rows of text it is zero. */
+static loong_val_t features(decoder_t *d, int k)
+{
+    int64_t width = d->c->hidden_size;
+    return d->request->deep_features > 0
+               ? loong_slice(d->g, d->received, k * width, width)
+               : d->received;
+}
+
 static loong_val_t embed(decoder_t *d)
 {
     const loong_decoder_config_t *c = d->c;
@@ -147,13 +157,12 @@ static loong_val_t embed(decoder_t *d)
         loong_graph_pop(d->g);
     }
     if (d->request->features) {
+        int64_t parts = 1 + d->request->deep_features;
+        d->received = loong_nn_receive(&d->nn, "projected", d->request->rows,
+                                       parts * c->hidden_size);
         loong_val_t is_feature = loong_nn_stream_rows(
             &d->nn, loong_graph_input(d->g, "is_feature", LOONG_I32, tokens));
-        x = loong_select_rows(d->g, x,
-                              loong_nn_receive(&d->nn, "projected",
-                                               d->request->rows,
-                                               c->hidden_size),
-                              is_feature);
+        x = loong_select_rows(d->g, x, features(d, 0), is_feature);
     }
     return dropout(d, x, c->embedding_dropout, -1, SITE_EMBEDDING);
 }
@@ -327,7 +336,11 @@ static loong_val_t stack(decoder_t *d)
                               : loong_nn_stage_input(&d->nn, r->rows,
                                                      d->c->hidden_size);
     for (int i = 0; i < r->num_layers; i++) {
-        x = layer(d, x, r->first_layer + i);
+        int index = r->first_layer + i;
+        x = layer(d, x, index);
+        if (index < r->deep_features) {
+            x = loong_add(d->g, x, features(d, index + 1));
+        }
     }
     return x;
 }
@@ -372,6 +385,16 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
         loong_graph_fail(graph, LOONG_ERR_UNSUPPORTED,
                          "mrope_section: pictures in texts of this family have "
                          "positions that are not computed");
+        return loong_graph_status(graph);
+    }
+    if (request->deep_features > request->first_layer && !request->begins) {
+        loong_graph_fail(graph, LOONG_ERR_UNSUPPORTED,
+                         "num_deep_features: %d layers read deep features, "
+                         "which reach the first stage, layer %d is in another "
+                         "one; fewer stages, or a "
+                         "pipeline_model_parallel_layout with these layers in "
+                         "the first one, are there",
+                         request->deep_features, request->first_layer);
         return loong_graph_status(graph);
     }
     begin(&d, graph, c, request);
@@ -470,6 +493,7 @@ void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
     facts->vocab_size = c->vocab_size;
     facts->hidden_size = c->hidden_size;
     facts->kv_heads = c->num_query_groups;
+    facts->deep_features = c->num_deep_features;
     facts->num_layers = c->num_layers;
     facts->num_experts = c->num_experts * expert_sets(c);
     facts->router_topk = c->num_experts > 0 ? c->router.topk : 0;

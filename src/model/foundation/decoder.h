@@ -51,6 +51,7 @@ typedef struct loong_decoder_config {
     /* 3: of texts with pictures; 0: none are told apart; -1: they are, in an
      * order (ERNIE's) that is not computed. */
     int mrope_axes;
+    int num_deep_features; /* that it reads, see loong_model_request_t */
     loong_norm_kind_t normalization;
     double norm_eps;
     bool qk_norm;

@@ -74,6 +74,10 @@ static const loong_recipe_field_t fields[] = {
           "alike")},
     {BOOL("mrope_interleaved", mrope_interleaved, SAME,
           "these pairs take turns (Qwen3-VL), and are not three blocks")},
+    {INT("num_deep_features", num_deep_features, 0, LOONG_MAX_DEEP_FEATURES,
+         SAME,
+         "of texts with pictures: so many first layers have deep features of "
+         "the image encoder added behind them; 0 when not given")},
     {CHOICE("rope_scaling.type", rope.scaling,
             "none default linear dynamic llama3 yarn", scalings, SAME,
             "change of the rotary frequencies")},

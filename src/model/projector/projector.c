@@ -9,30 +9,71 @@
 #include "field_rows.h"
 #include "loong/ops.h"
 
+typedef struct merger {
+    loong_nn_t nn;
+    const loong_projector_config_t *c;
+} merger_t;
+
+static loong_val_t norm(merger_t *m, loong_val_t x, int64_t width)
+{
+    return loong_nn_norm(&m->nn, "norm", m->c->normalization, x, width,
+                         m->c->norm_eps);
+}
+
+/* [r / m^2, hidden_size] of rows [r, input_size]; of blocks there is one norm
+ * where that is said. */
+static loong_val_t merge(merger_t *m, loong_val_t x, bool norm_of_blocks)
+{
+    const loong_projector_config_t *c = m->c;
+    loong_graph_t *g = m->nn.graph;
+    loong_nn_slice_t inner = loong_nn_slice(&m->nn, c->ffn_hidden_size);
+    const loong_nn_column_t first = {.name = "linear_1", .out = inner};
+    int64_t patches = c->merge_size * c->merge_size;
+    int64_t width = patches * c->input_size;
+    if (c->norm && !norm_of_blocks) {
+        x = norm(m, x, c->input_size);
+    }
+    if (patches > 1) {
+        int64_t rows = loong_value_shape(g, x).dim[0];
+        x = loong_reshape(g, x, loong_shape_2d(rows / patches, width));
+    }
+    if (c->norm && norm_of_blocks) {
+        x = norm(m, x, width);
+    }
+    x = loong_nn_enter(&m->nn, x);
+    x = loong_nn_column_linear(&m->nn, 1, &first, x, true);
+    x = loong_gelu(g, x, LOONG_ACT_GELU);
+    x = loong_nn_row_linear(&m->nn, "linear_2", x, inner, c->hidden_size, true);
+    return loong_nn_leave(&m->nn, x);
+}
+
 loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
                                       const loong_model_request_t *request)
 {
     const loong_projector_config_t *c = config;
-    loong_nn_t nn = loong_nn_begin(graph, request, c->init_std);
-    loong_nn_slice_t inner = loong_nn_slice(&nn, c->ffn_hidden_size);
-    const loong_nn_column_t first = {.name = "linear_1", .out = inner};
-    int64_t merge = c->merge_size * c->merge_size;
-    loong_val_t x =
-        loong_nn_receive(&nn, "features", request->rows, c->input_size);
-    if (c->norm) {
-        x = loong_nn_norm(&nn, "norm", c->normalization, x, c->input_size,
-                          c->norm_eps);
+    merger_t m = {loong_nn_begin(graph, request, c->init_std), c};
+    int parts = 1 + c->num_deep_features;
+    loong_val_t sent[1 + LOONG_MAX_DEEP_FEATURES];
+    loong_val_t x = loong_nn_receive(&m.nn, "features", request->rows,
+                                     parts * c->input_size);
+    if (parts == 1) {
+        loong_graph_send(graph, "projected", merge(&m, x, c->norm_of_blocks));
+        return loong_graph_status(graph);
     }
-    if (merge > 1) {
-        int64_t rows = loong_value_shape(graph, x).dim[0];
-        x = loong_reshape(graph, x,
-                          loong_shape_2d(rows / merge, merge * c->input_size));
+    for (int k = 0; k < parts; k++) {
+        loong_val_t own =
+            loong_slice(graph, x, k * c->input_size, c->input_size);
+        if (k > 0) {
+            loong_graph_push(graph, "deepstack");
+            loong_graph_push(graph, "%d", k - 1);
+        }
+        sent[k] = merge(&m, own, c->norm_of_blocks || k > 0);
+        if (k > 0) {
+            loong_graph_pop(graph);
+            loong_graph_pop(graph);
+        }
     }
-    x = loong_nn_enter(&nn, x);
-    x = loong_nn_column_linear(&nn, 1, &first, x, true);
-    x = loong_gelu(graph, x, LOONG_ACT_GELU);
-    x = loong_nn_row_linear(&nn, "linear_2", x, inner, c->hidden_size, true);
-    loong_graph_send(graph, "projected", loong_nn_leave(&nn, x));
+    loong_graph_send(graph, "projected", loong_concat(graph, parts, sent));
     return loong_graph_status(graph);
 }
 
@@ -46,8 +87,8 @@ static const int norms[] = {LOONG_NORM_LAYER, LOONG_NORM_RMS};
 static const loong_recipe_field_t fields[] = {
     {TEXT("family", SAME,
           "mlp_projector: LLaVA's, two products; patch_merger, "
-          "qwen2_5_vl_merger: Qwen2-VL's and its successor's, a norm, blocks "
-          "of patches, two products"),
+          "qwen2_5_vl_merger, qwen3_vl_merger: Qwen2-VL's and its "
+          "successors', a norm, blocks of patches, two products"),
      .needed = true},
     {INT64("input_size", input_size, 1, 1e6, SAME,
            "width of what it reads; the encoder's hidden_size when not given"),
@@ -65,6 +106,13 @@ static const loong_recipe_field_t fields[] = {
           "a norm in front; true of mergers, else false, when not given")},
     {CHOICE("normalization", normalization, "LayerNorm RMSNorm", norms, SAME,
             "kind of that norm")},
+    {BOOL("norm_of_blocks", norm_of_blocks, SAME,
+          "that norm is over the patches of a block together; those of deep "
+          "features are")},
+    {INT("num_deep_features", num_deep_features, 0, LOONG_MAX_DEEP_FEATURES,
+         SAME,
+         "mergers of deep features; as many as the encoder sends and the "
+         "foundation reads when not given")},
     {REAL("layernorm_epsilon", norm_eps, 0, 1, SAME,
           "added to the variance; 1e-6 when not given")},
     {REAL("init_method_std", init_std, 0, 10, FREE,
@@ -82,8 +130,9 @@ static void facts(const void *config, loong_model_facts_t *facts)
     double merge = (double)(c->merge_size * c->merge_size);
     facts->hidden_size = c->hidden_size;
     facts->merge_size = c->merge_size;
+    facts->deep_features = c->num_deep_features;
     facts->flops_per_row =
-        6.0 * (double)c->ffn_hidden_size *
+        6.0 * (1.0 + c->num_deep_features) * (double)c->ffn_hidden_size *
         ((double)c->input_size + (double)c->hidden_size / merge);
 }
 
@@ -110,6 +159,8 @@ static const struct {
     {"qwen2_5_vl_merger", {"merge_size", "2"}},
     {"qwen2_5_vl_merger", {"pre_layernorm", "true"}},
     {"qwen2_5_vl_merger", {"normalization", "RMSNorm"}},
+    {"qwen3_vl_merger", {"merge_size", "2"}},
+    {"qwen3_vl_merger", {"pre_layernorm", "true"}},
 };
 
 loong_status_t loongi_projector_configure(loong_context_t *ctx,
@@ -172,7 +223,8 @@ static loong_status_t state(const void *config, loong_model_state_fn add,
 
 static const loong_family_t families[] = {FAMILY("mlp_projector"),
                                           FAMILY("patch_merger"),
-                                          FAMILY("qwen2_5_vl_merger")};
+                                          FAMILY("qwen2_5_vl_merger"),
+                                          FAMILY("qwen3_vl_merger")};
 
 loong_status_t loongi_register_projector(loong_context_t *ctx)
 {

@@ -3,7 +3,8 @@
  * What an image encoder sees becomes rows in the width of a language model,
  * linear_2 gelu linear_1 x, each with a bias: the projector of LLaVA 1.5 (Liu
  * et al. 2023), and the merger of Qwen2-VL (Wang et al. 2024), which has a norm
- * in front and makes one row of m x m patches. */
+ * in front and makes one row of m x m patches. Deep features (Meng et al. 2024,
+ * DeepStack) have mergers of their own, deepstack.0 and so on. */
 #ifndef LOONG_PROJECTOR_H
 #define LOONG_PROJECTOR_H
 
@@ -23,6 +24,8 @@ typedef struct loong_projector_config {
     int64_t ffn_hidden_size; /* between the two */
     int64_t merge_size;      /* m */
     bool norm;               /* in front, of each patch */
+    bool norm_of_blocks;     /* of the m x m patches together */
+    int num_deep_features;
     loong_norm_kind_t normalization;
     double norm_eps;
     double init_std;
@@ -33,7 +36,8 @@ extern const loong_recipe_table_t loongi_projector_fields;
 
 /* Slot of loong_family_t; config is a loong_projector_config_t. Receives
  * "features" [R, input_size], the m x m patches of a row after one another,
- * sends "projected" [R / m^2, hidden_size], for R = request->rows rows. The
+ * sends "projected" [R / m^2, hidden_size], for R = request->rows rows; deep
+ * features are further columns (loong_model_request_t) of both. The
  * channels between the products are shared out over TP, rows are equal on its
  * ranks. */
 LOONG_NODISCARD loong_status_t
@@ -46,8 +50,9 @@ LOONG_NODISCARD loong_status_t
 loongi_projector_configure(loong_context_t *ctx, const loong_pairs_t *pairs,
                            loong_projector_config_t *config);
 
-/* Enters families mlp_projector, patch_merger and qwen2_5_vl_merger. Their
- * configurations take input_size and hidden_size, which must be there. */
+/* Enters families mlp_projector, patch_merger, qwen2_5_vl_merger and
+ * qwen3_vl_merger. Their configurations take input_size and hidden_size, which
+ * must be there. */
 LOONG_NODISCARD loong_status_t loongi_register_projector(loong_context_t *ctx);
 
 #ifdef __cplusplus

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "loong/collective.h"
+#include "loong/moe.h"
 #include "loong/op.h"
 #include "problems.h"
 
@@ -19,6 +20,8 @@ typedef struct vision {
     const loong_model_request_t *request;
     loong_nn_sequence_t sequence;
     loong_val_t windows; /* as cu_seqlens */
+    int num_deep;
+    loong_val_t sent[1 + LOONG_MAX_DEEP_FEATURES]; /* behind the features */
 } vision_t;
 
 /* An input of a value for each row, as the stream has them. */
@@ -59,6 +62,12 @@ static int64_t pixels_of(const loong_vision_config_t *c)
            c->patch_size;
 }
 
+static loong_position_table_t position_table(const loong_vision_config_t *c)
+{
+    return (loong_position_table_t){loongi_vision_side(c), c->bicubic,
+                                    c->align_corners};
+}
+
 /* Wide [rows of the stream, pixels of a patch]. */
 static loong_val_t input_patches(vision_t *v)
 {
@@ -81,6 +90,46 @@ static loong_val_t place_token(vision_t *v, loong_val_t x, const char *name,
         v->g, x, loong_embedding_slice(v->g, marked, token, 1, 2), marked);
 }
 
+/* The sum of the k rows of a table around a patch's place, each times its
+ * weight: k rows of taps stand below one another for each row of the stream. */
+static loong_val_t resampled(vision_t *v, loong_val_t table)
+{
+    loong_graph_t *g = v->g;
+    loong_position_table_t of = position_table(v->c);
+    int64_t k = loong_position_taps(&of);
+    int64_t rows = v->request->rows;
+    loong_val_t taps = loong_nn_stream_rows(
+        &v->nn, loong_graph_input(g, "position_taps", LOONG_I32,
+                                  loong_shape_1d(rows * k)));
+    loong_val_t weights = loong_nn_stream_rows(
+        &v->nn, loong_graph_input(g, "position_weights",
+                                  loong_graph_precision(g).wide,
+                                  loong_shape_2d(rows, k)));
+    int64_t own = loong_value_shape(g, weights).dim[0];
+    loong_val_t order = loong_graph_input(g, "tap_order", LOONG_I32,
+                                          loong_shape_1d(own * k));
+    const loong_expert_rows_t sums = {
+        LOONG_NONE, order, loong_reshape(g, order, loong_shape_2d(own, k)),
+        1.0};
+    return loong_unpermute(g, loong_embedding(g, taps, table), &sums, weights);
+}
+
+/* [R,H] of the learned positions. */
+static loong_val_t positions(vision_t *v)
+{
+    const loong_vision_config_t *c = v->c;
+    bool square = c->num_positions > 0;
+    loong_graph_push(v->g, "position_embeddings");
+    loong_val_t table = loong_nn_matrix(
+        &v->nn, "weight", square ? c->num_positions : loongi_vision_rows(c),
+        c->hidden_size, c->init_std);
+    loong_val_t x =
+        square ? resampled(v, table)
+               : loong_embedding(v->g, row_input(v, "positions"), table);
+    loong_graph_pop(v->g);
+    return x;
+}
+
 /* [R,H] from the patches. */
 static loong_val_t embed(vision_t *v)
 {
@@ -95,14 +144,8 @@ static loong_val_t embed(vision_t *v)
     if (c->class_token) {
         x = place_token(v, x, "class_token", "is_class");
     }
-    if (!c->rotary) {
-        loong_graph_push(g, "position_embeddings");
-        loong_val_t table =
-            loong_nn_matrix(&v->nn, "weight", loongi_vision_rows(c),
-                            c->hidden_size, c->init_std);
-        x = loong_add(g, x,
-                      loong_embedding(g, row_input(v, "positions"), table));
-        loong_graph_pop(g);
+    if (!c->rotary || c->num_positions > 0) {
+        x = loong_add(g, x, positions(v));
     }
     return c->pre_norm ? norm(v, "pre_layernorm", x) : x;
 }
@@ -235,6 +278,10 @@ static void reconstruct(vision_t *v, loong_val_t x)
 /* Rows of others, in the order that pictures have without windows. */
 static void send(vision_t *v, loong_val_t x)
 {
+    v->sent[0] = x;
+    if (v->num_deep > 0) {
+        x = loong_concat(v->g, 1 + v->num_deep, v->sent);
+    }
     if (v->c->window_size > 0) {
         loong_val_t index = row_input(v, "raster_index");
         if (v->nn.sequence_parallel) {
@@ -316,6 +363,9 @@ loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
         } else {
             keep_layer(&v, x, index);
         }
+        if (c->deep.of[index] && v.num_deep < request->deep_features) {
+            v.sent[1 + v.num_deep++] = x;
+        }
     }
     if (request->ends) {
         end(&v, x);
@@ -338,6 +388,10 @@ static void facts(const void *config, loong_model_facts_t *facts)
     facts->patch_size = c->patch_size;
     facts->temporal_patch_size = c->temporal_patch_size;
     facts->window_size = c->window_size;
+    facts->positions = position_table(c);
+    for (int64_t i = 0; i < c->num_layers; i++) {
+        facts->deep_features += c->deep.of[i];
+    }
     facts->num_classes = c->num_classes;
     facts->class_token = c->class_token;
     facts->sends_class_token = c->select_class_token;
@@ -434,7 +488,8 @@ static const loong_family_t families[] = {
     FAMILY("clip_vision_model", "CLIP", "mlp_projector"),
     FAMILY("siglip_vision_model", "Siglip", "mlp_projector"),
     FAMILY("qwen2_vl_vision", "Qwen2VL", "patch_merger"),
-    FAMILY("qwen2_5_vl_vision", "Qwen2VL", "qwen2_5_vl_merger")};
+    FAMILY("qwen2_5_vl_vision", "Qwen2VL", "qwen2_5_vl_merger"),
+    FAMILY("qwen3_vl_vision", "Qwen2VL", "qwen3_vl_merger")};
 
 loong_status_t loongi_register_vision(loong_context_t *ctx)
 {

@@ -2,8 +2,8 @@
  *
  * The configurable vision transformer: ViT (Dosovitskiy et al. 2021) and the
  * image encoders of CLIP (Radford et al. 2021), SigLIP (Zhai et al. 2023),
- * Qwen2-VL (Wang et al. 2024) and Qwen2.5-VL (Bai et al. 2025) are settings of
- * it. Layers' parameters have the decoder's names
+ * Qwen2-VL (Wang et al. 2024), Qwen2.5-VL and Qwen3-VL (Bai et al. 2025) are
+ * settings of it. Layers' parameters have the decoder's names
  * (layers.N.self_attn.q_proj.weight); beside them are patch_embedding (columns:
  * channel, frame, row, column of a patch), class_token, position_embeddings,
  * pre_layernorm, norm and classifier; with masked image modelling (Xie et al.
@@ -41,6 +41,10 @@ typedef struct loong_vision_config {
                             other; 0: in the whole picture */
     loong_layer_kinds_t full; /* layers in which they do all the same */
     bool rotary; /* positions turn heads by row and column; else a table */
+    /* Of a square table that is resampled to the patches of a picture; 0: the
+     * table has a row for each row of a picture. */
+    int64_t num_positions;
+    bool bicubic, align_corners; /* how, see loong_position_table_t */
     double rotary_base;
     loong_norm_kind_t normalization;
     int64_t num_channels;
@@ -56,6 +60,7 @@ typedef struct loong_vision_config {
     bool classifier_bias;
     bool masked_image_modeling; /* with a decoder in place of a classifier */
     int64_t feature_layer;   /* see loongi_vision_layers; 0: not given */
+    loong_layer_kinds_t deep; /* layers whose rows others read, too */
     bool select_class_token; /* others read its row as well */
 } loong_vision_config_t;
 
@@ -74,6 +79,16 @@ static inline int64_t loongi_vision_layers(const loong_vision_config_t *c)
                                   : c->num_layers;
 }
 
+/* Positions of a side of the table that is resampled. */
+static inline int64_t loongi_vision_side(const loong_vision_config_t *c)
+{
+    int64_t side = 0;
+    while ((side + 1) * (side + 1) <= c->num_positions) {
+        side++;
+    }
+    return side;
+}
+
 /* Keys model.image_encoder. of a configuration. */
 extern const loong_recipe_table_t loongi_vision_fields;
 
@@ -83,11 +98,12 @@ extern const loong_recipe_table_t loongi_vision_fields;
  * picture) pictures. Each is a segment, its class token first; what is left are
  * segments of padding, none longer than a picture. Inputs: patches wide [R,
  * channels frames p^2], positions i32 [R] in the picture, or with rotary ones
- * patch_positions i32 [2,R], row and column; cu_seqlens i32 [max_segments
- * + 1]; with windows, whose patches stand together, cu_window_seqlens i32
- * [R / min(window_size / patch_size, LOONG_PADDING_ROWS) + max_segments + 2]
- * and raster_index i32 [R] (loong/image.h); with class tokens is_class i32 [R],
- * 1 where one is; with masked image modelling is_masked i32 [R], 1 where
+ * patch_positions i32 [2,R], row and column; of a table that is resampled
+ * position_taps, position_weights and tap_order; cu_seqlens i32 [max_segments +
+ * 1]; with windows, whose patches stand together, cu_window_seqlens i32 [R /
+ * min(window_size / patch_size, LOONG_PADDING_ROWS) + max_segments + 2] and
+ * raster_index i32 [R] (loong/image.h); with class tokens is_class i32 [R], 1
+ * where one is; with masked image modelling is_masked i32 [R], 1 where
  * mask_token stands. With a classifier pooled_picture i32 [R], the number of
  * the picture whose vector the row goes into (that of the class token, or those
  * of the patches) and N elsewhere; labels i32 [N], loss_weight wide [N].
@@ -96,7 +112,7 @@ extern const loong_recipe_table_t loongi_vision_fields;
  * classes]; loss "masked_mse", the mean squared error of the pixels of masked
  * patches, over "masked_patches", or output "reconstruction" [rows of the
  * stream, channels p^2]; without both sends "features" [rows of the stream,
- * hidden]. */
+ * (1 + request->deep_features) hidden]. */
 LOONG_NODISCARD loong_status_t
 loongi_vision_build(loong_graph_t *graph, const void *config,
                     const loong_model_request_t *request);
@@ -111,8 +127,8 @@ LOONG_NODISCARD loong_status_t loongi_vision_state(const void *config,
                                                    loong_model_state_fn add,
                                                    void *user);
 
-/* Enters families vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision
- * and qwen2_5_vl_vision. */
+/* Enters families vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision,
+ * qwen2_5_vl_vision and qwen3_vl_vision. */
 LOONG_NODISCARD loong_status_t loongi_register_vision(loong_context_t *ctx);
 
 #ifdef __cplusplus

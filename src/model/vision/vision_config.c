@@ -3,6 +3,7 @@
  * The keys of a vision transformer: a table, the defaults of the families
  * (those of their classes in transformers), and what values go together. Called
  * by vision.c, hf/ and src/registry/recipe_tables.c. Read vision.h before. */
+#include <stdio.h>
 #include <string.h>
 
 #include "field_rows.h"
@@ -21,7 +22,7 @@ static const int poolings[] = {LOONG_POOL_CLASS_TOKEN, LOONG_POOL_MEAN};
 static const loong_recipe_field_t fields[] = {
     {TEXT("family", SAME,
           "vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision, "
-          "qwen2_5_vl_vision"),
+          "qwen2_5_vl_vision, qwen3_vl_vision"),
      .needed = true},
     {INT64("num_layers", num_layers, 1, 10000, SAME, "transformer layers"),
      .needed = true},
@@ -35,7 +36,7 @@ static const loong_recipe_field_t fields[] = {
     {INT64("image_size", image_size, 0, 1e5, SAME,
            "pixels of a side of a picture; 0, the default of Qwen's: pictures "
            "have sizes of their own, which goes with position_embedding_type "
-           "rope")},
+           "rope or num_position_embeddings")},
     {INT64("patch_size", patch_size, 1, 1e5, SAME,
            "pixels of a side of a patch"),
      .needed = true},
@@ -45,13 +46,21 @@ static const loong_recipe_field_t fields[] = {
            "pixels of a side of a window, whose patches alone see each other; "
            "0: those of a picture do")},
     {TEXT("full_attention_layers", SAME,
-          "with windows: layers in which the patches of a picture see each "
-          "other, as moe_layer_freq has those with experts; ([0]*7+[1])* when "
-          "not given")},
+          "with windows: numbers of the layers in which the patches of a "
+          "picture see each other, as [7,15,23,31]; every eighth when not "
+          "given")},
     {INT64("num_channels", num_channels, 3, 3, SAME, "of a pixel")},
     {FLAG("position_embedding_type", rotary, "learned_absolute rope", SAME,
           "a table of positions in a picture, or rotary ones of row and "
           "column")},
+    {INT64("num_position_embeddings", num_positions, 0, 1e6, SAME,
+           "rows of a square table of positions that is resampled to the "
+           "patches of each picture, beside rotary ones too; 0: a table has a "
+           "row for each row of a picture")},
+    {FLAG("position_interpolation", bicubic, "bilinear bicubic", SAME,
+          "how that is done, as torch's interpolate")},
+    {BOOL("position_align_corners", align_corners, SAME,
+          "the outermost patches are those of the table")},
     {REAL("rotary_base", rotary_base, 1, 1e15, SAME, "rope_theta")},
     {CHOICE("normalization", normalization, "LayerNorm RMSNorm", norms, SAME,
             "kind of norm")},
@@ -80,6 +89,10 @@ static const loong_recipe_field_t fields[] = {
         "behind the last; negative ones count from the last, -1, back, as in "
         "LLaVA's config.json; layers behind are kept and not computed; all "
         "layers and that norm when not given")},
+    {TEXT("deepstack_layers", SAME,
+          "numbers of layers behind which rows go to other components as well, "
+          "as [8,16,24]: mergers of their own make deep features of them, "
+          "which are added to the stream of the foundation's first layers")},
     {BOOL("select_class_token", select_class_token, SAME,
           "the class token's row goes to other components as well")},
 };
@@ -132,6 +145,14 @@ static const struct {
     {"qwen2_5_vl_vision", {"activation", "swiglu"}},
     {"qwen2_5_vl_vision", {"layernorm_epsilon", "1e-6"}},
     {"qwen2_5_vl_vision", {"window_size", "112"}},
+    {"qwen3_vl_vision", {"add_class_token", "false"}},
+    {"qwen3_vl_vision", {"post_layernorm", "false"}},
+    {"qwen3_vl_vision", {"temporal_patch_size", "2"}},
+    {"qwen3_vl_vision", {"position_embedding_type", "rope"}},
+    {"qwen3_vl_vision", {"num_position_embeddings", "2304"}},
+    {"qwen3_vl_vision", {"position_align_corners", "true"}},
+    {"qwen3_vl_vision", {"activation", "gelu_tanh"}},
+    {"qwen3_vl_vision", {"layernorm_epsilon", "1e-6"}},
 };
 
 static void set_defaults(loong_problems_t *problems,
@@ -151,7 +172,7 @@ static void set_defaults(loong_problems_t *problems,
 static void check_native(loong_problems_t *problems,
                          const loong_vision_config_t *c)
 {
-    if (c->image_size == 0 && !c->rotary) {
+    if (c->image_size == 0 && !c->rotary && c->num_positions == 0) {
         loongi_problems_add(problems, "image_size is missing");
     }
     if (c->rotary && c->num_attention_heads > 0 &&
@@ -171,25 +192,52 @@ static void check_native(loong_problems_t *problems,
     }
 }
 
-static const char full_key[] = "full_attention_layers";
+/* Ascending numbers of layers, as [7,15,23,31], become marks. */
+static void read_layers(loong_problems_t *problems, const char *key,
+                        const char *text, const loong_vision_config_t *c,
+                        loong_layer_kinds_t *layers)
+{
+    const char *at = text;
+    char next = '[';
+    int layer = 0, used = 0, least = 0;
+    while (next != '\0' && *at == next) {
+        used = 0;
+        if (sscanf(at + 1, " %d %n", &layer, &used) != 1 || layer < least ||
+            layer >= c->num_layers || used == 0) {
+            break;
+        }
+        layers->of[layer] = 1;
+        least = layer + 1;
+        at += 1 + used;
+        next = *at == ']' ? '\0' : ',';
+    }
+    if (strcmp(at, "]") != 0 && strcmp(text, "[]") != 0) {
+        loongi_problems_add(problems,
+                            "%s: found %s, ascending numbers of layers, 0 "
+                            "to %lld, are wanted, as [0,1]",
+                            key, text, (long long)c->num_layers - 1);
+    }
+}
 
 /* Which layers see whole pictures. */
 static void read_windows(loong_problems_t *problems, const loong_pairs_t *pairs,
                          loong_vision_config_t *c)
 {
-    char problem[128];
-    const char *full = loongi_pairs_get(pairs, full_key);
-    const char *text = full != NULL ? full : "([0]*7+[1])*";
+    static const char key[] = "full_attention_layers";
+    enum { EVERY = 8 };
+    const char *full = loongi_pairs_get(pairs, key);
     if (c->window_size == 0) {
         if (full != NULL) {
-            loongi_problems_add(problems, "%s: %s, but window_size is 0",
-                                full_key, full);
+            loongi_problems_add(problems, "%s: %s, but window_size is 0", key,
+                                full);
         }
         return;
     }
-    if (c->num_layers > 0 && !loongi_layer_kinds_parse(text, c->num_layers,
-                                                       &c->full, problem)) {
-        loongi_problems_add(problems, "%s: '%s': %s", full_key, text, problem);
+    if (full != NULL) {
+        read_layers(problems, key, full, c, &c->full);
+    }
+    for (int64_t i = EVERY - 1; full == NULL && i < c->num_layers; i += EVERY) {
+        c->full.of[i] = 1;
     }
     if (c->patch_size > 0 && c->window_size % c->patch_size != 0) {
         loongi_problems_add(
@@ -200,6 +248,40 @@ static void read_windows(loong_problems_t *problems, const loong_pairs_t *pairs,
         loongi_problems_add(problems, "window_size %lld: class tokens are in "
                                       "no window, add_class_token is true",
                             (long long)c->window_size);
+    }
+}
+
+/* Layers whose rows go to others, and the table of positions. */
+static void read_deep(loong_problems_t *problems, const loong_pairs_t *pairs,
+                      loong_vision_config_t *c)
+{
+    static const char key[] = "deepstack_layers";
+    const char *deep = loongi_pairs_get(pairs, key);
+    int64_t side = loongi_vision_side(c);
+    int64_t count = 0;
+    if (deep != NULL) {
+        read_layers(problems, key, deep, c, &c->deep);
+    }
+    for (int64_t i = 0; i < c->num_layers; i++) {
+        count += c->deep.of[i];
+        if (c->deep.of[i] && i >= loongi_vision_layers(c)) {
+            loongi_problems_add(problems,
+                                "%s: found %lld, feature_layer leaves layers "
+                                "from %lld on out",
+                                key, (long long)i,
+                                (long long)loongi_vision_layers(c));
+        }
+    }
+    if (count > LOONG_MAX_DEEP_FEATURES) {
+        loongi_problems_add(problems, "%s: found %lld layers, at most %d", key,
+                            (long long)count, LOONG_MAX_DEEP_FEATURES);
+    }
+    if (side * side != c->num_positions ||
+        (c->num_positions > 0 && c->class_token)) {
+        loongi_problems_add(problems,
+                            "num_position_embeddings: found %lld, squares are "
+                            "resampled, without add_class_token",
+                            (long long)c->num_positions);
     }
 }
 
@@ -266,6 +348,7 @@ loong_status_t loongi_vision_configure(loong_context_t *ctx,
         config->ffn_hidden_size = 4 * config->hidden_size;
     }
     read_windows(&problems, pairs, config);
+    read_deep(&problems, pairs, config);
     check(&problems, config, pairs);
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG,
                                "the vision transformer");

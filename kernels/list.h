@@ -20,6 +20,7 @@ extern "C" {
     X(loongi_linear_dw_onednn)             \
     X(loongi_linear_dw_onednn_widened)     \
     X(loongi_linear_add_onednn) X(loongi_linear_add_onednn_widened) \
+    LOONG_ISA_EACH(X, loongi_magnitude)    \
     X(loongi_linear_quantized_panels) X(loongi_cross_entropy_onednn) \
     LOONG_ISA_EACH(X, loongi_attention)    \
     LOONG_ISA_EACH(X, loongi_attention_grad) \
@@ -29,8 +30,7 @@ extern "C" {
     X(loongi_token_logprob_onednn_widened) \
     X(loongi_token_logprob_grad_onednn)    \
     X(loongi_token_logprob_grad_onednn_widened) \
-    X(loongi_embedding_rows) \
-    X(loongi_copy_rows) \
+    X(loongi_embedding_rows) X(loongi_copy_rows) \
     X(loongi_zero_rows) \
     X(loongi_concat_rows) \
     X(loongi_slice_grad_rows) \
@@ -91,7 +91,7 @@ extern "C" {
     X(linear)                \
     X(linear_dw)             \
     X(linear_dw_db)          \
-    X(linear_gelu_grad) X(linear_add) X(linear_quantized) \
+    X(linear_gelu_grad) X(linear_add) X(linear_quantized) X(magnitude) \
     X(attention)             \
     X(attention_grad)        \
     X(attention_merge)       \
@@ -185,7 +185,7 @@ extern "C" {
     X(linear)                 \
     X(linear_dw)              \
     X(linear_dw_db)           \
-    X(linear_gelu_grad) X(linear_add) X(linear_quantized) \
+    X(linear_gelu_grad) X(linear_add) X(linear_quantized) X(magnitude) \
     X(attention_cudnn)        \
     X(attention_tiles)        \
     X(attention_wide)         \

@@ -98,6 +98,9 @@ typedef struct loong_adapters {
     const loong_adapter_pattern_t *ranks, *alphas;
     double dropout;
     bool rank_stabilized; /* scale = alpha / sqrt(rank), Kalajdzievski 2023 */
+    /* DoRA (Liu et al. 2024): rows of w + scale b a over their norms, which are
+     * constants in the backward pass, times lora_magnitude_vector [out]. */
+    bool magnitudes;
     bool alone;           /* nothing else of the model is trained */
     bool gaussian; /* a starts normal, else uniform as linear layers do */
 } loong_adapters_t;

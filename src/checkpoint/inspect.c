@@ -133,8 +133,8 @@ static bool same_kind(const loong_peft_module_t *a,
 static void report_adapters(const report_t *r, const loong_peft_t *p)
 {
     char dropout[LOONG_REAL_TEXT];
-    say(r, "adapters %s: LoRA of %" PRId64 " modules", p->path,
-        p->num_modules);
+    say(r, "adapters %s: %s of %" PRId64 " modules", p->path,
+        p->modules[0].magnitude.ndim > 0 ? "DoRA" : "LoRA", p->num_modules);
     say(r, "base %s", p->base != NULL ? p->base : "(not said)");
     say(r, "dropout %s", loongi_real_text(p->dropout, dropout));
     for (int64_t i = 0; i < p->num_modules; i++) {

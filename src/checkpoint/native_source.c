@@ -5,6 +5,7 @@
  * before. */
 #include "native_source.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "hf_digest.h"
 #include "hf_names.h"
 #include "hf_quantize.h"
+#include "peft.h"
 #include "quant.h"
 
 bool loongi_native_has_adapters(const loong_native_source_t *source)
@@ -95,6 +97,8 @@ bool loongi_native_adapter(const loong_native_source_t *source,
     char name[LOONG_HF_MODULE + 64];
     snprintf(name, sizeof(name), "%s.lora_B.weight", module);
     adapter->b = loongi_native_find(source, name);
+    snprintf(name, sizeof(name), "%s" LOONG_PEFT_MAGNITUDE, module);
+    adapter->magnitude = loongi_native_find(source, name);
     if (adapter->b == NULL ||
         !loongi_lora_module_of_a(module, is_there, source, of_a)) {
         return false;
@@ -282,40 +286,82 @@ static void add_product(const loong_hf_block_t *block,
     }
 }
 
-/* One rounding, of the sum. */
+/* Rows of w over their norms, times magnitudes. */
+static void weigh(const loong_hf_block_t *block, const double *magnitudes,
+                  double *w)
+{
+    for (int64_t r = 0; r < block->rows; r++) {
+        double *row = w + r * block->columns;
+        double sum = 0.0;
+        for (int64_t c = 0; c < block->columns; c++) {
+            sum += row[c] * row[c];
+        }
+        for (int64_t c = 0; c < block->columns; c++) {
+            row[c] *= magnitudes[r] / sqrt(sum);
+        }
+    }
+}
+
+static loong_status_t read_factors(const loong_native_source_t *source,
+                                   const loong_checkpoint_tensor_t *tensor,
+                                   int64_t begin[2], int64_t count[2],
+                                   double *to)
+{
+    return tensor == NULL ? LOONG_OK
+                          : loongi_checkpoint_read(source->checkpoint, tensor,
+                                                   begin, count, LOONG_F64, to);
+}
+
+/* One rounding, of the sum. Rows that have magnitudes are read whole. */
 static loong_status_t read_merged(const loong_native_source_t *source,
                                   const loong_hf_block_t *block,
                                   const loong_native_adapter_t *adapter,
                                   loong_dtype_t dtype, void *dst)
 {
+    loong_hf_block_t own = *block;
+    if (adapter->magnitude != NULL) {
+        own.column = 0;
+        own.columns = adapter->a->shape[1];
+    }
     int64_t rank = adapter->b->shape[1];
     int64_t out = adapter->b->shape[0] / (adapter->a->shape[0] / rank);
     int64_t first = block->row / out;
     int64_t experts = (block->row + block->rows - 1) / out + 1 - first;
-    int64_t cells = block->rows * block->columns;
-    int64_t a_begin[2] = {first * rank, block->column};
-    int64_t a_count[2] = {experts * rank, block->columns};
+    int64_t a_begin[2] = {first * rank, own.column};
+    int64_t a_count[2] = {experts * rank, own.columns};
     int64_t b_begin[2] = {block->row, 0};
     int64_t b_count[2] = {block->rows, rank};
     double *w = NULL;
-    LOONG_TRY(loongi_calloc(
-        source->ctx,
-        (size_t)(cells + rank * (block->rows + experts * block->columns)),
-        sizeof(*w), "merged rows", &w));
-    double *a = w + cells;
-    double *b = a + experts * rank * block->columns;
-    loong_status_t status = read_plain(source, block, LOONG_F64, w);
+    LOONG_TRY(loongi_calloc(source->ctx,
+                            (size_t)(own.rows * (own.columns + rank + 1) +
+                                     rank * experts * own.columns),
+                            sizeof(*w), "merged rows", &w));
+    double *a = w + own.rows * own.columns;
+    double *b = a + experts * rank * own.columns;
+    double *magnitudes = b + own.rows * rank;
+    loong_status_t status = read_plain(source, &own, LOONG_F64, w);
     if (status == LOONG_OK) {
-        status = loongi_checkpoint_read(source->checkpoint, adapter->a, a_begin,
-                                        a_count, LOONG_F64, a);
+        status = read_factors(source, adapter->a, a_begin, a_count, a);
     }
     if (status == LOONG_OK) {
-        status = loongi_checkpoint_read(source->checkpoint, adapter->b, b_begin,
-                                        b_count, LOONG_F64, b);
+        status = read_factors(source, adapter->b, b_begin, b_count, b);
     }
     if (status == LOONG_OK) {
-        add_product(block, adapter, out, a, b, w);
-        status = loongi_convert(source->ctx, LOONG_F64, w, dtype, dst, cells);
+        status = read_factors(source, adapter->magnitude, b_begin, b_count,
+                              magnitudes);
+    }
+    if (status == LOONG_OK) {
+        add_product(&own, adapter, out, a, b, w);
+    }
+    if (adapter->magnitude != NULL) {
+        weigh(&own, magnitudes, w);
+    }
+    for (int64_t r = 0; r < block->rows && status == LOONG_OK; r++) {
+        size_t at = (size_t)(r * block->columns) * loong_dtype_size(dtype);
+        status = loongi_convert(source->ctx, LOONG_F64,
+                                w + r * own.columns + block->column -
+                                    own.column,
+                                dtype, (char *)dst + at, block->columns);
     }
     loongi_free(source->ctx, w);
     return status;

@@ -57,6 +57,7 @@ LOONG_NODISCARD loong_status_t loongi_native_check(
 typedef struct loong_native_adapter {
     double scale;
     const loong_checkpoint_tensor_t *a, *b;
+    const loong_checkpoint_tensor_t *magnitude; /* of rows; NULL: without */
 } loong_native_adapter_t;
 bool loongi_native_adapter(const loong_native_source_t *source,
                            const char *module,

@@ -23,6 +23,8 @@ typedef struct made {
     bool embedding;
     double scale;
     double *a, *b;
+    double *magnitude; /* [out]; NULL: without */
+    loong_dtype_t magnitude_type;
 } made_t;
 
 typedef struct exporter {
@@ -90,6 +92,12 @@ static loong_status_t fill_part(const exporter_t *e, made_t *m, int part)
     double *b = NULL;
     int64_t rank = 0;
     if (!part_adapter(e, p, &own)) {
+        LOONG_CHECK(e->ctx, m->magnitude == NULL, LOONG_ERR_UNSUPPORTED,
+                    "%s has no adapter, and other rows of the files' matrix "
+                    "have one with magnitudes (use_dora), which peft has for "
+                    "all of them: an export that is merged can have it "
+                    "(export.merge, loong-ckpt export --merge)",
+                    p->name);
         return LOONG_OK;
     }
     int64_t column = column_of(e, m, part, &rank);
@@ -97,6 +105,13 @@ static loong_status_t fill_part(const exporter_t *e, made_t *m, int part)
     double factor = own.scale / m->scale;
     LOONG_TRY(read(e, own.a, &a));
     LOONG_TRY(read(e, own.b, &b));
+    if (own.magnitude != NULL) {
+        double *values = NULL;
+        LOONG_TRY(read(e, own.magnitude, &values));
+        for (int64_t r = 0; r < own.b->shape[0]; r++) {
+            m->magnitude[loongi_hf_file_row(p, r)] = values[r];
+        }
+    }
     memcpy(m->a + column * m->in, a, (size_t)(width * m->in) * sizeof(*a));
     for (int64_t r = 0; r < own.b->shape[0]; r++) {
         double *to = m->b + loongi_hf_file_row(p, r) * m->rank + column;
@@ -125,7 +140,12 @@ static loong_status_t add_made(exporter_t *e, const made_t *m,
     LOONG_TRY(loongi_arena_strdup(e->arena, module, &name));
     loong_peft_module_t made = {name, m->scale, m->experts, m->embedding,
                                 matrix(stored, rank, m->in, m->a),
-                                matrix(stored, m->out, rank, m->b)};
+                                matrix(stored, m->out, rank, m->b),
+                                {.ndim = 0}};
+    if (m->magnitude != NULL) {
+        made.magnitude = matrix(m->magnitude_type, m->out, 1, m->magnitude);
+        made.magnitude.ndim = 1;
+    }
     e->peft->modules[e->peft->num_modules++] = made;
     e->peft->fan_in_fan_out = e->peft->fan_in_fan_out || m->base->transposed;
     return LOONG_OK;
@@ -192,11 +212,13 @@ static loong_status_t make(exporter_t *e, const loong_hf_param_t *first)
 {
     made_t m = {.base = first, .in = first->shape[1]};
     loong_dtype_t stored = LOONG_F32;
+    const loong_checkpoint_tensor_t *magnitude = NULL;
     for (int i = 0; i < first->parts; i++) {
         loong_native_adapter_t own;
         if (part_adapter(e, first + i, &own) && m.scale == 0.0) {
             m.scale = own.scale;
             stored = own.a->dtype;
+            magnitude = own.magnitude;
         }
     }
     if (m.scale == 0.0) {
@@ -207,6 +229,11 @@ static loong_status_t make(exporter_t *e, const loong_hf_param_t *first)
     LOONG_TRY(loongi_arena_alloc(
         e->arena, (size_t)(m.rank * (m.in + m.out)) * sizeof(*m.a), &m.a));
     m.b = m.a + m.rank * m.in;
+    if (magnitude != NULL) {
+        m.magnitude_type = magnitude->dtype;
+        LOONG_TRY(loongi_arena_alloc(
+            e->arena, (size_t)m.out * sizeof(*m.magnitude), &m.magnitude));
+    }
     for (int i = 0; i < first->parts; i++) {
         LOONG_TRY(fill_part(e, &m, i));
     }

@@ -55,7 +55,9 @@ static loong_status_t add(const importer_t *im, const char *module,
     t->ndim = part->from->ndim;
     memcpy(t->shape, part->from->shape, sizeof(part->from->shape));
     t->shape[0] = rows;
-    t->shape[1] /= LOONG_MAX(part->experts, 1);
+    if (t->ndim > 1) {
+        t->shape[1] /= LOONG_MAX(part->experts, 1);
+    }
     to->parts[to->count++] = *part;
     return LOONG_OK;
 }
@@ -85,6 +87,11 @@ static loong_status_t add_module(const importer_t *im,
         char own[LOONG_HF_MODULE];
         loongi_lora_module(&first[i], own);
         LOONG_TRY(add(im, own, ".lora_B.weight", &b, first[i].shape[0]));
+        if (m->magnitude.ndim > 0) {
+            const part_t magnitude = {&m->magnitude, first + i, 0};
+            LOONG_TRY(add(im, own, LOONG_PEFT_MAGNITUDE, &magnitude,
+                          first[i].shape[0]));
+        }
     }
     if (first->parts > 1 && !loongi_lora_fuse(module)) {
         loongi_problems_add(im->problems,
@@ -208,7 +215,7 @@ loong_status_t loongi_peft_import(const loong_peft_t *peft,
                                   loong_pairs_t *metadata,
                                   loong_peft_import_t *import)
 {
-    int64_t most = peft->num_saved + 2 * loongi_hf_map_count(map);
+    int64_t most = peft->num_saved + 3 * loongi_hf_map_count(map);
     loong_problems_t problems = loongi_problems_begin(peft->ctx);
     const importer_t im = {import, map, component, arena, metadata, &problems};
     import->ctx = peft->ctx;

@@ -55,6 +55,10 @@ static const loong_recipe_field_t keys[] = {
          PATTERN(value)),
     BOOL("finetune.use_rslora", "false", SAME,
          "alpha / sqrt(rank) in place of alpha / rank", LORA(rank_stabilized)),
+    BOOL("finetune.use_dora", "false", SAME,
+         "rows of matrices, with what adapters add, have lengths that are "
+         "trained (DoRA); they begin as those of a published model",
+         LORA(magnitudes)),
     REAL("finetune.loraplus_lr_ratio", "1", 1e-3, 1e6, FREE,
          "learning rate of the second matrices over that of the first"),
     CHOICE("finetune.init_lora_weights", "kaiming", "kaiming gaussian", FREE,
@@ -92,7 +96,8 @@ static loong_status_t read_trainable(const loong_recipe_t *recipe,
                                      loong_param_rules_t *rules,
                                      bool *alone_p)
 {
-    static const char *const matrices[] = {"*.lora_A", "*.lora_B"};
+    static const char *const matrices[] = {"*.lora_A", "*.lora_B",
+                                           "*.lora_magnitude_vector"};
     const char *bias = loong_recipe_text(recipe, KEY("bias"));
     int64_t most = rules->num_trainable + LOONG_COUNT_OF(matrices) + 1 +
                    2 * loong_recipe_count(recipe, KEY("modules_to_save")) +

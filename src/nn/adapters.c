@@ -80,6 +80,12 @@ bool loongi_nn_has_adapter(const loong_nn_t *nn, const char *name)
     return adapter_of(nn, name).rank > 0;
 }
 
+bool loongi_nn_has_magnitude(const loong_nn_t *nn, const char *name)
+{
+    return nn->rules.adapters != NULL && nn->rules.adapters->magnitudes &&
+           loongi_nn_has_adapter(nn, name);
+}
+
 /* ---- parameters ---------------------------------------------------------- */
 
 static void add_end(const char *name, const char *end, char *to, size_t size)
@@ -161,9 +167,100 @@ static loong_val_t drop(loong_nn_t *nn, loong_val_t x, int64_t first,
                                loongi_rng_name(name), first);
 }
 
+/* y + x w with w [K,N] as it lies. */
+static loong_val_t add_straight(loong_nn_t *nn, loong_val_t y, loong_val_t x,
+                                loong_val_t w)
+{
+    loong_graph_t *g = nn->graph;
+    loong_linear_add_attr_t attr = {0, true};
+    loong_val_t in[3] = {y, x, w};
+    loong_val_t sum = LOONG_NONE;
+    return loong_graph_apply(
+        g, loong_find_op(loong_graph_context(g), "linear_add"), &attr, 3, in, 1,
+        &sum);
+}
+
 static loong_val_t scaled(loong_nn_t *nn, loong_val_t x, double scale)
 {
     return scale == 1.0 ? x : loong_scale(nn->graph, x, scale);
+}
+
+/* Rows of a dense matrix, in place. */
+static loong_val_t rows_of(loong_nn_t *nn, loong_val_t w, int64_t begin,
+                           int64_t count)
+{
+    loong_graph_t *g = nn->graph;
+    loong_shape_t shape = loong_value_shape(g, w);
+    int64_t cols = shape.dim[1];
+    if (count == shape.dim[0]) {
+        return w;
+    }
+    w = loong_reshape(g, w, loong_shape_1d(shape.dim[0] * cols));
+    w = loong_slice(g, w, begin * cols, count * cols);
+    return loong_reshape(g, w, loong_shape_2d(count, cols));
+}
+
+/* ---- magnitudes (DoRA, Liu et al. 2024) ---------------------------------- */
+
+/* The parts of one product, whose matrices lie below one another: of part i the
+ * place of its rows and the scale of its adapter. */
+typedef struct parts {
+    int count;
+    const loong_nn_column_t *columns;
+    loong_placement_t place[LOONG_NN_MAX_PACK];
+    double scale[LOONG_NN_MAX_PACK];
+    int num_squares;
+    loong_val_t squares[LOONG_NN_MAX_PACK]; /* [1, rows], of all parts */
+} parts_t;
+
+/* The sums of squares of the rows of w + b a. They are constants in the
+ * backward pass: op magnitude gives them no gradient. */
+static void take_squares(loong_nn_t *nn, parts_t *p, loong_val_t w,
+                         loong_val_t b, loong_val_t a)
+{
+    loong_graph_t *g = nn->graph;
+    if (nn->rules.adapters->magnitudes) {
+        loong_val_t s =
+            loong_mean_squares(g, add_straight(nn, w, b, a), 1.0);
+        p->squares[p->num_squares++] = loong_reshape(
+            g, s, loong_shape_2d(1, loong_value_shape(g, s).dim[0]));
+    }
+}
+
+/* y, the sum of both products, with its columns over those norms and times
+ * magnitudes. shared: ranks of TP have other columns of the matrix each. */
+static loong_val_t weigh(loong_nn_t *nn, const parts_t *p,
+                         const loong_nn_product_t *product, loong_val_t y,
+                         bool shared)
+{
+    loong_graph_t *g = nn->graph;
+    char full[LOONG_NN_MAX_PACK][LOONG_NN_NAME];
+    loong_param_params_t m[LOONG_NN_MAX_PACK];
+    loong_nn_start_t ones = {LOONG_INIT_ONES, 0.0};
+    if (!nn->rules.adapters->magnitudes) {
+        return y;
+    }
+    for (int i = 0; i < p->count; i++) {
+        const char *module = p->columns[i].name;
+        char name[128];
+        snprintf(name, sizeof(name), "%s%slora_magnitude_vector", module,
+                 module[0] != '\0' ? "." : "");
+        m[i] = loongi_nn_describe(
+            nn, name, loong_shape_1d(p->columns[i].out.total), ones, full[i]);
+        m[i].place = p->place[i];
+        m[i].adapter = p->scale[i];
+    }
+    loong_val_t s = p->num_squares > 1
+                        ? loong_concat(g, p->num_squares, p->squares)
+                        : p->squares[0];
+    s = loong_reshape(g, s, loong_shape_2d(cols_of(nn, y), 1));
+    if (shared) {
+        s = loong_all_reduce(g, s, LOONG_GROUP_TP);
+    }
+    loong_val_t in[4] = {y, s, loong_graph_pack(g, p->count, m), product->bias};
+    return loong_graph_apply(
+        g, loong_find_op(loong_graph_context(g), "magnitude"), NULL,
+        product->bias != LOONG_NONE ? 4 : 3, in, 1, &y);
 }
 
 /* The share of a column layer's rows that a rank has. */
@@ -180,29 +277,36 @@ static loong_placement_t place_of(const loong_nn_t *nn,
 
 /* Of all columns together: one a, and the rows of b below one another. */
 static loong_val_t adapt_fused(loong_nn_t *nn, int count,
-                               const loong_nn_column_t *columns, loong_val_t x,
-                               loong_val_t y)
+                               const loong_nn_column_t *columns,
+                               const loong_nn_product_t *product)
 {
     loong_graph_t *g = nn->graph;
     char full[LOONG_NN_MAX_PACK][LOONG_NN_NAME];
     loong_param_params_t b[LOONG_NN_MAX_PACK];
+    parts_t parts = {.count = count, .columns = columns};
     adapter_t own = adapter_of(nn, columns[0].fused);
+    loong_val_t x = product->x;
     if (own.rank == 0) {
-        return y;
+        return product->y;
     }
     loong_param_params_t a =
         matrix_a(nn, columns[0].fused, &own, 0, cols_of(nn, x), full[0]);
     a.place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
+    loong_val_t first = loong_graph_param(g, &a);
     loong_val_t h = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), false),
-                                 loong_graph_param(g, &a), LOONG_NONE);
+                                 first, LOONG_NONE);
     for (int i = 0; i < count; i++) {
         b[i] =
             matrix_b(nn, columns[i].name, &own, 0, columns[i].out.total,
                      full[i]);
-        b[i].place = place_of(nn, &columns[i]);
+        b[i].place = parts.place[i] = place_of(nn, &columns[i]);
+        parts.scale[i] = own.scale;
     }
-    return loong_linear_add(g, y, scaled(nn, h, own.scale),
-                            loong_graph_pack(g, count, b), 0);
+    loong_val_t second = loong_graph_pack(g, count, b);
+    take_squares(nn, &parts, product->w, scaled(nn, second, own.scale), first);
+    loong_val_t y =
+        loong_linear_add(g, product->y, scaled(nn, h, own.scale), second, 0);
+    return weigh(nn, &parts, product, y, false);
 }
 
 static bool is_fused(const loong_nn_t *nn, const char *name)
@@ -215,17 +319,36 @@ static bool is_fused(const loong_nn_t *nn, const char *name)
     return found;
 }
 
+int loongi_nn_alike(const loong_nn_t *nn, int count,
+                    const loong_nn_column_t *columns, bool *magnitude_p)
+{
+    int alike = 1;
+    if (is_fused(nn, columns[0].fused)) {
+        *magnitude_p = loongi_nn_has_magnitude(nn, columns[0].fused);
+        return count;
+    }
+    *magnitude_p = loongi_nn_has_magnitude(nn, columns[0].name);
+    while (alike < count &&
+           loongi_nn_has_magnitude(nn, columns[alike].name) == *magnitude_p) {
+        alike++;
+    }
+    return alike;
+}
+
 loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
                                     const loong_nn_column_t *columns,
-                                    loong_val_t x, loong_val_t y)
+                                    const loong_nn_product_t *product)
 {
     loong_graph_t *g = nn->graph;
+    loong_val_t x = product->x;
+    loong_val_t y = product->y;
+    parts_t parts = {.count = count, .columns = columns};
     char full[LOONG_NN_MAX_PACK][LOONG_NN_NAME];
     loong_param_params_t a[LOONG_NN_MAX_PACK];
     adapter_t own[LOONG_NN_MAX_PACK];
     int used = 0;
     if (is_fused(nn, columns[0].fused)) {
-        return adapt_fused(nn, count, columns, x, y);
+        return adapt_fused(nn, count, columns, product);
     }
     for (int i = 0; i < count; i++) {
         own[i] = adapter_of(nn, columns[i].name);
@@ -238,8 +361,9 @@ loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
     if (used == 0) {
         return y;
     }
+    loong_val_t first = loong_graph_pack(g, used, a);
     loong_val_t all = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), false),
-                                   loong_graph_pack(g, used, a), LOONG_NONE);
+                                   first, LOONG_NONE);
     int64_t column = 0;
     int64_t row = 0;
     for (int i = 0; i < count; column += columns[i++].out.count) {
@@ -249,55 +373,84 @@ loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
         }
         loong_param_params_t b =
             matrix_b(nn, c->name, &own[i], 0, c->out.total, full[0]);
-        b.place = place_of(nn, c);
+        b.place = parts.place[i] = place_of(nn, c);
+        parts.scale[i] = own[i].scale;
+        loong_val_t second = loong_graph_param(g, &b);
         loong_val_t h = used > 1 ? loong_slice(g, all, row, own[i].rank) : all;
-        y = loong_linear_add(g, y, scaled(nn, h, own[i].scale),
-                             loong_graph_param(g, &b), column);
+        y = loong_linear_add(g, y, scaled(nn, h, own[i].scale), second, column);
+        take_squares(nn, &parts, rows_of(nn, product->w, column, c->out.count),
+                     scaled(nn, second, own[i].scale),
+                     rows_of(nn, first, row, own[i].rank));
         row += own[i].rank;
     }
-    return y;
+    return weigh(nn, &parts, product, y, false);
+}
+
+/* A layer that is one module; `place` is that of its matrix b. */
+typedef struct one {
+    const char *name;
+    const adapter_t *own;
+    loong_placement_t place;
+    bool shared; /* ranks of TP have other columns of the matrix each */
+} one_t;
+
+/* a reads x, which is the layer's input after dropout. */
+static loong_val_t adapt_one(loong_nn_t *nn, const one_t *one,
+                             const loong_param_params_t *a, loong_val_t x,
+                             const loong_nn_product_t *product)
+{
+    loong_graph_t *g = nn->graph;
+    char full[LOONG_NN_NAME];
+    double scale = one->own->scale;
+    int64_t out = cols_of(nn, product->y);
+    loong_nn_column_t all = {.name = one->name, .out = {.total = out}};
+    parts_t parts = {1, &all, {one->place}, {scale}, 0, {LOONG_NONE}};
+    loong_val_t first = loong_graph_param(g, a);
+    loong_val_t h = loong_linear(g, x, first, LOONG_NONE);
+    loong_param_params_t b =
+        matrix_b(nn, one->name, one->own, 0, out, full);
+    b.place = one->place;
+    loong_val_t second = loong_graph_param(g, &b);
+    take_squares(nn, &parts, product->w, scaled(nn, second, scale), first);
+    loong_val_t y =
+        loong_linear_add(g, product->y, scaled(nn, h, scale), second, 0);
+    return weigh(nn, &parts, product, y, one->shared);
 }
 
 loong_val_t loongi_nn_adapt_rows(loong_nn_t *nn, const char *name,
-                                 loong_nn_slice_t in, loong_val_t x,
-                                 loong_val_t y)
+                                 loong_nn_slice_t in,
+                                 const loong_nn_product_t *product)
 {
-    loong_graph_t *g = nn->graph;
     adapter_t own = adapter_of(nn, name);
     char full[LOONG_NN_NAME];
     loong_placement_t none;
     if (own.rank == 0) {
-        return y;
+        return product->y;
     }
     memset(&none, 0, sizeof(none));
     loong_param_params_t a = matrix_a(nn, name, &own, 0, in.total, full);
     a.place = loongi_nn_part(none, 1, in);
-    loong_val_t h = loong_linear(g, drop(nn, x, in.begin, in.total, false),
-                                 loong_graph_param(g, &a), LOONG_NONE);
-    loong_param_params_t b = matrix_b(nn, name, &own, 0, cols_of(nn, y), full);
-    b.place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
-    return loong_linear_add(g, y, scaled(nn, h, own.scale),
-                            loong_graph_param(g, &b), 0);
+    one_t one = {name, &own, loongi_nn_whole(nn, LOONG_GROUP_TP, true), true};
+    return adapt_one(nn, &one, &a, drop(nn, product->x, in.begin, in.total,
+                                        false), product);
 }
 
-loong_val_t loongi_nn_adapt_stream(loong_nn_t *nn, loong_val_t x, loong_val_t y)
+loong_val_t loongi_nn_adapt_stream(loong_nn_t *nn,
+                                   const loong_nn_product_t *product)
 {
-    loong_graph_t *g = nn->graph;
     adapter_t own = adapter_of(nn, "");
     char full[LOONG_NN_NAME];
-    loong_placement_t place =
-        loongi_nn_whole(nn, LOONG_GROUP_TP, nn->sequence_parallel);
+    loong_val_t x = product->x;
+    one_t one = {"", &own,
+                 loongi_nn_whole(nn, LOONG_GROUP_TP, nn->sequence_parallel),
+                 false};
     if (own.rank == 0) {
-        return y;
+        return product->y;
     }
     loong_param_params_t a = matrix_a(nn, "", &own, 0, cols_of(nn, x), full);
-    a.place = place;
-    loong_val_t h = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), true),
-                                 loong_graph_param(g, &a), LOONG_NONE);
-    loong_param_params_t b = matrix_b(nn, "", &own, 0, cols_of(nn, y), full);
-    b.place = place;
-    return loong_linear_add(g, y, scaled(nn, h, own.scale),
-                            loong_graph_param(g, &b), 0);
+    a.place = one.place;
+    return adapt_one(nn, &one, &a, drop(nn, x, 0, cols_of(nn, x), true),
+                     product);
 }
 
 /* Of gate above up (dim 1) b has the rows that the matrices have here and a is
@@ -316,12 +469,15 @@ loong_val_t loongi_nn_adapt_experts(loong_nn_t *nn, int dim,
     if (own.rank == 0) {
         return y;
     }
-    if (nn->rules.adapters->dropout > 0.0) {
+    if (nn->rules.adapters->dropout > 0.0 || nn->rules.adapters->magnitudes) {
         return loong_graph_fail(
             g, LOONG_ERR_CONFIG,
-            "%s.%s: finetune.dropout: adapters of experts have none, as in "
-            "peft: 0 is wanted, or exclude_modules: [experts]",
-            loong_graph_scope(g), name);
+            "%s.%s: %s: adapters of experts have none, as in peft: %s is "
+            "wanted, or exclude_modules: [experts]",
+            loong_graph_scope(g), name,
+            nn->rules.adapters->magnitudes ? "finetune.use_dora"
+                                           : "finetune.dropout",
+            nn->rules.adapters->magnitudes ? "false" : "0");
     }
     loong_param_params_t a = matrix_a(nn, name, &own, count,
                                       dim == 1 ? experts->hidden : ffn, full);
@@ -350,6 +506,13 @@ loong_val_t loongi_nn_adapt_embedding(loong_nn_t *nn, loong_val_t ids,
     if (own.rank == 0) {
         return y;
     }
+    if (nn->rules.adapters->magnitudes) {
+        return loong_graph_fail(
+            g, LOONG_ERR_UNSUPPORTED,
+            "%s: finetune.use_dora: adapters of embeddings have no magnitudes: "
+            "leave it out of finetune.target_modules",
+            loong_graph_scope(g));
+    }
     memset(&none, 0, sizeof(none));
     own.embedding = true;
     loong_param_params_t b = matrix_b(nn, "", &own, 0, rows.total, full);
@@ -359,10 +522,6 @@ loong_val_t loongi_nn_adapt_embedding(loong_nn_t *nn, loong_val_t ids,
                                           rows.begin, rows.total);
     loong_param_params_t a = matrix_a(nn, "", &own, 0, cols_of(nn, y), full);
     a.place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
-    loong_linear_add_attr_t attr = {0, true};
-    loong_val_t in[3] = {y, scaled(nn, h, own.scale), loong_graph_param(g, &a)};
-    loong_val_t sum = LOONG_NONE;
-    return loong_graph_apply(
-        g, loong_find_op(loong_graph_context(g), "linear_add"), &attr, 3, in, 1,
-        &sum);
+    return add_straight(nn, y, scaled(nn, h, own.scale),
+                        loong_graph_param(g, &a));
 }

@@ -43,8 +43,9 @@ static loong_val_t shorten(latent_t *m, const char *name, loong_val_t x,
     loong_val_t b = m->p->short_bias ? loong_nn_vector(m->nn, "bias", width,
                                                        LOONG_INIT_ZEROS)
                                      : LOONG_NONE;
-    loong_val_t y = loongi_nn_product(m->nn, &p, x, w, b);
-    y = loongi_nn_adapt_stream(m->nn, x, y);
+    loong_nn_product_t product = loongi_nn_product(
+        m->nn, &p, x, w, b, loongi_nn_has_magnitude(m->nn, ""));
+    loong_val_t y = loongi_nn_adapt_stream(m->nn, &product);
     loong_graph_pop(m->g);
     return y;
 }

@@ -320,9 +320,9 @@ static int64_t width_of(const loong_nn_t *nn, loong_val_t x)
     return shape.rank > 0 ? shape.dim[shape.rank - 1] : 0;
 }
 
-loong_val_t loong_nn_column_linear(loong_nn_t *nn, int count,
-                                    const loong_nn_column_t *columns,
-                                    loong_val_t x, bool bias)
+static loong_val_t column_product(loong_nn_t *nn, int count,
+                                  const loong_nn_column_t *columns,
+                                  loong_val_t x, bool bias, bool magnitude)
 {
     char full[2][LOONG_NN_MAX_PACK][LOONG_NN_NAME];
     char name[64];
@@ -351,8 +351,26 @@ loong_val_t loong_nn_column_linear(loong_nn_t *nn, int count,
     loong_val_t weight = loong_graph_pack(nn->graph, count, w);
     loong_val_t offset =
         bias ? loong_graph_pack(nn->graph, count, b) : LOONG_NONE;
-    loong_val_t y = loongi_nn_product(nn, &w[0], x, weight, offset);
-    return loongi_nn_adapt_columns(nn, count, columns, x, y);
+    loong_nn_product_t product =
+        loongi_nn_product(nn, &w[0], x, weight, offset, magnitude);
+    return loongi_nn_adapt_columns(nn, count, columns, &product);
+}
+
+loong_val_t loong_nn_column_linear(loong_nn_t *nn, int count,
+                                    const loong_nn_column_t *columns,
+                                    loong_val_t x, bool bias)
+{
+    loong_val_t parts[LOONG_NN_MAX_PACK];
+    int num_parts = 0;
+    for (int i = 0; i < count;) {
+        bool magnitude = false;
+        int alike = loongi_nn_alike(nn, count - i, columns + i, &magnitude);
+        parts[num_parts++] =
+            column_product(nn, alike, columns + i, x, bias, magnitude);
+        i += alike;
+    }
+    return num_parts == 1 ? parts[0]
+                          : loong_concat(nn->graph, num_parts, parts);
 }
 
 loong_val_t loong_nn_row_linear(loong_nn_t *nn, const char *name, loong_val_t x,
@@ -375,8 +393,9 @@ loong_val_t loong_nn_row_linear(loong_nn_t *nn, const char *name, loong_val_t x,
         snprintf(part_name, sizeof(part_name), "%s.bias", name);
         b = vector(nn, part_name, out, zeros, none);
     }
-    return loongi_nn_adapt_rows(nn, name, in, x,
-                                loongi_nn_product(nn, &p, x, w, b));
+    loong_nn_product_t product = loongi_nn_product(
+        nn, &p, x, w, b, loongi_nn_has_magnitude(nn, name));
+    return loongi_nn_adapt_rows(nn, name, in, &product);
 }
 
 /* ---- norms -------------------------------------------------------------- */

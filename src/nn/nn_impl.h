@@ -51,23 +51,31 @@ loong_placement_t loongi_nn_expert_place(const loong_nn_t *nn,
 /* Has the matrix of a linear layer stored as codes where that is asked for and
  * it stays fixed; a place that is no whole blocks breaks the graph. */
 void loongi_nn_quantize(const loong_nn_t *nn, loong_param_params_t *params);
-/* The layer's product; w is the value of `params` or of a pack of such. */
-loong_val_t loongi_nn_product(loong_nn_t *nn,
-                              const loong_param_params_t *params, loong_val_t x,
-                              loong_val_t w, loong_val_t bias);
+/* What a linear layer multiplies and makes: y = x w', with the bias but where
+ * magnitudes come before that (loongi_nn_has_magnitude). */
+typedef struct loong_nn_product {
+    loong_val_t x, w, bias; /* bias LOONG_NONE: without */
+    loong_val_t y;
+} loong_nn_product_t;
 
-/* y = the product of x and a linear layer's matrix; returns it with what the
- * layer's adapters add, or y where it has none. Of columns and rows of a region
- * (loong_nn_column_linear, loong_nn_row_linear), and of a matrix that every
- * rank has on the stream, whose name is the scope's. */
+/* w is the value of `params` or of a pack of such. */
+loong_nn_product_t loongi_nn_product(loong_nn_t *nn,
+                                     const loong_param_params_t *params,
+                                     loong_val_t x, loong_val_t w,
+                                     loong_val_t bias, bool magnitude);
+
+/* Returns y with what the layer's adapters add, or y where it has none. Of
+ * columns and rows of a region (loong_nn_column_linear, loong_nn_row_linear),
+ * and of a matrix that every rank has on the stream, whose name is the scope's.
+ */
 loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
                                     const loong_nn_column_t *columns,
-                                    loong_val_t x, loong_val_t y);
+                                    const loong_nn_product_t *product);
 loong_val_t loongi_nn_adapt_rows(loong_nn_t *nn, const char *name,
-                                 loong_nn_slice_t in, loong_val_t x,
-                                 loong_val_t y);
-loong_val_t loongi_nn_adapt_stream(loong_nn_t *nn, loong_val_t x,
-                                   loong_val_t y);
+                                 loong_nn_slice_t in,
+                                 const loong_nn_product_t *product);
+loong_val_t loongi_nn_adapt_stream(loong_nn_t *nn,
+                                   const loong_nn_product_t *product);
 /* Of the matrices of experts whose channels are dimension `dim`. */
 loong_val_t loongi_nn_adapt_experts(loong_nn_t *nn, int dim,
                                     const loong_nn_experts_t *experts,
@@ -77,8 +85,14 @@ loong_val_t loongi_nn_adapt_experts(loong_nn_t *nn, int dim,
  * parts of a sum. */
 loong_val_t loongi_nn_adapt_embedding(loong_nn_t *nn, loong_val_t ids,
                                       loong_nn_slice_t rows, loong_val_t y);
-/* Whether adapters are asked for of a module, by its name below the scope. */
+/* Whether adapters are asked for of a module, by its name below the scope; and
+ * magnitudes with them. */
 bool loongi_nn_has_adapter(const loong_nn_t *nn, const char *name);
+bool loongi_nn_has_magnitude(const loong_nn_t *nn, const char *name);
+/* How many of the columns, from the first, are one product: all, or those that
+ * have magnitudes as the first, or have none as it. magnitude_p: which. */
+int loongi_nn_alike(const loong_nn_t *nn, int count,
+                    const loong_nn_column_t *columns, bool *magnitude_p);
 
 /* The channels of some heads. */
 loong_nn_slice_t loongi_nn_channels(loong_nn_slice_t heads, int64_t head_dim);

@@ -63,6 +63,7 @@
     X(linear_dw_db)      \
     X(linear_gelu_grad)  \
     X(linear_add)        \
+    X(magnitude)         \
     X(linear_quantized)  \
     X(attention)         \
     X(attention_grad)    \

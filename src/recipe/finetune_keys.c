@@ -16,7 +16,39 @@ static const char *const of_adapters[] = {
     "finetune.bias",            "finetune.rank_pattern",
     "finetune.alpha_pattern",   "finetune.use_rslora",
     "finetune.adapter",         "finetune.init_lora_weights",
-    "export.merge",             "finetune.loraplus_lr_ratio"};
+    "export.merge",             "finetune.loraplus_lr_ratio",
+    "finetune.use_dora"};
+
+static void check_magnitudes(const loong_recipe_t *r,
+                             loong_problems_t *problems)
+{
+    static const char dora[] = "finetune.use_dora";
+    double dropout = loong_recipe_real(r, "finetune.dropout");
+    if (!loong_recipe_bool(r, dora)) {
+        return;
+    }
+    if (!loong_recipe_is_set(r, "init.from_hf") &&
+        !loong_recipe_is_set(r, "model.from_hf")) {
+        loongi_problems_add(problems,
+                            "%s: %s: begins with the lengths of the rows of a "
+                            "published model: init.from_hf or model.from_hf is "
+                            "wanted",
+                            loong_recipe_where(r, dora), dora);
+    }
+    if (dropout > 0.0) {
+        loongi_problems_add(problems,
+                            "%s: %s: goes without dropout: finetune.dropout is "
+                            "%g, 0 is wanted",
+                            loong_recipe_where(r, dora), dora, dropout);
+    }
+    if (strcmp(loong_recipe_text(r, "finetune.method"), "qlora") == 0) {
+        loongi_problems_add(problems,
+                            "%s: %s: goes with matrices that are not "
+                            "quantised: finetune.method is qlora, lora is "
+                            "wanted",
+                            loong_recipe_where(r, dora), dora);
+    }
+}
 
 static void check_quantization(const loong_recipe_t *r,
                                loong_problems_t *problems)
@@ -69,6 +101,7 @@ void loongi_finetune_keys_check(const loong_recipe_t *recipe,
                             loong_recipe_where(recipe, phase), phase);
     }
     check_quantization(recipe, problems);
+    check_magnitudes(recipe, problems);
     if (loong_recipe_bool(recipe, "export.merge") &&
         !loong_recipe_is_set(recipe, "export.hf")) {
         loongi_problems_add(problems,

@@ -75,12 +75,33 @@ static void experts_have_some_too(void **state)
                "are read by a training alone");
 }
 
+/* Magnitudes go there and back and into the model, by themselves alone. */
+static void magnitudes_are_of_one_adapter(void **state)
+{
+    (void)state;
+    assert_run("inspect " LORA "/dora", 0, "DoRA of 10 modules");
+    assert_run("verify " LORA "/dora" BASE, 0, "all fit the matrices of");
+    assert_run("import " LORA "/dora %/rows" BASE, 0, "");
+    assert_run("export %/rows %/rows2", 0, "");
+    assert_run("diff " LORA "/dora %/rows2", 0, "all values are equal");
+    assert_run("merge " LORA "/dora " FIXTURES "/llama3_gqa_tied %/long", 0,
+               "");
+    assert_run("export --merge %/rows %/long2", 0, "");
+    assert_run("diff %/long %/long2", 0, "all values are equal");
+    assert_run("diff %/long " FIXTURES "/llama3_gqa_tied", 1, "mlp.up_proj");
+    assert_run("merge " LORA "/dora=-1 %/long %/no", 1,
+               "magnitudes (use_dora) are not added");
+    assert_run("merge " LORA "/dora " LORA "/llama %/no", 1,
+               "magnitudes (use_dora) are not added");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adapters_are_files_too),
         cmocka_unit_test(nothing_is_replaced),
         cmocka_unit_test(experts_have_some_too),
+        cmocka_unit_test(magnitudes_are_of_one_adapter),
     };
     if (argc != 2) {
         return 2;

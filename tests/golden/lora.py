@@ -59,6 +59,18 @@ CASES = {
         r=2, lora_alpha=3, fan_in_fan_out=True,
         target_modules=["c_attn", "c_proj", "c_fc", "wte"],
         modules_to_save=["ln_f"])),
+    # rows of matrices have lengths of their own (DoRA): of some that are one
+    # product here, with biases, and of one matrix of the files
+    "dora": ("llama3_gqa_tied", dict(
+        r=4, lora_alpha=6, use_dora=True,
+        target_modules=["q_proj", "v_proj", "gate_proj", "up_proj",
+                        "down_proj"])),
+    "dora_qwen2": ("qwen2_gqa", dict(
+        r=3, lora_alpha=5, use_dora=True, use_rslora=True, bias="all",
+        target_modules="all-linear", rank_pattern={"k_proj": 2})),
+    "dora_gpt2": ("gpt2_untied", dict(
+        r=2, lora_alpha=3, use_dora=True, fan_in_fan_out=True,
+        target_modules=["c_attn", "c_proj", "c_fc"])),
     # an embedding, whose head is the same matrix
     "llama_ends": ("llama3_gqa_tied", dict(
         r=3, lora_alpha=5, target_modules=["embed_tokens", "o_proj"],
@@ -134,8 +146,10 @@ def fill(model, seed):
     with torch.no_grad():
         for key, p in sorted(model.named_parameters()):
             if "lora_" in key:  # float32, so that files hold it
-                p.copy_(torch.tensor(rng.normal(0, 0.2, p.shape)
-                                     .astype(np.float32)))
+                drawn = rng.normal(0, 0.2, p.shape)
+                if "magnitude" in key:
+                    drawn = p.detach().numpy() * (1 + drawn)
+                p.copy_(torch.tensor(drawn.astype(np.float32)))
 
 
 def begin(name):
@@ -267,6 +281,12 @@ KEYS = {
     "gpt2": "rank: 2, alpha: 3, "
             "target_modules: [c_attn, c_proj, c_fc, wte], "
             "modules_to_save: [norm]",
+    "dora": "rank: 4, alpha: 6, use_dora: true, target_modules: "
+            "[q_proj, v_proj, gate_proj, up_proj, down_proj]",
+    "dora_qwen2": "rank: 3, alpha: 5, use_dora: true, use_rslora: true, "
+                  "bias: all, rank_pattern: [{scope: k_proj, rank: 2}]",
+    "dora_gpt2": "rank: 2, alpha: 3, use_dora: true, "
+                 "target_modules: [c_attn, c_proj, c_fc]",
     OLDER: "rank: 2, alpha: 3, rank_pattern: [{scope: gate_up_proj, rank: 4}]"
            ", alpha_pattern: [{scope: gate_up_proj, alpha: 6}], "
            "target_modules: [gate_up_proj, down_proj]",
@@ -276,9 +296,10 @@ KEYS = {
     "mixtral": "rank: 2, alpha: 3, rank_pattern: [{scope: down_proj, rank: 3}]"
                ", target_modules: [q_proj, v_proj, w1, w3, experts.down_proj]",
 }
-MORE = {"gpt2": ["foundation.hidden_dropout=0",
-                 "foundation.attention_dropout=0",
-                 "foundation.embedding_dropout=0"],
+MORE = {**dict.fromkeys(("gpt2", "dora_gpt2"),
+                        ["foundation.hidden_dropout=0",
+                         "foundation.attention_dropout=0",
+                         "foundation.embedding_dropout=0"]),
         **dict.fromkeys(("qwen2_moe", "mixtral", OLDER),
                         ["foundation.moe_aux_loss_coeff=0"])}
 
@@ -409,9 +430,9 @@ def merged(build, start, fixture, place, dtype):
     ours, before = values(made).state_dict(), values(plain).state_dict()
     worst = max((ours[k] - rounded(t, dtype)).abs().max().item()
                 for k, t in theirs.items())
-    if any("lora_" not in k for k in load_file(
+    if any("lora_" not in k or "magnitude" in k for k in load_file(
             os.path.join(start, "adapter_model.safetensors"))):
-        return worst, None  # what was replaced is not known any more
+        return worst, None  # what was there is not known any more
     halves = os.path.join(place, dtype + "_halves")
     tool(build, "merge", start + "=0.25", start + "=0.75", plain, halves)
     worst = max([worst] + [(ours[k] - t).abs().max().item() for k, t in

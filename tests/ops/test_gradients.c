@@ -68,6 +68,9 @@ static const int32_t flags[ROWS] = {0, 1, 1, 0};
 #define FLAGS {LOONG_I32, 1, {ROWS, 0, 0, 0}, 0, 0, flags, 0, 0, 0, 0}
 #define OFFSETS {LOONG_I32, 1, {4, 0, 0, 0}, 0, 0, offsets, 0, 0, 0, 0}
 
+static const double sums[COLS] = {0.5, 1.0, 4.0, 0.3, 2.0, 9.0};
+#define SUMS {LOONG_F64, 2, {COLS, 1, 0, 0}, 0, 0, 0, sums, 0, 0, 0}
+
 static const gradient_t gradients[] = {
     {"embedding", "embedding_grad", &table, &table, 2, 1, 1,
      {IN, DY}, 1, {1}, {IDS, MAT(3, COLS), FULL}},
@@ -147,6 +150,8 @@ static const gradient_t gradients[] = {
      {DY, IN + 2}, 1, {1}, {FULL, MAT(ROWS, 3), MAT(3, COLS), FULL}},
     {"linear_add", "linear_dw", &added_flipped, &flipped, 3, 1, 1,
      {DY, IN + 1}, 1, {2}, {FULL, MAT(ROWS, 3), MAT(3, COLS), FULL}},
+    {"magnitude", "magnitude", NULL, NULL, 4, 1, 1,
+     {DY, IN + 1, IN + 2}, 1, {0}, {FULL, SUMS, VEC(COLS), VEC(COLS), FULL}},
     {"scale", "scale", &factor, &factor, 1, 1, 1,
      {DY}, 1, {0}, {FULL, FULL}},
     {"dropout", "dropout", &drop, &drop, 2, 1, 1,
@@ -169,7 +174,8 @@ static op_case_t forward_case(const gradient_t *g, double **values)
     memcpy(c.arg, g->arg, sizeof(c.arg));
     for (int i = 0; i < g->num_in + g->num_out; i++) {
         values[i] = op_normal(size_of(&c.arg[i]), i + 1, 1.0);
-        if (i < g->num_in && c.arg[i].values == NULL) {
+        if (i < g->num_in && c.arg[i].values == NULL &&
+            c.arg[i].wide_values == NULL) {
             c.arg[i].wide_values = values[i];
         }
     }

@@ -2,6 +2,8 @@
  *
  * Ops whose first output may take the storage of their first input: every
  * kernel gives the same bits either way. */
+#include <math.h>
+
 #include "convert.h"
 #include "loong/kernel.h"
 #include "loong/ops.h"
@@ -50,6 +52,8 @@ static const entry_t entries[] = {
     {"dropout", &drop, "fk|f"},
     {"dropout", &drop_rest, "fk|f"},
     {"linear_add", &whole, "fnm|f"},
+    {"magnitude", NULL, "fcww|f"},
+    {"magnitude", NULL, "fc|f"},
     {"rope", &halves, "ft|f"},
     {"rope", &pairs, "ft|f"},
     {"select_rows", &plain, "fif|f"},
@@ -67,6 +71,7 @@ static loong_karg_t arg_of(char kind, loong_dtype_t dtype)
     loong_karg_t matrix = {dtype, 2, {COLS, 33, 0, 0}, 33};
     loong_karg_t weights = {LOONG_F32, 1, {COLS, 0, 0, 0}, COLS};
     loong_karg_t statistic = {LOONG_F32, 2, {ROWS, 1, 0, 0}, 1};
+    loong_karg_t sums = {LOONG_F32, 2, {COLS, 1, 0, 0}, 1};
     loong_karg_t angles = {LOONG_F32, 2, {ROWS, 64, 0, 0}, 64};
     loong_karg_t keys = {LOONG_I64, 1, {ROWS, 0, 0, 0}, ROWS};
     loong_karg_t flags = {LOONG_I32, 1, {ROWS, 0, 0, 0}, ROWS};
@@ -82,6 +87,8 @@ static loong_karg_t arg_of(char kind, loong_dtype_t dtype)
         return weights;
     case 's':
         return statistic;
+    case 'c':
+        return sums;
     case 't':
         return angles;
     case 'k':
@@ -121,6 +128,7 @@ static void fill(const loong_kernel_query_t *q, memory_t *m)
         for (int64_t k = 0; k < n && q->arg[i].rank > 0 && !keys && !flags;
              k++) {
             double v = loongi_rng_normal(4, (uint64_t)i, (uint64_t)k);
+            v = q->arg[i].dim[1] == 1 ? fabs(v) : v;
             size_t size = loong_dtype_size(q->arg[i].dtype);
             assert_int_equal(loongi_convert(NULL, LOONG_F64, &v,
                                             q->arg[i].dtype,

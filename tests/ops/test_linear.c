@@ -212,6 +212,36 @@ static void test_linear_add(void **state)
     }
 }
 
+/* With magnitudes or without, with a bias or without; sums are positive. */
+static void test_magnitude(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(shapes); i++) {
+        double *sums = op_normal(shapes[i].n, 9, 1.0);
+        for (int64_t c = 0; c < shapes[i].n; c++) {
+            sums[c] = 0.1 + sums[c] * sums[c];
+        }
+        for (int k = 0; k < 8 * LOONG_COUNT_OF(types); k++) {
+            loong_dtype_t type = types[k / 8];
+            loong_dtype_t wide = type == LOONG_F64 ? LOONG_F64 : LOONG_F32;
+            op_case_t c = {.op = "magnitude", .num_in = 4, .num_out = 1};
+            c.arg[0] = c.arg[4] = op_mat(type, shapes[i].t, shapes[i].n);
+            c.arg[1] = op_mat(wide, shapes[i].n, 1);
+            c.arg[1].wide_values = sums;
+            c.arg[2] = c.arg[3] = op_vec(wide, shapes[i].n);
+            c.arg[2].rank = k & 1;
+            c.arg[3].rank = (k & 2) != 0;
+            c.arg[0].gap = k & 4 ? 3 : 0;
+            c.arg[4].gap = k & 4 ? 6 : 0;
+            c.threads = 1 + (k + i) % 3;
+            c.bound.roundings = 1;
+            c.bound.terms = 1;
+            expect(op_case_reference(&c), type);
+        }
+        free(sums);
+    }
+}
+
 /* One operand is fp32, the other one bf16. A GPU multiplies the former as two
  * bf16 matrices, which keep 2^-17 of each element: 128 roundings of fp32. */
 static op_case_t mixed_case(const loong_linear_attr_t *attr, shape_t s,
@@ -426,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_slope),
         cmocka_unit_test(test_linear_dw),
         cmocka_unit_test(test_linear_add),
+        cmocka_unit_test(test_magnitude),
         cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_router_choice),
         cmocka_unit_test(test_drawn),

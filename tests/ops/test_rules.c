@@ -491,7 +491,7 @@ static const char *const run_ops[] = {
     "select_rows", "zigzag", "repeat_heads", "sum_heads", "linear", "linear_dw",
     "attention", "attention_grad", "mean_squares", "mean_squares_grad",
     "rms_scale", "rms_scale_grad", "head_linear", "head_linear_dw",
-    "linear_add",
+    "linear_add", "magnitude",
     "cross_entropy", "token_logprob", "token_logprob_grad",
     "softmax_cross_entropy", "softmax_cross_entropy_grad", "adamw", "sumsq",
     "sum", "topk_router", "sign_step", "topk_router_grad", "expert_counts",

@@ -193,6 +193,69 @@ static void experts(void **state)
     check_layouts(MIXTURE, OF_EXPERTS, LOONG_COUNT_OF(layouts), layouts);
 }
 
+/* Biases of q, k and v. */
+#define QWEN2                                                               \
+    "{family: qwen2, num_layers: 2, hidden_size: 24, ffn_hidden_size: 42, " \
+    "num_attention_heads: 6, num_query_groups: 3, vocab_size: 61, "         \
+    "max_position_embeddings: 64}"
+
+/* Lengths of rows begin as those of a base that is written. */
+static void magnitudes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        const char *keys;
+        layout_t layouts[5];
+    } kinds[] = {
+        /* Some of what is packed together has no adapter. */
+        {QWEN2,
+         "alpha: 6, bias: all, rank_pattern: [{scope: v_proj, rank: 2}], "
+         "target_modules: [q_proj, v_proj, o_proj, gate_proj, up_proj, "
+         "down_proj]",
+         {{3, "{" TP "3}"},
+          {4, "{" TP "2, " CP "2, " SP "}"},
+          {2, "{" SHARD "optim_grads_params, bucket_bytes: 4096}" ALL_AGAIN},
+          {4, "{" PP "2, " SHARD "optim_grads, bucket_bytes: 4096}\n"
+              "schedule: zero_bubble_h1"},
+          {4, "{" TP "2, " SP ", tp_comm_overlap: true}"}}},
+        {ONE_KEY,
+         "use_rslora: true",
+         {{4, "{" TP "2, " SHARD "optim_grads_params}"}}},
+        /* One adapter of q, k and v. */
+        {GPT,
+         "target_modules: [linear_qkv, linear_proj]",
+         {{4, "{" PP "2, " TP "2, num_layers_per_virtual_pipeline_stage: 1}\n"
+              "schedule: zero_bubble_v"}}},
+    };
+    for (int k = 0; k < LOONG_COUNT_OF(kinds); k++) {
+        layout_place_t place = layout_begin();
+        char more[1024];
+        snprintf(more, sizeof(more), "export: {hf: %s/base}\n", place.dir);
+        layout_run_t base = make_run("start", kinds[k].model, 1, "{}", more);
+        base.global_batch_size = 4;
+        layout_run(&place, &base);
+        snprintf(more, sizeof(more),
+                 "training_phase: pretrain\n"
+                 "init: {from_hf: %s/base, by_scope: [{scope: '*.lora_B', "
+                 "method: normal, std: 0.2}]}\n"
+                 "finetune: {method: lora, rank: 3, use_dora: true, %s}\n",
+                 place.dir, kinds[k].keys);
+        layout_run_t one = make_run("one", kinds[k].model, 1, "{}", more);
+        layout_run(&place, &one);
+        for (int i = 0; i < 5 && kinds[k].layouts[i].ranks > 0; i++) {
+            const layout_t *layout = &kinds[k].layouts[i];
+            char save[16];
+            snprintf(save, sizeof(save), "layout%d", i);
+            layout_run_t run = make_run(save, kinds[k].model, layout->ranks,
+                                        layout->parallel, more);
+            layout_run(&place, &run);
+            layout_compare(&place, &run, &one, 1e-9);
+        }
+        layout_end(&place);
+    }
+}
+
 /* Rows of 128 elements, of which two ranks of TP have a block each. */
 #define BLOCKS                                                            \
     "{family: llama, num_layers: 2, hidden_size: 128, "                   \
@@ -310,6 +373,7 @@ int main(void)
         cmocka_unit_test(biases),
         cmocka_unit_test(latent),
         cmocka_unit_test(experts),
+        cmocka_unit_test(magnitudes),
         cmocka_unit_test(quantized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

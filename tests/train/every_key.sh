@@ -115,6 +115,7 @@ finetune.bias=all
 finetune.rank_pattern=[{scope: q_proj, rank: 2}]
 finetune.alpha_pattern=[{scope: q_proj, alpha: 3}]
 finetune.use_rslora=true
+finetune.use_dora=false
 finetune.init_lora_weights=gaussian
 finetune.loraplus_lr_ratio=2
 parallel.tensor_model_parallel_size=1

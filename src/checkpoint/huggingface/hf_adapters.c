@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "peft.h"
+
 /* Layers that some files have as one. */
 static const struct {
     const char *part;
@@ -44,8 +46,11 @@ loong_lora_matrix_t loongi_lora_matrix(const char *name,
     if (cut_end(name, ".lora_A.weight", module)) {
         return LOONG_LORA_A;
     }
-    return cut_end(name, ".lora_B.weight", module) ? LOONG_LORA_B
-                                                   : LOONG_LORA_NONE;
+    if (cut_end(name, ".lora_B.weight", module)) {
+        return LOONG_LORA_B;
+    }
+    return cut_end(name, LOONG_PEFT_MAGNITUDE, module) ? LOONG_LORA_MAGNITUDE
+                                                    : LOONG_LORA_NONE;
 }
 
 const char *loongi_lora_fused(const char *module)

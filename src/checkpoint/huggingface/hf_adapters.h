@@ -17,7 +17,8 @@ enum { LOONG_HF_MODULE = 320 }; /* of a name, with its end */
 typedef enum loong_lora_matrix {
     LOONG_LORA_NONE,
     LOONG_LORA_A,
-    LOONG_LORA_B
+    LOONG_LORA_B,
+    LOONG_LORA_MAGNITUDE /* a vector (DoRA) */
 } loong_lora_matrix_t;
 
 /* Which matrix a parameter is, and its module. */

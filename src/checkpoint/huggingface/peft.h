@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 #define LOONG_PEFT_PREFIX "base_model.model."
+#define LOONG_PEFT_MAGNITUDE ".lora_magnitude_vector"
 #define LOONG_PEFT_CONFIG "adapter_config.json"
 #define LOONG_PEFT_WEIGHTS "adapter_model.safetensors"
 
@@ -39,6 +40,9 @@ typedef struct loong_peft_module {
      * scale a' b' to the table. */
     bool embedding;
     loong_peft_tensor_t a, b;
+    /* [out], of DoRA: rows of the matrix with what the adapter adds have these
+     * lengths. ndim 0: they have their own. */
+    loong_peft_tensor_t magnitude;
 } loong_peft_module_t;
 
 /* A tensor of the base that was trained as it is: modules_to_save, bias. */

@@ -87,6 +87,11 @@ static loong_status_t add_module(const adder_t *s,
     int64_t all = rank * LOONG_MAX(like->experts, 1);
     int64_t column = 0;
     loong_peft_module_t *to = &s->to->modules[s->to->num_modules++];
+    LOONG_CHECK(s->to->ctx, like->magnitude.ndim == 0, LOONG_ERR_UNSUPPORTED,
+                "%s: adapters with magnitudes (use_dora) are not added to "
+                "others and not taken out again: a model is merged with one, "
+                "with weight 1",
+                like->name);
     LOONG_CHECK(s->to->ctx, rank > 0, LOONG_ERR_MISMATCH,
                 "%s: adapters have other ranks, and their matrices cannot be "
                 "added (linear); cat adds what they make",

@@ -135,8 +135,6 @@ static loong_status_t read_config(loong_peft_t *p)
     LOONG_CHECK(p->ctx, strcmp(method, "LORA") == 0, LOONG_ERR_UNSUPPORTED,
                 "%s: peft_type is '%s'; LORA is the method that can be read",
                 path, method);
-    LOONG_CHECK(p->ctx, !is_true(p->config, "use_dora"), LOONG_ERR_UNSUPPORTED,
-                "%s: use_dora: magnitudes of matrices cannot be read", path);
     p->base = base != NULL && loongi_json_kind(base) == LOONG_JSON_STRING
                   ? loongi_json_string(base)
                   : NULL;
@@ -218,6 +216,31 @@ static const char *parameter_at(const loong_peft_t *p, const char *place,
     return parameters[1];
 }
 
+/* Of DoRA: one number for each row of the matrix. */
+static loong_status_t add_magnitude(const loong_peft_t *p, const char *place,
+                                    loong_peft_module_t *m)
+{
+    char name[FULL];
+    bool wanted = is_true(p->config, "use_dora");
+    snprintf(name, sizeof(name),
+             LOONG_PEFT_PREFIX "%s" LOONG_PEFT_MAGNITUDE, place);
+    const loong_safetensor_t *t = loongi_safetensors_find(p->file, name);
+    LOONG_CHECK(p->ctx,
+                (t != NULL) == wanted &&
+                    (t == NULL ||
+                     (t->ndim == 1 && t->shape[0] == m->b.shape[0] &&
+                      m->experts == 0 && !m->embedding)),
+                LOONG_ERR_MISMATCH,
+                "%s: use_dora is %s, and %s %s; with DoRA each matrix has a "
+                "number for each of its rows",
+                p->path, wanted ? "true" : "false",
+                t != NULL ? "there is" : "there is no", name);
+    if (t != NULL) {
+        m->magnitude = tensor_of(t);
+    }
+    return LOONG_OK;
+}
+
 /* "MODULE.lora_A.weight" and its other half. */
 static loong_status_t add_module(loong_peft_t *p, const char *name,
                                  const loong_safetensor_t *a)
@@ -246,6 +269,7 @@ static loong_status_t add_module(loong_peft_t *p, const char *name,
     m->embedding = embedding;
     m->a = tensor_of(a);
     m->b = tensor_of(b);
+    LOONG_TRY(add_magnitude(p, place, m));
     LOONG_TRY(read_scale(p, m));
     p->num_modules++;
     return LOONG_OK;
@@ -283,7 +307,8 @@ static loong_status_t read_tensors(loong_peft_t *p)
         } else {
             LOONG_CHECK(p->ctx,
                         known && (ends(name, ".lora_B.weight") ||
-                                  ends(name, EMBEDDING "B")),
+                                  ends(name, EMBEDDING "B") ||
+                                  ends(name, LOONG_PEFT_MAGNITUDE)),
                         LOONG_ERR_UNSUPPORTED,
                         "%s/" LOONG_PEFT_WEIGHTS ": %s is not understood",
                         p->path, t->name);

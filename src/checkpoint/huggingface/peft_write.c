@@ -95,9 +95,10 @@ static void emit_config(const loong_peft_t *p, loong_text_t *text)
         ",\n  \"r\": %lld,\n  \"lora_alpha\": %.17g,\n"
         "  \"lora_dropout\": %.9g,\n  \"fan_in_fan_out\": %s,\n"
         "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n"
-        "  \"use_rslora\": false,\n",
+        "  \"use_rslora\": false,\n%s",
         (long long)loongi_peft_rank(first), alpha_of(first), p->dropout,
-        p->fan_in_fan_out ? "true" : "false");
+        p->fan_in_fan_out ? "true" : "false",
+        first->magnitude.ndim > 0 ? "  \"use_dora\": true,\n" : "");
     emit_pattern(p, "rank_pattern", rank_of, text);
     emit_pattern(p, "alpha_pattern", alpha_of, text);
     emit_targets(p, "target_modules", false, text);
@@ -202,7 +203,7 @@ static loong_status_t list(writer_t *w)
     const loong_peft_t *p = w->peft;
     char place[NAME];
     LOONG_TRY(loongi_arena_alloc(w->arena,
-                                 (size_t)(2 * p->num_modules + p->num_saved) *
+                                 (size_t)(3 * p->num_modules + p->num_saved) *
                                      sizeof(*w->items),
                                  &w->items));
     for (int64_t i = 0; i < p->num_modules; i++) {
@@ -214,6 +215,9 @@ static loong_status_t list(writer_t *w)
         LOONG_TRY(add(w, place,
                       m->embedding ? ".lora_embedding_B" : ".lora_B.weight",
                       &m->b));
+        if (m->magnitude.ndim > 0) {
+            LOONG_TRY(add(w, place, LOONG_PEFT_MAGNITUDE, &m->magnitude));
+        }
     }
     for (int64_t i = 0; i < p->num_saved; i++) {
         LOONG_TRY(add_saved(w, &p->saved[i]));

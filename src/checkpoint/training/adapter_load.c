@@ -13,14 +13,15 @@
 
 typedef struct start {
     loong_context_t *ctx;
+    const loong_hf_t *hf;
     const loong_hf_map_t *map;
-    const loong_peft_t *peft;
+    const loong_peft_t *peft; /* NULL: magnitudes start as norms */
 } start_t;
 
 /* A matrix of an adapter here, and what it is beside in the files. */
 typedef struct matrix {
     const loong_chunk_param_t *param;
-    bool is_a;
+    bool is_a, is_magnitude;
     const loong_hf_param_t *base;
     int64_t experts; /* whose matrices stand one below the other; else 0 */
     int64_t rank;
@@ -34,10 +35,13 @@ static loong_status_t matrix_of(const start_t *s, const loong_chunk_param_t *p,
     loong_param_slice_t part = loongi_param_slice_of(p);
     const loong_shape_t *shape = &p->params.shape;
     m->param = p;
-    m->is_a = loongi_lora_matrix(p->name, module) == LOONG_LORA_A;
+    loong_lora_matrix_t which = loongi_lora_matrix(p->name, module);
+    m->is_a = which == LOONG_LORA_A;
+    m->is_magnitude = which == LOONG_LORA_MAGNITUDE;
     m->base = loongi_lora_base(s->map, module);
     m->experts = shape->rank > 2 ? shape->dim[0] : 0;
-    m->rank = shape->dim[shape->rank - (m->is_a ? 2 : 1)];
+    m->rank =
+        m->is_magnitude ? 0 : shape->dim[shape->rank - (m->is_a ? 2 : 1)];
     m->rows = part.all_rows;
     m->cols = part.all_cols;
     LOONG_CHECK(s->ctx, m->base != NULL, LOONG_ERR_MISMATCH,
@@ -56,7 +60,8 @@ static loong_status_t find(const start_t *s, const matrix_t *m,
                 "%s: there is no " LOONG_PEFT_PREFIX "%s.lora_%s.weight, which "
                 "%s is: finetune.target_modules asks for it",
                 s->peft->path, module, m->is_a ? "A" : "B", m->param->name);
-    LOONG_CHECK(s->ctx, loongi_peft_rank(found) == rank, LOONG_ERR_MISMATCH,
+    LOONG_CHECK(s->ctx, rank == 0 || loongi_peft_rank(found) == rank,
+                LOONG_ERR_MISMATCH,
                 "%s: %s has rank %lld, here it has %lld: finetune.rank or "
                 "rank_pattern",
                 s->peft->path, module, (long long)loongi_peft_rank(found),
@@ -67,25 +72,37 @@ static loong_status_t find(const start_t *s, const matrix_t *m,
                 "%s: what %s makes is multiplied by %g, here by %g: "
                 "finetune.alpha, alpha_pattern or use_rslora",
                 s->peft->path, module, found->scale, scale);
-    *tensor_p = m->is_a != found->embedding ? &found->a : &found->b;
+    LOONG_CHECK(s->ctx,
+                !m->is_magnitude || found->magnitude.ndim == 1,
+                LOONG_ERR_MISMATCH,
+                "%s: %s has no magnitudes: finetune.use_dora", s->peft->path,
+                module);
+    *tensor_p = m->is_magnitude                 ? &found->magnitude
+                : m->is_a != found->embedding ? &found->a
+                                              : &found->b;
     return LOONG_OK;
+}
+
+static int64_t width_of(const loong_peft_tensor_t *t)
+{
+    return t->ndim > 1 ? t->shape[1] : 1;
 }
 
 static loong_status_t want_shape(const start_t *s, const matrix_t *m,
                                  const loong_peft_tensor_t *t, int64_t rows,
                                  int64_t cols)
 {
-    LOONG_CHECK(s->ctx, t->shape[0] == rows && t->shape[1] == cols,
+    LOONG_CHECK(s->ctx, t->shape[0] == rows && width_of(t) == cols,
                 LOONG_ERR_MISMATCH, "%s: %s is [%lld, %lld], here [%lld, %lld]",
                 s->peft->path, m->param->name, (long long)t->shape[0],
-                (long long)t->shape[1], (long long)rows, (long long)cols);
+                (long long)width_of(t), (long long)rows, (long long)cols);
     return LOONG_OK;
 }
 
 static loong_status_t read(const start_t *s, const loong_peft_tensor_t *t,
                            double **values_p)
 {
-    LOONG_TRY(loongi_calloc(s->ctx, (size_t)(t->shape[0] * t->shape[1]),
+    LOONG_TRY(loongi_calloc(s->ctx, (size_t)(t->shape[0] * width_of(t)),
                             sizeof(**values_p), "an adapter", values_p));
     loong_status_t status = loongi_peft_values(s->peft, t, *values_p);
     if (status != LOONG_OK) {
@@ -159,6 +176,26 @@ static loong_status_t fill_pieces(const start_t *s, const matrix_t *m,
     return LOONG_OK;
 }
 
+/* Norms of the rows of the base's matrix, for b is 0. */
+static loong_status_t fill_norms(const start_t *s, const matrix_t *m,
+                                 double *to)
+{
+    int64_t cols = m->base->shape[1];
+    double *row = NULL;
+    loong_status_t status = LOONG_OK;
+    LOONG_TRY(loongi_calloc(s->ctx, (size_t)cols, sizeof(*row), "a row", &row));
+    for (int64_t r = 0; r < m->rows && status == LOONG_OK; r++) {
+        double sum = 0.0;
+        status = loongi_hf_read(s->hf, m->base->name, r, 1, LOONG_F64, row);
+        for (int64_t c = 0; c < cols; c++) {
+            sum += row[c] * row[c];
+        }
+        to[r] = sqrt(sum);
+    }
+    loongi_free(s->ctx, row);
+    return status;
+}
+
 static bool in_pieces(const start_t *s, const matrix_t *m)
 {
     char module[LOONG_HF_MODULE];
@@ -195,8 +232,9 @@ static loong_status_t load(const start_t *s, loong_stage_t *stage,
                             (size_t)(m.rows * m.cols + part.rows * part.cols),
                             sizeof(*all), "an adapter", &all));
     double *own = all + m.rows * m.cols;
-    loong_status_t status =
-        in_pieces(s, &m) ? fill_pieces(s, &m, all) : fill(s, &m, all);
+    loong_status_t status = s->peft == NULL    ? fill_norms(s, &m, all)
+                            : in_pieces(s, &m) ? fill_pieces(s, &m, all)
+                                               : fill(s, &m, all);
     copy_part(&part, all, own);
     if (status == LOONG_OK) {
         status =
@@ -263,8 +301,14 @@ static loong_status_t load_stage(const start_t *s, loong_stage_t *stage)
     for (int64_t i = 0; i < stage->layout->num_params && status == LOONG_OK;
          i++) {
         const loong_chunk_param_t *p = &stage->layout->params[i];
-        status = p->params.adapter > 0.0 ? load(s, stage, p)
-                                         : load_saved(s, stage, p);
+        char module[LOONG_HF_MODULE];
+        bool magnitude =
+            loongi_lora_matrix(p->name, module) == LOONG_LORA_MAGNITUDE;
+        if (magnitude || (s->peft != NULL && p->params.adapter > 0.0)) {
+            status = load(s, stage, p);
+        } else if (s->peft != NULL) {
+            status = load_saved(s, stage, p);
+        }
     }
     return loongi_stage_uploaded(stage, status);
 }
@@ -303,8 +347,14 @@ static void mark_all(const start_t *s, const loong_component_t *c, bool *used)
 static loong_status_t check_modules(const start_t *s,
                                     const loong_component_t *c)
 {
+    const loong_adapters_t *adapters = c->params.request.rules.adapters;
     bool *used = NULL;
     int64_t i = 0;
+    LOONG_CHECK(s->ctx,
+                adapters->magnitudes || s->peft->modules[0].magnitude.ndim == 0,
+                LOONG_ERR_MISMATCH,
+                "%s has magnitudes (DoRA): finetune.use_dora: true is wanted",
+                s->peft->path);
     LOONG_TRY(loongi_calloc(s->ctx, (size_t)s->peft->num_modules, sizeof(*used),
                             "modules of adapters", &used));
     mark_all(s, c, used);
@@ -337,13 +387,20 @@ static loong_status_t check_saved(const start_t *s, const loong_component_t *c)
 }
 
 loong_status_t loongi_adapter_load(loong_component_t *component,
-                                   const loong_hf_map_t *map, const char *dir)
+                                   const loong_hf_t *hf, const char *dir)
 {
+    const loong_adapters_t *adapters = component->params.request.rules.adapters;
     loong_peft_t *peft = NULL;
-    LOONG_TRY(loongi_peft_read(component->ctx, dir, &peft));
-    const start_t s = {component->ctx, map, peft};
-    loong_status_t status = check_modules(&s, component);
-    if (status == LOONG_OK) {
+    if (dir == NULL && (adapters == NULL || !adapters->magnitudes)) {
+        return LOONG_OK;
+    }
+    if (dir != NULL) {
+        LOONG_TRY(loongi_peft_read(component->ctx, dir, &peft));
+    }
+    const start_t s = {component->ctx, hf, loongi_hf_get_map(hf), peft};
+    loong_status_t status =
+        peft != NULL ? check_modules(&s, component) : LOONG_OK;
+    if (peft != NULL && status == LOONG_OK) {
         status = check_saved(&s, component);
     }
     for (int i = 0; i < component->num_stages && status == LOONG_OK; i++) {

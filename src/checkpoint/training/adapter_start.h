@@ -23,10 +23,11 @@ LOONG_NODISCARD loong_status_t loongi_adapter_targets(
     const loong_adapters_t **adapters);
 
 /* Fills a component's adapters from a directory with adapter_config.json and
- * adapter_model.safetensors. Errors: LOONG_ERR_MISMATCH names what is not
+ * adapter_model.safetensors; NULL: magnitudes alone are set, to the norms of
+ * the rows of hf's matrices. Errors: LOONG_ERR_MISMATCH names what is not
  * there, or not in this shape or scale. */
 LOONG_NODISCARD loong_status_t loongi_adapter_load(
-    loong_component_t *component, const loong_hf_map_t *map, const char *dir);
+    loong_component_t *component, const loong_hf_t *hf, const char *dir);
 
 /* Checkpoints of a component with adapters do not have what is fixed where it
  * can be read again: in the directory that the component began with. */

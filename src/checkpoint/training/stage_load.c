@@ -162,10 +162,7 @@ loong_status_t loongi_component_load_hf(loong_component_t *component,
     for (int i = 0; i < component->num_stages; i++) {
         LOONG_TRY(load_stage(component->stages[i], hf, &from));
     }
-    return component->params.adapter == NULL
-               ? LOONG_OK
-               : loongi_adapter_load(component, loongi_hf_get_map(hf),
-                                     component->params.adapter);
+    return loongi_adapter_load(component, hf, component->params.adapter);
 }
 
 static loong_status_t open_init(const loong_component_t *component,

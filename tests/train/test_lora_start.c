@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How adapters start, what is refused then, and exports that are merged. */
+#include <math.h>
+
+#include "hf_weights.h"
+#include "lora_job.h"
+#include "peft.h"
+
+/* Before the first step the model is the base: lengths of rows are those of
+ * its matrices. */
+static void magnitudes_begin_as_norms(void **state)
+{
+    (void)state;
+    enum { ROWS = 32, MOST = 64 };
+    const lora_case_t plain = {
+        "", "llama3_gqa_tied",
+        "~finetune.adapter\ntrain.exit_interval=1\noptimizer.lr=0\n"};
+    job_place_t p = lora_begin(&plain);
+    job_place_t other = lora_begin(&plain);
+    double loss[2];
+    double row[MOST];
+    double *values = NULL;
+    loong_hf_t *hf = NULL;
+    lora_run(&p, &plain, 2,
+             "parallel.tensor_model_parallel_size=2\nfinetune.use_dora=true\n");
+    lora_run(&other, &plain, 1, "");
+    assert_int_equal(job_metrics(&p, NULL, "loss", &loss[0], 1), 1);
+    assert_int_equal(job_metrics(&other, NULL, "loss", &loss[1], 1), 1);
+    assert_true(fabs(loss[0] - loss[1]) <= 1e-8);
+    assert_int_equal(
+        job_tensor(&p, "save", "param",
+                   "foundation.layers.1.mlp.down_proj.lora_magnitude_vector",
+                   &values),
+        ROWS);
+    assert_ok(p.ctx,
+              loongi_hf_open(p.ctx, GOLDEN "fixtures/llama3_gqa_tied", &hf));
+    const loong_hf_param_t *w = loongi_hf_map_find(
+        loongi_hf_get_map(hf), "layers.1.mlp.down_proj.weight");
+    assert_true(w->shape[0] == ROWS && w->shape[1] <= MOST);
+    for (int64_t r = 0; r < ROWS; r++) {
+        double sum = 0.0;
+        assert_ok(p.ctx, loongi_hf_read(hf, w->name, r, 1, LOONG_F64, row));
+        for (int64_t c = 0; c < w->shape[1]; c++) {
+            sum += row[c] * row[c];
+        }
+        assert_true(fabs(values[r] - sqrt(sum)) <= 1e-12);
+    }
+    loongi_hf_close(&hf);
+    free(values);
+    job_end(&other);
+    job_end(&p);
+}
+
+static double element(const loong_safetensors_t *file, const char *name,
+                      int64_t row, int64_t col)
+{
+    const loong_safetensor_t *t = loongi_safetensors_find(file, name);
+    assert_non_null(t);
+    return lora_at(t, row * t->shape[1] + col);
+}
+
+/* w + alpha / rank b a, rounded once. */
+static void a_merge_is_exact_to_rounding(void **state)
+{
+    (void)state;
+#define Q "model.layers.1.self_attn.q_proj"
+    const lora_case_t *c = lora_case("llama");
+    job_place_t p = lora_begin(c);
+    char path[1024];
+    char out[2][400];
+    loong_safetensors_t *file[3];
+    lora_run(&p, c, 1, "train.exit_interval=2\n");
+    lora_export(&p, true, "merged", out[0]);
+    lora_export(&p, false, "adapter", out[1]);
+    for (int i = 0; i < 3; i++) {
+        const char *const ends[] = {"model", "adapter_model", "model"};
+        snprintf(path, sizeof(path), "%s/%s.safetensors",
+                 i < 2 ? out[i] : GOLDEN "fixtures/llama3_gqa_tied", ends[i]);
+        assert_ok(p.ctx, loongi_safetensors_open(p.ctx, path, &file[i]));
+    }
+    for (int64_t i = 0; i < 32 * 32; i++) {
+        int64_t row = i / 32;
+        double sum = element(file[2], Q ".weight", row, i % 32);
+        for (int64_t k = 0; k < 4; k++) {
+            sum += 1.5 *
+                   element(file[1], "base_model.model." Q ".lora_B.weight", row,
+                           k) *
+                   element(file[1], "base_model.model." Q ".lora_A.weight", k,
+                           i % 32);
+        }
+        double merged = element(file[0], Q ".weight", row, i % 32);
+        assert_true(fabs(merged - sum) <= 6e-8 * fabs(sum) + 1e-12);
+    }
+    for (int i = 0; i < 3; i++) {
+        loongi_safetensors_close(&file[i]);
+    }
+    job_end(&p);
+}
+
+/* Of a quantised model the numbers that its codes stand for, rounded to the
+ * bf16 of its files. */
+static void a_merge_is_of_what_codes_stand_for(void **state)
+{
+    (void)state;
+    enum { SIDE = 64 };
+    const lora_case_t *c = lora_case("nf4");
+    job_place_t p = lora_begin(c);
+    char path[1024];
+    char out[2][400];
+    double base[2][SIDE * SIDE];
+    loong_safetensors_t *made = NULL;
+    loong_hf_t *hf = NULL;
+    lora_run(&p, c, 1, "train.exit_interval=2\n");
+    lora_export(&p, true, "merged", out[0]);
+    lora_export(&p, false, "adapter", out[1]);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(p.ctx, loongi_hf_open(
+                             p.ctx, i == 0 ? GOLDEN "qlora/nf4" : out[0], &hf));
+        assert_ok(p.ctx, loongi_hf_read(hf, "layers.1.self_attn.q_proj.weight",
+                                        0, SIDE, LOONG_F64, base[i]));
+        loongi_hf_close(&hf);
+    }
+    snprintf(path, sizeof(path), "%s/adapter_model.safetensors", out[1]);
+    assert_ok(p.ctx, loongi_safetensors_open(p.ctx, path, &made));
+    for (int64_t i = 0; i < SIDE * SIDE; i++) {
+        double sum = base[0][i];
+        for (int64_t k = 0; k < 4; k++) {
+            sum += 2.0 *
+                   element(made, "base_model.model." Q ".lora_B.weight",
+                           i / SIDE, k) *
+                   element(made, "base_model.model." Q ".lora_A.weight", k,
+                           i % SIDE);
+        }
+        assert_true(fabs(base[1][i] - sum) <= 0x1p-8 * fabs(sum) + 1e-12);
+    }
+    loongi_safetensors_close(&made);
+    job_end(&p);
+}
+
+/* Names that no layer has, and an adapter of another rank. */
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    static const char *const refusals[][2] = {
+        {"finetune.target_modules=[q_proj, w7]\n",
+         "finetune.target_modules: no layer that can have adapters is called "
+         "w7; there are embed_tokens q_proj k_proj v_proj o_proj gate_proj "
+         "up_proj down_proj"},
+        {"finetune.modules_to_save=[nrm]\n",
+         "finetune.modules_to_save[0]: no parameter matches nrm; their names"},
+        {"finetune.rank_pattern=[{scope: k_proj, rank: 2}]\n",
+         "finetune.rank_pattern[0].scope: no parameter matches k_proj"},
+        {"finetune.rank=5\n", "has rank 4, here it has 5"},
+        {"finetune.use_dora=true\n", "has no magnitudes: finetune.use_dora"},
+        {"finetune.use_dora=true\nfinetune.dropout=0.1\n",
+         "finetune.use_dora: goes without dropout"},
+        {"finetune.use_dora=true\nfinetune.method=qlora\n",
+         "finetune.use_dora: goes with matrices that are not quantised"},
+        {"finetune.use_dora=true\n~init.from_hf\n",
+         "finetune.use_dora: begins with the lengths of the rows"},
+        {"finetune.use_dora=true\nfinetune.target_modules=[embed_tokens]\n",
+         "finetune.use_dora: adapters of embeddings have no magnitudes"},
+        {"finetune.alpha=7\n", "is multiplied by 1.5, here by 1.75"},
+        {"finetune.target_modules=[q_proj, v_proj]\n",
+         "finetune.target_modules leaves it out"},
+        {"finetune.target_modules=[q_proj, v_proj, down_proj, k_proj]\n",
+         "there is no base_model.model"},
+    };
+    const lora_case_t *c = lora_case("llama");
+    job_place_t p = lora_begin(c);
+    for (int i = 0; i < LOONG_COUNT_OF(refusals); i++) {
+        job_result_t r;
+        char keys[2048];
+        snprintf(
+            keys, sizeof(keys),
+            "~model\ntraining_phase=pretrain\ndata.train=[{path: $DIR/text}]\n"
+            "init.from_hf=" GOLDEN "fixtures/llama3_gqa_tied\n"
+            "finetune.adapter=" GOLDEN "lora/llama\n"
+            "finetune.method=lora\n%s%s",
+            c->keys, refusals[i][0]);
+        job_run(&p, 1, keys, &r);
+        if (r.status == LOONG_OK || strstr(r.error, refusals[i][1]) == NULL) {
+            fail_msg("'%s' is not in: %s", refusals[i][1], r.error);
+        }
+    }
+    job_end(&p);
+}
+
+/* Of what files have as one layer, matrices b with a row less, and with those
+ * of one part alone. */
+static void other_rows_are_refused(void **state)
+{
+    (void)state;
+    const lora_case_t *c = lora_case("phi3");
+    job_place_t p = lora_begin(c);
+    loong_peft_t *peft = NULL;
+    char dir[512];
+    snprintf(dir, sizeof(dir), "%s/other_rows", p.dir);
+    assert_ok(p.ctx, loongi_peft_read(p.ctx, GOLDEN "lora/phi3", &peft));
+    for (int k = 0; k < 2; k++) {
+        job_result_t r;
+        char keys[2048];
+        for (int64_t i = 0; i < peft->num_modules; i++) {
+            loong_peft_tensor_t *b = &peft->modules[i].b;
+            if (strstr(peft->modules[i].name, "qkv_proj") != NULL) {
+                b->shape[0] =
+                    k == 0 ? b->shape[0] - 1 : peft->modules[i].a.shape[1];
+            }
+        }
+        assert_ok(p.ctx, loongi_peft_write(peft, dir));
+        snprintf(keys, sizeof(keys),
+                 "~model\ntraining_phase=pretrain\n"
+                 "data.train=[{path: $DIR/text}]\n"
+                 "init.from_hf=" GOLDEN "fixtures/%s\nfinetune.adapter=%s\n"
+                 "finetune.method=lora\n%s",
+                 c->fixture, dir, c->keys);
+        job_run(&p, 1, keys, &r);
+        if (r.status == LOONG_OK || strstr(r.error, "lora_B") == NULL ||
+            strstr(r.error, ", here [") == NULL) {
+            fail_msg("rows of b are not refused: %s", r.error);
+        }
+    }
+    loongi_peft_destroy(&peft);
+    job_end(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(magnitudes_begin_as_norms),
+        cmocka_unit_test(a_merge_is_exact_to_rounding),
+        cmocka_unit_test(a_merge_is_of_what_codes_stand_for),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(other_rows_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -19,6 +19,8 @@ extern "C" {
  * outside 0..vocab-1 is LOONG_ERR_ARG. Rows of w at and after `vocab` (padding)
  * take no part. Output 0 is declared as the loss of the params, whose `same`
  * the builder sets: the ranks of the group have the same rows.
+ * With a second pair h [T,K] and u [V,K] of the same type the logits are
+ * x w' + h u', and dh and du are made as dx and dw are.
  * With size > 1 the ranks of a group share the vocabulary, each with rows of
  * its own in w: maxima, sums and the label's logit are exchanged, token_loss
  * is complete and equal on all, dx is the rank's own part of a sum. */
@@ -38,6 +40,7 @@ typedef struct loong_cross_entropy_params {
     int64_t begin;       /* label of row 0 of w */
     bool shared;         /* over the ranks of group */
     loong_group_t group;
+    const loong_val_t *second; /* h and u; NULL: there is one pair */
 } loong_cross_entropy_params_t;
 LOONG_API loong_val_t loong_cross_entropy(
     loong_graph_t *g, loong_val_t x, loong_val_t w, loong_val_t labels,
@@ -67,12 +70,15 @@ LOONG_API loong_val_t loong_loss(loong_graph_t *g, loong_val_t x,
  * logp 0 and no gradient. Labels, padding and a shared vocabulary as
  * cross_entropy's; never holds T x V logits.
  * token_logprob_grad: x, w, labels, logp, lse, dlogp wide [T] -> dx [T,H] and
- * dw [V,H] wide, each where it is wanted; the logits are made again. */
+ * dw [V,H] wide, each where it is wanted; the logits are made again. A second
+ * pair, behind these operands, is as cross_entropy's, and so are its
+ * gradients. */
 typedef struct loong_token_logprob_params {
     int64_t vocab; /* of all ranks together */
     int64_t begin; /* label of row 0 of w */
     bool shared;   /* over the ranks of group */
     loong_group_t group;
+    const loong_val_t *second; /* h and u; NULL: there is one pair */
 } loong_token_logprob_params_t;
 LOONG_API loong_val_t loong_token_logprob(
     loong_graph_t *g, loong_val_t x, loong_val_t w, loong_val_t labels,

@@ -15,18 +15,25 @@
 extern "C" {
 #endif
 
-/* What the operands of one of these ops are; 0: it has none. Operands 0 to 2
- * are x, w and labels. The value of token t is W_t times its loss, and
- * gradients are those of the sum of them. */
+/* Logits are the sum of x w' of one pair, or of two. */
+enum { LOONG_HEAD_PAIRS = 2 };
+typedef struct loong_head_pair {
+    int x, w;
+    int dx, dw; /* 0: the op has none */
+} loong_head_pair_t;
+
+/* What the operands of one of these ops are; 0: it has none. Operand 2 are the
+ * labels. The value of token t is W_t times its loss, and gradients are those
+ * of the sum of them. */
 typedef struct loong_head_roles {
     int weight; /* W_t = sign weight[t]; without an operand W_t = sign */
     int value;
     int lse;
-    int dx, dw;
+    int num_pairs;
+    loong_head_pair_t pair[LOONG_HEAD_PAIRS];
     double sign;
     bool known; /* value and lse are inputs, from which gradients are made */
 } loong_head_roles_t;
-/* By the number of inputs, which they do not share. */
 const loong_head_roles_t *
 loongi_cross_entropy_roles(const loong_kernel_query_t *query);
 

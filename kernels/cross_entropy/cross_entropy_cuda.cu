@@ -232,8 +232,13 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* ---- one launch ---------------------------------------------------------- */
 
-struct state_t {
+/* Of one pair of x and w; NULL: not wanted. Logits of the second are added. */
+struct products_t {
     loong_cublaslt_t *logits, *dx, *dw;
+};
+
+struct state_t {
+    products_t pair[LOONG_HEAD_PAIRS];
     int64_t *counts; /* doubles of each rank's statistics */
 };
 
@@ -278,28 +283,34 @@ const char *row_at(const chunk_t &c, int operand)
 loong_status_t make_logits(const chunk_t &c)
 {
     const loong_kernel_call_t *call = c.call;
-    loong_cublaslt_operands_t o = {
-        call->ptr[1], row_at(c, 0), c.logits, c.rows,
-        loong_karg_cols(&call->query->arg[0]), false, call->workspace,
-        call->stream, NULL, NULL};
-    return loongi_cublaslt_run(call->ctx, c.state->logits, &o);
+    for (int i = 0; i < c.roles->num_pairs; i++) {
+        const loong_head_pair_t &pair = c.roles->pair[i];
+        loong_cublaslt_operands_t o = {
+            call->ptr[pair.w], row_at(c, pair.x), c.logits, c.rows,
+            loong_karg_cols(&call->query->arg[pair.x]), i > 0, call->workspace,
+            call->stream, NULL, NULL};
+        LOONG_TRY(
+            loongi_cublaslt_run(call->ctx, c.state->pair[i].logits, &o));
+    }
+    return LOONG_OK;
 }
 
 /* dw is added to. */
-bool adds(const loong_kernel_call_t *call, const loong_head_roles_t *roles)
+bool adds(const loong_kernel_call_t *call, const loong_head_pair_t &pair)
 {
-    return (call->accumulate >> (roles->dw - call->query->num_in) & 1u) != 0;
+    return (call->accumulate >> (pair.dw - call->query->num_in) & 1u) != 0;
 }
 
-loong_status_t make_gradients(const chunk_t &c)
+loong_status_t make_gradients(const chunk_t &c, const loong_head_pair_t &pair,
+                              const products_t &made)
 {
     const loong_kernel_call_t *call = c.call;
     int64_t columns = loongi_cross_entropy_columns(call->query);
-    if (c.state->dx != NULL) {
+    if (made.dx != NULL) {
         loong_cublaslt_operands_t o = {
-            call->ptr[1],
+            call->ptr[pair.w],
             c.logits,
-            const_cast<char *>(row_at(c, c.roles->dx)),
+            const_cast<char *>(row_at(c, pair.dx)),
             c.rows,
             columns,
             false,
@@ -307,15 +318,15 @@ loong_status_t make_gradients(const chunk_t &c)
             call->stream,
             NULL,
             NULL};
-        LOONG_TRY(loongi_cublaslt_run(call->ctx, c.state->dx, &o));
+        LOONG_TRY(loongi_cublaslt_run(call->ctx, made.dx, &o));
     }
-    if (c.state->dw != NULL) {
-        bool add = c.first > 0 || adds(call, c.roles);
+    if (made.dw != NULL) {
+        bool add = c.first > 0 || adds(call, pair);
         loong_cublaslt_operands_t o = {
-            row_at(c, 0), c.logits, call->ptr[c.roles->dw], columns,
-            c.rows,       add,      call->workspace,        call->stream,
-            NULL,         NULL};
-        LOONG_TRY(loongi_cublaslt_run(call->ctx, c.state->dw, &o));
+            row_at(c, pair.x), c.logits, call->ptr[pair.dw], columns,
+            c.rows,            add,      call->workspace,    call->stream,
+            NULL,              NULL};
+        LOONG_TRY(loongi_cublaslt_run(call->ctx, made.dw, &o));
     }
     return LOONG_OK;
 }
@@ -368,7 +379,10 @@ loong_status_t run_chunk(const chunk_t &c)
     a.attr = *attr_of(q);
     a.shared = a.attr.size > 1 && !a.known ? c.shared : NULL;
     a.rows = c.rows;
-    a.gradient = c.state->dx != NULL || c.state->dw != NULL;
+    a.gradient = 0;
+    for (const products_t &made : c.state->pair) {
+        a.gradient |= made.dx != NULL || made.dw != NULL;
+    }
     a.half = q->arg[0].dtype == LOONG_BF16;
     a.error = call->error;
     LOONG_TRY(make_logits(c));
@@ -378,15 +392,18 @@ loong_status_t run_chunk(const chunk_t &c)
     LOONG_LAUNCH((softmax_kernel), dim3((unsigned)c.rows), dim3(BLOCK), 0,
                  stream_of(call), a, call->device_frame);
     LOONG_TRY(launched(call));
-    return make_gradients(c);
+    for (int i = 0; i < c.roles->num_pairs; i++) {
+        LOONG_TRY(make_gradients(c, c.roles->pair[i], c.state->pair[i]));
+    }
+    return LOONG_OK;
 }
 
 /* Rows of dw without logits, or all of them when there is no token. */
-void clear_rest(const loong_kernel_call_t *call,
-                const loong_head_roles_t *roles, int64_t first)
+void clear_rest(const loong_kernel_call_t *call, const loong_head_pair_t &pair,
+                int64_t first)
 {
-    mat_t dw = roles->dw > 0 ? mat_arg(call, roles->dw) : mat_none();
-    if (dw.p != NULL && !adds(call, roles) && first < dw.rows) {
+    mat_t dw = pair.dw > 0 ? mat_arg(call, pair.dw) : mat_none();
+    if (dw.p != NULL && !adds(call, pair) && first < dw.rows) {
         cudaMemset2DAsync(row_of<float>(dw, first),
                           (size_t)dw.ld * sizeof(float), 0,
                           (size_t)dw.cols * sizeof(float),
@@ -402,7 +419,10 @@ static loong_status_t run(const loong_kernel_call_t *call)
     int64_t rows = loong_karg_rows(&q->arg[0]);
     int64_t chunk = chunk_of(q);
     const loong_head_roles_t *roles = loongi_cross_entropy_roles(q);
-    clear_rest(call, roles, rows > 0 ? loongi_cross_entropy_columns(q) : 0);
+    for (int i = 0; i < roles->num_pairs; i++) {
+        clear_rest(call, roles->pair[i],
+                   rows > 0 ? loongi_cross_entropy_columns(q) : 0);
+    }
     float *logits = reinterpret_cast<float *>(
         static_cast<char *>(call->workspace) + LOONG_CUBLASLT_WORKSPACE);
     for (int64_t first = 0; first < rows; first += chunk) {
@@ -422,12 +442,12 @@ static loong_status_t run(const loong_kernel_call_t *call)
 static void destroy(loong_context_t *ctx, void *state)
 {
     state_t *s = static_cast<state_t *>(state);
-    if (s != NULL) {
-        loongi_cublaslt_destroy(ctx, s->logits);
-        loongi_cublaslt_destroy(ctx, s->dx);
-        loongi_cublaslt_destroy(ctx, s->dw);
-        loongi_free(ctx, s);
+    for (int i = 0; s != NULL && i < LOONG_HEAD_PAIRS; i++) {
+        loongi_cublaslt_destroy(ctx, s->pair[i].logits);
+        loongi_cublaslt_destroy(ctx, s->pair[i].dx);
+        loongi_cublaslt_destroy(ctx, s->pair[i].dw);
     }
+    loongi_free(ctx, s);
 }
 
 static loong_cublaslt_params_t product(const loong_kernel_query_t *q,
@@ -443,31 +463,32 @@ static loong_cublaslt_params_t product(const loong_kernel_query_t *q,
 
 /* By columns: logits' = w x', dx' = w' g', dw' = x' g. */
 static loong_status_t make_products(loong_context_t *ctx,
-                                    const loong_kernel_query_t *q, state_t *s)
+                                    const loong_kernel_query_t *q,
+                                    const loong_head_pair_t *pair,
+                                    products_t *s)
 {
     const loong_karg_t *arg = q->arg;
-    const loong_head_roles_t *roles = loongi_cross_entropy_roles(q);
     int64_t columns = loongi_cross_entropy_columns(q);
-    int64_t hidden = loong_karg_cols(&arg[0]);
+    int64_t hidden = loong_karg_cols(&arg[pair->x]);
     int64_t rows = chunk_of(q);
     loong_cublaslt_params_t logits = product(q, columns, rows, hidden);
     loong_cublaslt_params_t dx = product(q, hidden, rows, columns);
     loong_cublaslt_params_t dw = product(q, hidden, columns, rows);
     logits.trans_a = dw.trans_b = true;
     logits.out = LOONG_F32;
-    logits.lda = dx.lda = arg[1].ld;
-    logits.ldb = dw.lda = arg[0].ld;
+    logits.lda = dx.lda = arg[pair->w].ld;
+    logits.ldb = dw.lda = arg[pair->x].ld;
     logits.ldc = ld_of(q);
     dx.ldb = dw.ldb = ld_of(q) * (arg[0].dtype == LOONG_BF16 ? 2 : 1);
-    dx.out = arg[roles->dx].dtype;
-    dx.ldc = arg[roles->dx].ld;
-    dw.out = arg[roles->dw].dtype;
-    dw.ldc = arg[roles->dw].ld;
+    dx.out = arg[pair->dx].dtype;
+    dx.ldc = arg[pair->dx].ld;
+    dw.out = arg[pair->dw].dtype;
+    dw.ldc = arg[pair->dw].ld;
     LOONG_TRY(loongi_cublaslt_create(ctx, &logits, &s->logits));
-    if (loongi_cross_entropy_makes(q, roles->dx)) {
+    if (loongi_cross_entropy_makes(q, pair->dx)) {
         LOONG_TRY(loongi_cublaslt_create(ctx, &dx, &s->dx));
     }
-    return loongi_cross_entropy_makes(q, roles->dw)
+    return loongi_cross_entropy_makes(q, pair->dw)
                ? loongi_cublaslt_create(ctx, &dw, &s->dw)
                : LOONG_OK;
 }
@@ -481,7 +502,11 @@ static loong_status_t prepare(loong_context_t *ctx,
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s) + ranks * sizeof(*s->counts),
                            "cross entropy", &s));
     s->counts = reinterpret_cast<int64_t *>(s + 1);
-    loong_status_t status = make_products(ctx, query, s);
+    const loong_head_roles_t *roles = loongi_cross_entropy_roles(query);
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; i < roles->num_pairs && status == LOONG_OK; i++) {
+        status = make_products(ctx, query, &roles->pair[i], &s->pair[i]);
+    }
     if (status != LOONG_OK) {
         destroy(ctx, s);
         return status;
@@ -516,9 +541,11 @@ static bool support(const loong_kernel_query_t *query,
         return false;
     }
     const loong_head_roles_t *r = loongi_cross_entropy_roles(query);
-    uint32_t wide =
-        (1u << r->weight | 1u << r->value | 1u << r->lse | 1u << r->dw) &
-        ~1u; /* 0: no operand */
+    uint32_t wide = 1u << r->weight | 1u << r->value | 1u << r->lse;
+    for (int i = 0; i < r->num_pairs; i++) {
+        wide |= 1u << r->pair[i].dw;
+    }
+    wide &= ~1u; /* 0: no operand */
     return cuda_support(query, wide, 1u << 2, reason);
 }
 
@@ -529,13 +556,14 @@ static double more_bytes(const loong_kernel_query_t *query)
 {
     const loong_karg_t *arg = query->arg;
     const loong_head_roles_t *r = loongi_cross_entropy_roles(query);
-    bool has_dw = loongi_cross_entropy_makes(query, r->dw);
-    bool gradient = has_dw || loongi_cross_entropy_makes(query, r->dx);
+    const loong_head_pair_t &pair = r->pair[0]; /* the second is small */
+    bool has_dw = loongi_cross_entropy_makes(query, pair.dw);
+    bool gradient = has_dw || loongi_cross_entropy_makes(query, pair.dx);
     double tokens = (double)loong_karg_rows(&arg[0]);
     double columns = (double)loongi_cross_entropy_columns(query);
     double size = (double)loong_dtype_size(arg[0].dtype);
     double chunks = ceil(tokens / (double)chunk_of(query));
-    double dw = has_dw ? columns * (double)loong_karg_cols(&arg[r->dw]) *
+    double dw = has_dw ? columns * (double)loong_karg_cols(&arg[pair.dw]) *
                              (double)sizeof(float)
                        : 0.0;
     double measured = gradient && !r->known ? 12.0 : 8.0;

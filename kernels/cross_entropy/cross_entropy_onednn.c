@@ -21,9 +21,9 @@
 /* The products of a chunk of `rows` tokens; NULL where not wanted. */
 typedef struct chunk_products {
     int64_t rows;
-    loong_product_t *logits;
-    loong_product_t *dx;
-    loong_product_pair_t dw;
+    loong_product_t *logits[LOONG_HEAD_PAIRS]; /* the second adds */
+    loong_product_t *dx[LOONG_HEAD_PAIRS];
+    loong_product_pair_t dw[LOONG_HEAD_PAIRS];
 } chunk_products_t;
 
 typedef struct state {
@@ -31,30 +31,42 @@ typedef struct state {
     chunk_products_t tail; /* rows 0: there is none */
 } state_t;
 
+/* The operands of one of the products that logits are the sum of. */
+typedef struct pair {
+    const loong_head_pair_t *roles;
+    int64_t hidden;
+    bool has_dx, has_dw;
+    bool add; /* to the logits of those before */
+} pair_t;
+
 /* The sizes of a query. */
 typedef struct plan {
     const loong_kernel_query_t *q;
     const loong_head_roles_t *roles;
     bool widened;
-    int64_t tokens, hidden, vocab;
-    int64_t rows; /* of a chunk */
-    int64_t tail; /* of the last one, 0: as the others */
-    bool has_dx, has_dw;
+    int64_t tokens, vocab;
+    int num_pairs;
+    pair_t pair[LOONG_HEAD_PAIRS];
+    int64_t rows;          /* of a chunk */
+    int64_t tail;          /* of the last one, 0: as the others */
+    bool gradient;         /* some is wanted */
     loong_dtype_t operand; /* type of the products' operands */
 } plan_t;
 
 static plan_t plan_of(const loong_kernel_query_t *q, bool widened)
 {
-    plan_t p;
-    memset(&p, 0, sizeof(p));
-    p.q = q;
+    plan_t p = {.q = q, .widened = widened};
     p.roles = loongi_cross_entropy_roles(q);
-    p.widened = widened;
     p.tokens = loong_karg_rows(&q->arg[0]);
-    p.hidden = loong_karg_cols(&q->arg[0]);
     p.vocab = loongi_cross_entropy_columns(q);
-    p.has_dx = loongi_cross_entropy_makes(q, p.roles->dx);
-    p.has_dw = loongi_cross_entropy_makes(q, p.roles->dw);
+    p.num_pairs = p.roles->num_pairs;
+    for (int i = 0; i < p.num_pairs; i++) {
+        const loong_head_pair_t *own = &p.roles->pair[i];
+        p.pair[i] = (pair_t){own, loong_karg_cols(&q->arg[own->x]),
+                             loongi_cross_entropy_makes(q, own->dx),
+                             loongi_cross_entropy_makes(q, own->dw), i > 0};
+        p.gradient = p.gradient || p.pair[i].has_dx || p.pair[i].has_dw;
+    }
     p.operand = widened ? LOONG_F32 : q->arg[0].dtype;
     p.rows = loongi_cross_entropy_chunk(q);
     p.tail = p.rows > 0 ? p.tokens % p.rows : 0;
@@ -74,72 +86,65 @@ static int64_t gradient_ld(const plan_t *p)
     return p->operand == LOONG_BF16 ? 2 * p->vocab : p->vocab;
 }
 
-static int64_t x_ld(const plan_t *p)
+/* Of an operand of a pair; copies have no gaps. */
+static int64_t ld_of(const plan_t *p, const pair_t *pair, int role)
 {
-    return p->widened ? p->hidden : p->q->arg[0].ld;
+    return p->widened ? pair->hidden : p->q->arg[role].ld;
 }
 
-static int64_t w_ld(const plan_t *p)
+static loong_product_params_t logits_params(const plan_t *p, const pair_t *pair,
+                                            int64_t rows)
 {
-    return p->widened ? p->hidden : p->q->arg[1].ld;
+    return (loong_product_params_t){
+        .m = rows,
+        .n = p->vocab,
+        .k = pair->hidden,
+        .a = matrix(p->operand, ld_of(p, pair, pair->roles->x), false),
+        .b = matrix(p->operand, ld_of(p, pair, pair->roles->w), true),
+        .c = matrix(LOONG_F32, p->vocab, false),
+        .add = pair->add,
+        .threads = p->q->threads};
 }
 
-static loong_product_params_t logits_params(const plan_t *p, int64_t rows)
+static loong_product_params_t dx_params(const plan_t *p, const pair_t *pair,
+                                        int64_t rows)
 {
-    loong_product_params_t r;
-    memset(&r, 0, sizeof(r));
-    r.m = rows;
-    r.n = p->vocab;
-    r.k = p->hidden;
-    r.a = matrix(p->operand, x_ld(p), false);
-    r.b = matrix(p->operand, w_ld(p), true);
-    r.c = matrix(LOONG_F32, p->vocab, false);
-    r.threads = p->q->threads;
-    return r;
+    return (loong_product_params_t){
+        .m = rows,
+        .n = pair->hidden,
+        .k = p->vocab,
+        .a = matrix(p->operand, gradient_ld(p), false),
+        .b = matrix(p->operand, ld_of(p, pair, pair->roles->w), false),
+        .c = matrix(p->operand, ld_of(p, pair, pair->roles->dx), false),
+        .threads = p->q->threads};
 }
 
-static loong_product_params_t dx_params(const plan_t *p, int64_t rows)
+static loong_product_params_t dw_params(const plan_t *p, const pair_t *pair,
+                                        int64_t rows, bool add)
 {
-    loong_product_params_t r;
-    memset(&r, 0, sizeof(r));
-    r.m = rows;
-    r.n = p->hidden;
-    r.k = p->vocab;
-    r.a = matrix(p->operand, gradient_ld(p), false);
-    r.b = matrix(p->operand, w_ld(p), false);
-    r.c = matrix(p->operand,
-                 p->widened ? p->hidden : p->q->arg[p->roles->dx].ld, false);
-    r.threads = p->q->threads;
-    return r;
-}
-
-static loong_product_params_t dw_params(const plan_t *p, int64_t rows, bool add)
-{
-    loong_product_params_t r;
-    memset(&r, 0, sizeof(r));
-    r.m = p->vocab;
-    r.n = p->hidden;
-    r.k = rows;
-    r.a = matrix(p->operand, gradient_ld(p), true);
-    r.b = matrix(p->operand, x_ld(p), false);
-    r.c = matrix(LOONG_F32, p->q->arg[p->roles->dw].ld, false);
-    r.add = add;
-    r.threads = p->q->threads;
-    return r;
+    return (loong_product_params_t){
+        .m = p->vocab,
+        .n = pair->hidden,
+        .k = rows,
+        .a = matrix(p->operand, gradient_ld(p), true),
+        .b = matrix(p->operand, ld_of(p, pair, pair->roles->x), false),
+        .c = matrix(LOONG_F32, p->q->arg[pair->roles->dw].ld, false),
+        .add = add,
+        .threads = p->q->threads};
 }
 
 /* ---- Support and workspace ----------------------------------------------- */
 
 static bool plan_support(const plan_t *p, char reason[LOONG_REASON_SIZE])
 {
-    loong_product_params_t params = logits_params(p, p->rows);
+    loong_product_params_t params = logits_params(p, &p->pair[0], p->rows);
     if (p->tokens == 0) {
         snprintf(reason, LOONG_REASON_SIZE, "no tokens");
         return false;
     }
-    if (p->q->arg[3].dtype != LOONG_F32) {
-        snprintf(reason, LOONG_REASON_SIZE, "weights or values of type %s",
-                 loong_dtype_name(p->q->arg[3].dtype));
+    if (p->q->arg[p->roles->value].dtype != LOONG_F32) {
+        snprintf(reason, LOONG_REASON_SIZE, "values of type %s",
+                 loong_dtype_name(p->q->arg[p->roles->value].dtype));
         return false;
     }
     return loongi_product_support(&params, reason);
@@ -166,9 +171,9 @@ static bool widened_support(const loong_kernel_query_t *q,
 /* Pieces of the workspace, in bytes. */
 typedef struct layout {
     size_t logits;
-    size_t stats;    /* of rows of logits */
-    size_t x, w, dx; /* widened copies */
-    size_t scratch;  /* of oneDNN */
+    size_t stats;   /* of rows of logits */
+    size_t copies;  /* widened */
+    size_t scratch; /* of oneDNN */
 } layout_t;
 
 static size_t piece(int64_t bytes)
@@ -176,21 +181,37 @@ static size_t piece(int64_t bytes)
     return (size_t)loongi_round_up(bytes, 64);
 }
 
-static size_t chunk_scratch(const plan_t *p, int64_t rows)
+static size_t pair_scratch(const plan_t *p, const pair_t *pair, int64_t rows)
 {
-    loong_product_params_t params = logits_params(p, rows);
+    loong_product_params_t params = logits_params(p, pair, rows);
     size_t size = loongi_product_workspace(&params);
-    if (p->has_dx) {
-        params = dx_params(p, rows);
+    if (pair->has_dx) {
+        params = dx_params(p, pair, rows);
         size_t dx = loongi_product_workspace(&params);
         size = LOONG_MAX(size, dx);
     }
-    for (int add = 0; add < 2 && p->has_dw; add++) {
-        params = dw_params(p, rows, add != 0);
+    for (int add = 0; add < 2 && pair->has_dw; add++) {
+        params = dw_params(p, pair, rows, add != 0);
         size_t dw = loongi_product_workspace(&params);
         size = LOONG_MAX(size, dw);
     }
     return size;
+}
+
+static size_t chunk_scratch(const plan_t *p, int64_t rows)
+{
+    size_t size = 0;
+    for (int i = 0; i < p->num_pairs && rows > 0; i++) {
+        size_t own = pair_scratch(p, &p->pair[i], rows);
+        size = LOONG_MAX(size, own);
+    }
+    return size;
+}
+
+/* Of fp32, `rows` times the width of a pair. */
+static size_t copy_bytes(const pair_t *pair, int64_t rows)
+{
+    return piece(rows * pair->hidden * (int64_t)sizeof(float));
 }
 
 static layout_t layout_of(const plan_t *p, bool with_scratch)
@@ -199,13 +220,13 @@ static layout_t layout_of(const plan_t *p, bool with_scratch)
     memset(&l, 0, sizeof(l));
     l.logits = piece(p->rows * p->vocab * (int64_t)sizeof(float));
     l.stats = loongi_cross_entropy_room(p->q, p->rows);
-    if (p->widened) {
-        l.x = piece(p->rows * p->hidden * (int64_t)sizeof(float));
-        l.w = piece(p->vocab * p->hidden * (int64_t)sizeof(float));
-        l.dx = p->has_dx ? l.x : 0;
+    for (int i = 0; i < p->num_pairs && p->widened; i++) {
+        const pair_t *pair = &p->pair[i];
+        l.copies += copy_bytes(pair, p->vocab) +
+                    (pair->has_dx ? 2 : 1) * copy_bytes(pair, p->rows);
     }
     if (with_scratch) {
-        size_t tail = p->tail > 0 ? chunk_scratch(p, p->tail) : 0;
+        size_t tail = chunk_scratch(p, p->tail);
         l.scratch = chunk_scratch(p, p->rows);
         l.scratch = LOONG_MAX(l.scratch, tail);
     }
@@ -215,7 +236,7 @@ static layout_t layout_of(const plan_t *p, bool with_scratch)
 static size_t plan_workspace(const plan_t *p)
 {
     layout_t l = layout_of(p, true);
-    return l.logits + l.stats + l.x + l.w + l.dx + l.scratch;
+    return l.logits + l.stats + l.copies + l.scratch;
 }
 
 static size_t workspace(const loong_kernel_query_t *q)
@@ -234,9 +255,11 @@ static size_t widened_workspace(const loong_kernel_query_t *q)
 
 static void destroy_chunk(loong_context_t *ctx, chunk_products_t *c)
 {
-    loongi_product_destroy(ctx, c->logits);
-    loongi_product_destroy(ctx, c->dx);
-    loongi_product_pair_destroy(ctx, &c->dw);
+    for (int i = 0; i < LOONG_HEAD_PAIRS; i++) {
+        loongi_product_destroy(ctx, c->logits[i]);
+        loongi_product_destroy(ctx, c->dx[i]);
+        loongi_product_pair_destroy(ctx, &c->dw[i]);
+    }
 }
 
 static void destroy(loong_context_t *ctx, void *state)
@@ -253,15 +276,19 @@ static loong_status_t create_chunk(loong_context_t *ctx, const plan_t *p,
                                    int64_t rows, chunk_products_t *c)
 {
     c->rows = rows;
-    loong_product_params_t params = logits_params(p, rows);
-    LOONG_TRY(loongi_product_create(ctx, &params, &c->logits));
-    if (p->has_dx) {
-        params = dx_params(p, rows);
-        LOONG_TRY(loongi_product_create(ctx, &params, &c->dx));
-    }
-    if (p->has_dw) {
-        params = dw_params(p, rows, false);
-        LOONG_TRY(loongi_product_pair_create(ctx, &params, true, &c->dw));
+    for (int i = 0; i < p->num_pairs; i++) {
+        const pair_t *pair = &p->pair[i];
+        loong_product_params_t params = logits_params(p, pair, rows);
+        LOONG_TRY(loongi_product_create(ctx, &params, &c->logits[i]));
+        if (pair->has_dx) {
+            params = dx_params(p, pair, rows);
+            LOONG_TRY(loongi_product_create(ctx, &params, &c->dx[i]));
+        }
+        if (pair->has_dw) {
+            params = dw_params(p, pair, rows, false);
+            LOONG_TRY(
+                loongi_product_pair_create(ctx, &params, true, &c->dw[i]));
+        }
     }
     return LOONG_OK;
 }
@@ -298,19 +325,18 @@ static loong_status_t widened_prepare(loong_context_t *ctx,
     return create(ctx, &p, state_p);
 }
 
-/* ---- Launch ---------------------------------------------------------------
- */
+/* ---- Launch -------------------------------------------------------------- */
 
 /* One launch. */
 typedef struct launch {
     const loong_kernel_call_t *call;
     plan_t plan;
     float *logits;
-    void *room;     /* for statistics of its rows */
-    const void *w;  /* as the products read it */
-    float *wide_x;  /* NULL: x itself */
-    float *wide_dx; /* NULL: dx itself */
-    float *value;   /* of all tokens, as lse; NULL: not asked for */
+    void *room;                       /* for statistics of its rows */
+    const void *w[LOONG_HEAD_PAIRS];  /* as the products read it */
+    float *wide_x[LOONG_HEAD_PAIRS];  /* NULL: x itself */
+    float *wide_dx[LOONG_HEAD_PAIRS]; /* NULL: dx itself */
+    float *value; /* of all tokens, as lse; NULL: not asked for */
     float *lse;
     float scale;
     void *scratch;
@@ -347,7 +373,7 @@ static loong_softmax_row_t softmax_row(const launch_t *l, int64_t first,
     }
     row.z_loss = (float)attr->z_loss;
     row.scale = l->scale;
-    row.gradient = l->plan.has_dx || l->plan.has_dw;
+    row.gradient = l->plan.gradient;
     row.half = l->plan.operand == LOONG_BF16;
     row.known = roles->known;
     if (row.known) {
@@ -411,39 +437,62 @@ static loong_status_t multiply(const launch_t *l,
 }
 
 /* dw is added to. */
-static bool adds(const launch_t *l)
+static bool adds(const launch_t *l, const pair_t *pair)
 {
-    const plan_t *p = &l->plan;
-    return p->has_dw &&
-           l->call->accumulate >> (p->roles->dw - p->q->num_in) & 1;
+    return pair->has_dw &&
+           l->call->accumulate >> (pair->roles->dw - l->plan.q->num_in) & 1;
+}
+
+/* Rows of pair i's x as the products read them; made: they are there. */
+static const void *rows_of_x(const launch_t *l, int i, int64_t first,
+                             int64_t rows, bool made)
+{
+    const pair_t *pair = &l->plan.pair[i];
+    const void *x = row_at(l, pair->roles->x, first);
+    if (l->wide_x[i] == NULL) {
+        return x;
+    }
+    if (!made) {
+        loongi_widen(x, l->plan.q->arg[pair->roles->x].ld, l->wide_x[i], rows,
+                     pair->hidden, l->plan.q->threads);
+    }
+    return l->wide_x[i];
+}
+
+static loong_status_t multiply_back(const launch_t *l, int i, int64_t first,
+                                    const chunk_products_t *c)
+{
+    const pair_t *pair = &l->plan.pair[i];
+    const loong_kernel_query_t *q = l->plan.q;
+    if (pair->has_dx) {
+        void *dx = row_at(l, pair->roles->dx, first);
+        void *to = l->wide_dx[i] != NULL ? (void *)l->wide_dx[i] : dx;
+        LOONG_TRY(multiply(l, c->dx[i], l->logits, l->w[i], to));
+        if (l->wide_dx[i] != NULL) {
+            loongi_narrow(l->wide_dx[i], dx, q->arg[pair->roles->dx].ld,
+                          c->rows, pair->hidden, q->threads);
+        }
+    }
+    if (pair->has_dw) {
+        bool add = first > 0 || adds(l, pair);
+        LOONG_TRY(multiply(l, c->dw[i].product[add], l->logits,
+                           rows_of_x(l, i, first, c->rows, true),
+                           l->call->ptr[pair->roles->dw]));
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t run_chunk(const launch_t *l, int64_t first,
                                 const chunk_products_t *c)
 {
-    const loong_kernel_call_t *call = l->call;
-    const plan_t *p = &l->plan;
-    const void *x = row_at(l, 0, first);
-    if (l->wide_x != NULL) {
-        loongi_widen(x, call->query->arg[0].ld, l->wide_x, c->rows, p->hidden,
-                     call->query->threads);
-        x = l->wide_x;
+    for (int i = 0; i < l->plan.num_pairs; i++) {
+        LOONG_TRY(multiply(l, c->logits[i],
+                           rows_of_x(l, i, first, c->rows, false), l->w[i],
+                           l->logits));
     }
-    LOONG_TRY(multiply(l, c->logits, x, l->w, l->logits));
     LOONG_TRY(softmax_rows(l, first, c->rows));
-    if (p->has_dx) {
-        void *dx = row_at(l, p->roles->dx, first);
-        void *to = l->wide_dx != NULL ? (void *)l->wide_dx : dx;
-        LOONG_TRY(multiply(l, c->dx, l->logits, l->w, to));
-        if (l->wide_dx != NULL) {
-            loongi_narrow(l->wide_dx, dx, p->q->arg[p->roles->dx].ld, c->rows,
-                          p->hidden, p->q->threads);
-        }
-    }
-    if (p->has_dw) {
-        bool add = first > 0 || adds(l);
-        LOONG_TRY(multiply(l, c->dw.product[add], l->logits, x,
-                           call->ptr[p->roles->dw]));
+    for (int i = 0; i < l->plan.num_pairs; i++) {
+        LOONG_TRY(multiply_back(l, i, first, c));
     }
     return LOONG_OK;
 }
@@ -451,12 +500,36 @@ static loong_status_t run_chunk(const launch_t *l, int64_t first,
 /* Rows of padding in w have no logits: gradient 0. */
 static void clear_padding(const launch_t *l)
 {
-    int dw = l->plan.roles->dw;
-    if (!l->plan.has_dw || adds(l)) {
-        return;
+    for (int i = 0; i < l->plan.num_pairs; i++) {
+        const pair_t *pair = &l->plan.pair[i];
+        int dw = pair->roles->dw;
+        int64_t end =
+            pair->has_dw && !adds(l, pair) ? l->plan.q->arg[dw].dim[0] : 0;
+        for (int64_t v = l->plan.vocab; v < end; v++) {
+            memset(row_at(l, dw, v), 0, sizeof(float) * (size_t)pair->hidden);
+        }
     }
-    for (int64_t v = l->plan.vocab; v < l->plan.q->arg[dw].dim[0]; v++) {
-        memset(row_at(l, dw, v), 0, sizeof(float) * (size_t)l->plan.hidden);
+}
+
+static float *take(char **cursor, size_t bytes)
+{
+    float *p = (float *)(void *)*cursor;
+    *cursor += bytes;
+    return p;
+}
+
+/* Copies in fp32 of w, and room for those of rows of x and dx. */
+static void widen_pair(launch_t *l, int i, char **cursor)
+{
+    const pair_t *pair = &l->plan.pair[i];
+    int w = pair->roles->w;
+    float *wide = take(cursor, copy_bytes(pair, l->plan.vocab));
+    loongi_widen(l->call->ptr[w], l->plan.q->arg[w].ld, wide, l->plan.vocab,
+                 pair->hidden, l->plan.q->threads);
+    l->w[i] = wide;
+    l->wide_x[i] = take(cursor, copy_bytes(pair, l->plan.rows));
+    if (pair->has_dx) {
+        l->wide_dx[i] = take(cursor, copy_bytes(pair, l->plan.rows));
     }
 }
 
@@ -475,20 +548,14 @@ static loong_status_t launch(const loong_kernel_call_t *call, bool widened)
     layout_t layout = layout_of(&l.plan, false);
     char *cursor = call->workspace;
     l.logits = (float *)(void *)cursor;
-    l.w = call->ptr[1];
     cursor += layout.logits;
     l.room = cursor;
     cursor += layout.stats;
-    if (widened) {
-        l.wide_x = (float *)(void *)cursor;
-        cursor += layout.x;
-        loongi_widen(call->ptr[1], call->query->arg[1].ld,
-                     (float *)(void *)cursor, l.plan.vocab, l.plan.hidden,
-                     call->query->threads);
-        l.w = cursor;
-        cursor += layout.w;
-        l.wide_dx = l.plan.has_dx ? (float *)(void *)cursor : NULL;
-        cursor += layout.dx;
+    for (int i = 0; i < l.plan.num_pairs; i++) {
+        l.w[i] = call->ptr[l.plan.pair[i].roles->w];
+        if (widened) {
+            widen_pair(&l, i, &cursor);
+        }
     }
     l.scratch = cursor;
     int64_t first = 0;

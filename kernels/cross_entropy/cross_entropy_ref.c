@@ -20,6 +20,9 @@
  * token_logprob: logp_t = a_y - lse, and lse; both 0 without label. Its
  * gradient, given d_t = d sum / d logp_t, has g_v = d_t ([v = y] - p_v).
  *
+ * With a second pair of x and w their product is added to the logits, and each
+ * has a gradient of its own, by the same g.
+ *
  * Listed as references in kernels/list.h; read cross_entropy.h and ref_dense.h
  * before. */
 #include "cross_entropy.h"
@@ -38,8 +41,9 @@ static size_t logits_bytes(const loong_kernel_query_t *query)
 static size_t workspace(const loong_kernel_query_t *query)
 {
     int64_t rows = loong_karg_rows(&query->arg[0]);
-    return loongi_ref_workspace(query) + logits_bytes(query) + 128 +
-           loongi_cross_entropy_room(query, rows);
+    size_t products = (size_t)loongi_cross_entropy_roles(query)->num_pairs;
+    return loongi_ref_workspace(query) + products * (logits_bytes(query) + 64) +
+           64 + loongi_cross_entropy_room(query, rows);
 }
 
 /* One launch. */
@@ -141,22 +145,50 @@ static void store(const loong_kernel_call_t *call, int role, const double *from)
     }
 }
 
-static void multiply_back(const launch_t *l, const double *x, const double *w,
-                          double *dx, double *dw)
+/* One pair. */
+typedef struct pair {
+    const loong_head_pair_t *roles;
+    int64_t hidden;
+    double *x, *w, *dx, *dw;
+} pair_t;
+
+/* The first product overwrites, the other one is added, by way of `more`. */
+static void multiply(const launch_t *l, const pair_t *p, bool add, double *more)
+{
+    int64_t h = p->hidden;
+    double *to = add ? more : l->logits;
+    loong_ref_matmul_t product = {l->rows,
+                                  l->columns,
+                                  h,
+                                  p->x,
+                                  h,
+                                  1,
+                                  p->w,
+                                  1,
+                                  h,
+                                  to,
+                                  l->call->query->threads};
+    loongi_ref_matmul(&product);
+    for (int64_t i = 0; i < l->rows * l->columns && add; i++) {
+        l->logits[i] += more[i];
+    }
+}
+
+static void multiply_back(const launch_t *l, const pair_t *p)
 {
     const loong_kernel_query_t *q = l->call->query;
     const double *a = l->logits;
     int64_t rows = l->rows;
     int64_t v = l->columns;
-    int64_t h = loong_karg_cols(&q->arg[0]);
-    if (dx != NULL) {
-        loong_ref_matmul_t product = {rows, h, v, a,  v,         1,
-                                      w,    h, 1, dx, q->threads};
+    int64_t h = p->hidden;
+    if (p->dx != NULL) {
+        loong_ref_matmul_t product = {rows, h, v, a,     v,         1,
+                                      p->w, h, 1, p->dx, q->threads};
         loongi_ref_matmul(&product);
     }
-    if (dw != NULL) {
-        loong_ref_matmul_t product = {v, h, rows, a,  1,         v,
-                                      x, h, 1,    dw, q->threads};
+    if (p->dw != NULL) {
+        loong_ref_matmul_t product = {v,    h, rows, a,     1,         v,
+                                      p->x, h, 1,    p->dw, q->threads};
         loongi_ref_matmul(&product);
     }
 }
@@ -169,34 +201,44 @@ static loong_status_t run(const loong_kernel_call_t *call)
     char *cursor = call->workspace;
     LOONG_TRY(loongi_cross_entropy_labels(call));
     int64_t rows = loong_karg_rows(&q->arg[0]);
-    int64_t h = loong_karg_cols(&q->arg[0]);
     int64_t v = loongi_cross_entropy_columns(q);
-    double *x = loongi_ref_load(call, 0, &cursor);
-    double *w = loongi_ref_load(call, 1, &cursor);
+    pair_t pair[LOONG_HEAD_PAIRS];
+    for (int i = 0; i < roles->num_pairs; i++) {
+        const loong_head_pair_t *own = &roles->pair[i];
+        pair[i] = (pair_t){own,
+                           loong_karg_cols(&q->arg[own->x]),
+                           loongi_ref_load(call, own->x, &cursor),
+                           loongi_ref_load(call, own->w, &cursor),
+                           operand(call, own->dx, &cursor),
+                           operand(call, own->dw, &cursor)};
+    }
     double *weight = operand(call, roles->weight, &cursor);
     double *value = operand(call, roles->value, &cursor);
     double *lse = operand(call, roles->lse, &cursor);
-    double *dx = operand(call, roles->dx, &cursor);
-    double *dw = operand(call, roles->dw, &cursor);
     double *a = loongi_ref_take(&cursor, logits_bytes(q));
+    double *more =
+        roles->num_pairs > 1 ? loongi_ref_take(&cursor, logits_bytes(q)) : NULL;
     void *room = loongi_ref_take(&cursor, loongi_cross_entropy_room(q, rows));
-    loong_ref_matmul_t forward = {rows, v, h, x, h, 1, w, 1, h, a, q->threads};
-    loongi_ref_matmul(&forward);
     launch_t l = {call,   attr,
                   roles,  rows,
                   v,      a,
                   weight, value,
                   lse,    loongi_cross_entropy_scale(attr, call->frame)};
+    for (int i = 0; i < roles->num_pairs; i++) {
+        multiply(&l, &pair[i], i > 0, more);
+    }
     if (roles->known) {
         turn_known(&l);
     } else {
         LOONG_TRY(turn(&l, room));
     }
-    multiply_back(&l, x, w, dx, dw);
+    for (int i = 0; i < roles->num_pairs; i++) {
+        multiply_back(&l, &pair[i]);
+        store(call, pair[i].roles->dx, pair[i].dx);
+        store(call, pair[i].roles->dw, pair[i].dw);
+    }
     store(call, roles->value, value);
     store(call, roles->lse, lse);
-    store(call, roles->dx, dx);
-    store(call, roles->dw, dw);
     return LOONG_OK;
 }
 

@@ -493,6 +493,39 @@ loong_val_t loongi_nn_adapt_experts(loong_nn_t *nn, int dim,
                                           loong_graph_param(g, &b), rows));
 }
 
+/* b has the rows that the head has here, a is whole. */
+bool loongi_nn_adapt_head(loong_nn_t *nn, loong_val_t x, loong_nn_slice_t rows,
+                          loong_val_t second[2])
+{
+    loong_graph_t *g = nn->graph;
+    adapter_t own = adapter_of(nn, "");
+    char full[LOONG_NN_NAME];
+    loong_placement_t none;
+    if (own.rank == 0) {
+        return false;
+    }
+    if (nn->rules.adapters->magnitudes) {
+        (void)loong_graph_fail(
+            g, LOONG_ERR_UNSUPPORTED,
+            "%s: finetune.use_dora: the adapter of a head has no magnitudes: "
+            "leave it out of finetune.target_modules",
+            loong_graph_scope(g));
+        return false;
+    }
+    memset(&none, 0, sizeof(none));
+    loong_param_params_t a =
+        matrix_a(nn, "", &own, 0, cols_of(nn, x), full);
+    a.place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
+    loong_val_t h = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), false),
+                                 loong_graph_param(g, &a), LOONG_NONE);
+    loong_param_params_t b = matrix_b(nn, "", &own, 0, rows.total, full);
+    b.padding = rows.padding;
+    b.place = loongi_nn_part(none, 0, rows);
+    second[0] = scaled(nn, h, own.scale);
+    second[1] = loong_graph_param(g, &b);
+    return true;
+}
+
 /* b has a row for each id, and the rows that the table has here; a is
  * [rank, width], peft's matrices the other way round. As in peft there is no
  * dropout. */

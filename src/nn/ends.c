@@ -14,18 +14,43 @@ loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,
     return loong_nn_leave(nn, loongi_nn_adapt_embedding(nn, ids, rows, x));
 }
 
+/* x and the table, and what the head's adapter multiplies, if it has one. */
+typedef struct head {
+    loong_val_t x, table;
+    loong_nn_slice_t rows;
+    bool adapted;
+    loong_val_t second[2];
+} head_t;
+
+static head_t head_of(loong_nn_t *nn, loong_val_t x, loong_val_t table,
+                      loong_nn_slice_t rows)
+{
+    head_t head = {x, table, rows, false, {LOONG_NONE, LOONG_NONE}};
+    head.adapted = loongi_nn_adapt_head(nn, x, rows, head.second);
+    return head;
+}
+
+static loong_val_t label_logprob(loong_nn_t *nn, const head_t *head)
+{
+    loong_graph_t *g = nn->graph;
+    loong_nn_slice_t rows = head->rows;
+    loong_val_t x = head->x;
+    loong_shape_t shape = loong_shape_1d(loong_value_shape(g, x).dim[0]);
+    loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, shape);
+    const loong_token_logprob_params_t params = {
+        .vocab = rows.total - rows.padding,
+        .begin = rows.begin,
+        .shared = true,
+        .group = LOONG_GROUP_TP,
+        .second = head->adapted ? head->second : NULL};
+    return loong_token_logprob(g, x, head->table, labels, &params);
+}
+
 loong_val_t loong_nn_label_logprob(loong_nn_t *nn, loong_val_t x,
                                    loong_val_t table, loong_nn_slice_t rows)
 {
-    loong_graph_t *g = nn->graph;
-    loong_shape_t shape = loong_shape_1d(loong_value_shape(g, x).dim[0]);
-    loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, shape);
-    const loong_token_logprob_params_t params = {.vocab =
-                                                     rows.total - rows.padding,
-                                                 .begin = rows.begin,
-                                                 .shared = true,
-                                                 .group = LOONG_GROUP_TP};
-    return loong_token_logprob(g, x, table, labels, &params);
+    head_t head = head_of(nn, x, table, rows);
+    return label_logprob(nn, &head);
 }
 
 /* Against a frozen copy of the model, or against the model without its
@@ -64,11 +89,15 @@ void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
     loong_shape_t shape = loong_shape_1d(request->rows);
     x = loong_nn_enter(nn, x);
     loong_graph_push(g, "lm_head");
+    head_t head = head_of(nn, x, table, rows);
     if (request->head == LOONG_MODEL_LOGITS) {
-        loong_graph_output(g, "logits", loong_linear(g, x, table, LOONG_NONE));
+        loong_val_t y = loong_linear(g, x, table, LOONG_NONE);
+        if (head.adapted) {
+            y = loong_linear_add(g, y, head.second[0], head.second[1], 0);
+        }
+        loong_graph_output(g, "logits", y);
     } else if (request->head == LOONG_MODEL_LOGPROB) {
-        loong_graph_send(g, LOONG_REFERENCE_PORT,
-                         loong_nn_label_logprob(nn, x, table, rows));
+        loong_graph_send(g, LOONG_REFERENCE_PORT, label_logprob(nn, &head));
     } else {
         loong_dtype_t wide = loong_graph_precision(g).wide;
         loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, shape);
@@ -79,10 +108,11 @@ void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
             .begin = rows.begin,
             .shared = true,
             .group = LOONG_GROUP_TP,
+            .second = head.adapted ? head.second : NULL,
             .loss = {.name = "lm", .normaliser = "loss_weight", .weight = 1.0}};
         loong_cross_entropy(g, x, table, labels, weight, &loss);
         if (request->kl_loss > 0.0) {
-            add_kl(nn, loong_nn_label_logprob(nn, x, table, rows), request);
+            add_kl(nn, label_logprob(nn, &head), request);
         }
     }
     loong_graph_pop(g);

@@ -85,6 +85,11 @@ loong_val_t loongi_nn_adapt_experts(loong_nn_t *nn, int dim,
  * parts of a sum. */
 loong_val_t loongi_nn_adapt_embedding(loong_nn_t *nn, loong_val_t ids,
                                       loong_nn_slice_t rows, loong_val_t y);
+/* Of the head, whose name is the scope's, of which rows are here: what is added
+ * to the logits is second[0] [T,rank] times second[1]' [rows,rank]. False: it
+ * has none. */
+bool loongi_nn_adapt_head(loong_nn_t *nn, loong_val_t x, loong_nn_slice_t rows,
+                          loong_val_t second[2]);
 /* Whether adapters are asked for of a module, by its name below the scope; and
  * magnitudes with them. */
 bool loongi_nn_has_adapter(const loong_nn_t *nn, const char *name);

@@ -71,6 +71,13 @@ CASES = {
     "dora_gpt2": ("gpt2_untied", dict(
         r=2, lora_alpha=3, use_dora=True, fan_in_fan_out=True,
         target_modules=["c_attn", "c_proj", "c_fc"])),
+    # heads
+    "head": ("llama2_mha", dict(
+        r=4, lora_alpha=6, target_modules=["q_proj", "lm_head"],
+        rank_pattern={"lm_head": 3})),
+    "head_gpt2": ("gpt2_untied", dict(
+        r=2, lora_alpha=3, fan_in_fan_out=True,
+        target_modules=["c_attn", "lm_head"])),
     # an embedding, whose head is the same matrix
     "llama_ends": ("llama3_gqa_tied", dict(
         r=3, lora_alpha=5, target_modules=["embed_tokens", "o_proj"],
@@ -94,7 +101,7 @@ CASES = {
         r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])),
 }
 PLUS = {"llama_plus": 8}  # rate of the second matrices, LoRA+
-KL = {"llama": 0.3, "qwen2_moe": 0.3}  # of the divergence in a second training
+KL = {"llama": 0.3, "qwen2_moe": 0.3, "head": 0.3}  # of the divergence in a second training
 # As transformers 4 had experts: a module for each matrix of each.
 OLDER = "mixtral_older"
 CASES[OLDER] = ("mixtral", dict(
@@ -281,6 +288,9 @@ KEYS = {
     "gpt2": "rank: 2, alpha: 3, "
             "target_modules: [c_attn, c_proj, c_fc, wte], "
             "modules_to_save: [norm]",
+    "head": "rank: 4, alpha: 6, target_modules: [q_proj, lm_head], "
+            "rank_pattern: [{scope: lm_head, rank: 3}]",
+    "head_gpt2": "rank: 2, alpha: 3, target_modules: [c_attn, lm_head]",
     "dora": "rank: 4, alpha: 6, use_dora: true, target_modules: "
             "[q_proj, v_proj, gate_proj, up_proj, down_proj]",
     "dora_qwen2": "rank: 3, alpha: 5, use_dora: true, use_rslora: true, "
@@ -296,7 +306,7 @@ KEYS = {
     "mixtral": "rank: 2, alpha: 3, rank_pattern: [{scope: down_proj, rank: 3}]"
                ", target_modules: [q_proj, v_proj, w1, w3, experts.down_proj]",
 }
-MORE = {**dict.fromkeys(("gpt2", "dora_gpt2"),
+MORE = {**dict.fromkeys(("gpt2", "dora_gpt2", "head_gpt2"),
                         ["foundation.hidden_dropout=0",
                          "foundation.attention_dropout=0",
                          "foundation.embedding_dropout=0"]),

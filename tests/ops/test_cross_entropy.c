@@ -55,6 +55,22 @@ static op_case_t make_case(const setting_t *s,
     return c;
 }
 
+/* With a second pair of this width, to which gradients belong. */
+static void add_second(op_case_t *c, const setting_t *s, int64_t width)
+{
+    op_arg_t made[3] = {c->arg[4], c->arg[5], c->arg[6]};
+    loong_dtype_t dtype = c->arg[0].dtype;
+    c->num_in = 6;
+    c->num_out = 5;
+    c->arg[4] = op_mat(dtype, s->tokens, width);
+    c->arg[5] = op_mat(dtype, s->rows, width);
+    memcpy(&c->arg[6], made, sizeof(made));
+    c->arg[9] = op_mat(dtype, s->tokens, width);
+    c->arg[10] = op_mat(c->arg[6].dtype, s->rows, width);
+    c->accumulate |= c->accumulate << 2;
+    c->bound.terms += width;
+}
+
 static void expect(int kernels, loong_dtype_t dtype)
 {
     if (dtype != LOONG_F64 && kernels < 1) {
@@ -78,6 +94,9 @@ static void test_reference(void **state)
                 c.arg[5].gap = 1;
                 c.arg[6].gap = 5;
             }
+            expect(op_case_reference(&c), types[t]);
+            add_second(&c, &settings[i], 1 + 3 * i);
+            c.arg[4].gap = c.arg[10].gap = i;
             expect(op_case_reference(&c), types[t]);
         }
     }
@@ -131,6 +150,9 @@ static void test_absent(void **state)
             }
         }
         expect(op_case_reference(&c), LOONG_F32);
+        add_second(&c, &settings[3], 5);
+        memset(&c.arg[9 + mask % 2], 0, sizeof(c.arg[9]));
+        expect(op_case_reference(&c), LOONG_F32);
     }
 }
 
@@ -146,6 +168,7 @@ static void test_chunks(void **state)
                                        .z_loss = s.z_loss};
     op_case_t c = make_case(&s, &attr, LOONG_BF16);
     c.arg[6].gap = 1;
+    add_second(&c, &s, 2);
     expect(op_case_reference(&c), LOONG_BF16);
 }
 
@@ -178,6 +201,23 @@ static void test_differences(void **state)
     for (int o = 0; o < 3; o++) {
         free(out[o]);
     }
+    add_second(&c, &s, 2);
+    double *h = op_normal(s.tokens * 2, 3, 1.0);
+    double *u = op_normal(s.rows * 2, 4, 1.0);
+    c.arg[4].wide_values = h;
+    c.arg[5].wide_values = u;
+    op_case_outputs(&c, "cross_entropy_ref", out);
+    static const int inputs[4] = {0, 1, 4, 5};
+    for (int k = 0; k < 4; k++) {
+        d.input = inputs[k];
+        d.grad = out[1 + k];
+        op_case_differences(&d);
+    }
+    for (int o = 0; o < 5; o++) {
+        free(out[o]);
+    }
+    free(h);
+    free(u);
     free(x);
     free(w);
 }

@@ -46,6 +46,16 @@ static op_case_t forward_case(const setting_t *s,
     return c;
 }
 
+/* With a second pair of this width. */
+static void add_second(op_case_t *c, const setting_t *s, int64_t width)
+{
+    c->num_in = 5;
+    c->arg[5] = c->arg[6] = c->arg[3];
+    c->arg[3] = op_mat(c->arg[0].dtype, s->tokens, width);
+    c->arg[4] = op_mat(c->arg[0].dtype, s->rows, width);
+    c->bound.terms += width;
+}
+
 /* What the forward made is read, and a gradient that some tokens have not. */
 typedef struct backward {
     double *out[LOONG_MAX_OPERANDS];
@@ -61,15 +71,27 @@ static op_case_t backward_case(const setting_t *s, const op_case_t *forward,
     for (int64_t t = 0; t < s->tokens; t++) {
         b->dlogp[t] = t % 4 == 1 ? 0.0 : 0.37 * (double)(2 - t % 3);
     }
+    op_arg_t value = forward->arg[forward->num_in];
+    op_arg_t *to = &c.arg[6];
+    bool second = forward->num_in == 5;
     c.op = "token_logprob_grad";
-    c.num_in = 6;
-    c.arg[5] = c.arg[4];
+    c.num_in = second ? 8 : 6;
+    c.num_out = second ? 4 : 2;
+    c.arg[3] = c.arg[4] = c.arg[5] = value;
     c.arg[3].wide_values = b->out[0];
     c.arg[4].wide_values = b->out[1];
     c.arg[5].wide_values = b->dlogp;
-    c.arg[6] = op_mat(c.arg[0].dtype, s->tokens, s->hidden);
-    c.arg[7] = op_mat(c.arg[3].dtype, s->rows, s->hidden);
-    c.accumulate = s->add ? 1u << 1 : 0;
+    for (int i = 3; second && i < 5; i++) { /* the same numbers */
+        *to = forward->arg[i];
+        (to++)->stream = i + 1;
+    }
+    *to++ = op_mat(c.arg[0].dtype, s->tokens, s->hidden);
+    *to++ = op_mat(value.dtype, s->rows, s->hidden);
+    if (second) {
+        to[0] = op_mat(c.arg[0].dtype, s->tokens, forward->arg[3].dim[1]);
+        to[1] = op_mat(value.dtype, s->rows, forward->arg[3].dim[1]);
+    }
+    c.accumulate = s->add ? 1u << 1 | (second ? 1u << 3 : 0) : 0;
     return c;
 }
 
@@ -105,8 +127,15 @@ static void check(const setting_t *s, loong_dtype_t dtype, int64_t gap,
     c.threads = threads;
     c.seed = seed;
     expect(&c);
+    op_case_t two = c;
     c = backward_case(s, &c, &b);
     c.arg[6].gap = c.arg[7].gap = gap;
+    expect(&c);
+    backward_end(&b);
+    add_second(&two, s, 1 + s->hidden % 6);
+    expect(&two);
+    c = backward_case(s, &two, &b);
+    c.arg[6].gap = c.arg[10].gap = gap;
     expect(&c);
     backward_end(&b);
 }

@@ -58,7 +58,13 @@
           "alpha_pattern: [{scope: 'layers.1.*', alpha: 2}]}\n"
 #define ALL                                                                    \
     START "finetune: {method: lora, rank: 3, dropout: 0.2, use_rslora: true, " \
-          "bias: all, modules_to_save: [norm]}\n"
+          "bias: all, modules_to_save: [norm], "                             \
+          "target_modules: [layers, lm_head]}\n"
+/* Both ends. */
+#define ENDS                                                              \
+    START "finetune: {method: lora, rank: 4, alpha: 6, dropout: 0.1, "    \
+          "target_modules: [embed_tokens, q_proj, v_proj, up_proj, "      \
+          "lm_head], rank_pattern: [{scope: lm_head, rank: 3}]}\n"
 
 /* Nothing else is trained: the reference of kl_loss is the model itself. */
 #define ALONE \
@@ -135,7 +141,7 @@ static void shared_keys(void **state)
         {4, "{" TP "2, " SHARD "optim_grads_params}"},
     };
     kl_loss = 0.3;
-    check_layouts(ONE_KEY, SOME, LOONG_COUNT_OF(layouts), layouts);
+    check_layouts(ONE_KEY, ENDS, LOONG_COUNT_OF(layouts), layouts);
     kl_loss = 0.0;
 }
 

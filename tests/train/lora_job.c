@@ -48,6 +48,15 @@ static const lora_case_t cases[] = {
      "finetune.target_modules=[c_attn, c_proj, c_fc]\n"
      "foundation.hidden_dropout=0\nfoundation.attention_dropout=0\n"
      "foundation.embedding_dropout=0\n"},
+    {"head", "llama2_mha",
+     "finetune.rank=4\nfinetune.alpha=6\n"
+     "finetune.target_modules=[q_proj, output_layer]\n"
+     "finetune.rank_pattern=[{scope: lm_head, rank: 3}]\n"},
+    {"head_gpt2", "gpt2_untied",
+     "finetune.rank=2\nfinetune.alpha=3\n"
+     "finetune.target_modules=[c_attn, lm_head]\n"
+     "foundation.hidden_dropout=0\nfoundation.attention_dropout=0\n"
+     "foundation.embedding_dropout=0\n"},
     {"qwen2_moe", "qwen2_moe",
      "finetune.rank=3\nfinetune.alpha=4\n"
      "finetune.target_modules=[q_proj, k_proj, o_proj, "

@@ -88,6 +88,9 @@ static void a_divergence_is_from_the_model_without(void **state)
          "parallel.tensor_model_parallel_size=2\n"
          "parallel.sequence_parallel=true\n"
          "parallel.context_parallel_size=2\n"},
+        {"head", 2,
+         "parallel.tensor_model_parallel_size=2\n"
+         "parallel.sequence_parallel=true\n"},
         {"qwen2_moe", 2,
          "parallel.tensor_model_parallel_size=2\n"
          "parallel.sequence_parallel=true\n"},

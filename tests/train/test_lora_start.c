@@ -147,6 +147,8 @@ static void what_does_not_fit_is_refused(void **state)
          "finetune.target_modules: no layer that can have adapters is called "
          "w7; there are embed_tokens q_proj k_proj v_proj o_proj gate_proj "
          "up_proj down_proj"},
+        {"finetune.target_modules=[q_proj, lm_head]\n",
+         "up_proj down_proj, and the head is the matrix of embed_tokens"},
         {"finetune.modules_to_save=[nrm]\n",
          "finetune.modules_to_save[0]: no parameter matches nrm; their names"},
         {"finetune.rank_pattern=[{scope: k_proj, rank: 2}]\n",

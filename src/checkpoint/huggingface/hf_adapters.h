@@ -45,6 +45,8 @@ const loong_hf_param_t *loongi_lora_base(const loong_hf_map_t *map,
 
 /* The module of the embedding: its b has a row for each id. */
 #define LOONG_LORA_EMBEDDING "embed_tokens"
+/* That of the head. */
+#define LOONG_LORA_HEAD "lm_head"
 
 /* The engine's module of a matrix: "layers.0.self_attn.q_proj". */
 void loongi_lora_module(const loong_hf_param_t *base,

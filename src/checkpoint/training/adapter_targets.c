@@ -9,6 +9,7 @@
 #include "adapter_start.h"
 #include "graph_impl.h"
 #include "hf_adapters.h"
+#include "hf_names.h"
 
 #define TARGETS "finetune.target_modules"
 
@@ -23,7 +24,8 @@ static const struct {
                 {"linear_q_down", {"q_a_proj", NULL}},
                 {"linear_q_up", {"q_b_proj", NULL}},
                 {"linear_kv_down", {"kv_a_proj_with_mqa", NULL}},
-                {"linear_kv_up", {"kv_b_proj", NULL}}};
+                {"linear_kv_up", {"kv_b_proj", NULL}},
+                {"output_layer", {LOONG_LORA_HEAD, NULL}}};
 
 typedef struct targets {
     loong_context_t *ctx;
@@ -62,12 +64,20 @@ static loong_status_t add(targets_t *t, const char *name)
     return LOONG_OK;
 }
 
-/* A matrix of one layer, or of its experts, or the embedding. */
+/* A matrix of one layer, or of its experts, or of an end. */
 static bool is_linear(const loong_hf_param_t *p)
 {
     return p->ndim == 2 &&
            (strncmp(p->name, "layers.", strlen("layers.")) == 0 ||
-            strcmp(p->name, LOONG_LORA_EMBEDDING ".weight") == 0);
+            strcmp(p->name, LOONG_LORA_EMBEDDING ".weight") == 0 ||
+            strcmp(p->name, LOONG_HF_HEAD) == 0);
+}
+
+/* A head that is the embedding's matrix has no name in files, and no adapter:
+ * merged, it would change the embedding. */
+static bool is_tied(const targets_t *t)
+{
+    return loongi_hf_map_find(t->map, LOONG_HF_HEAD) == NULL;
 }
 
 /* The engine's module of a parameter. */
@@ -186,11 +196,26 @@ static loong_status_t add_target(targets_t *t, loong_context_t *ctx,
         found > 0 ? LOONG_OK
                   : LOONG_FAIL(ctx, LOONG_ERR_CONFIG,
                                "%s: " TARGETS ": no layer that can have "
-                               "adapters is called %s; there are%s",
+                               "adapters is called %s; there are%s%s",
                                loong_recipe_where(recipe, TARGETS), target,
-                               loongi_text_get(&layers));
+                               loongi_text_get(&layers),
+                               is_tied(t) ? ", and the head is the matrix of "
+                                            LOONG_LORA_EMBEDDING
+                                          : "");
     loongi_text_free(&layers);
     return status;
+}
+
+static loong_status_t exclude_head(targets_t *t)
+{
+    loong_adapters_t *a = t->a;
+    const char **list = NULL;
+    LOONG_TRY(loongi_arena_alloc(
+        t->arena, (size_t)(a->num_excluded + 1) * sizeof(*list), &list));
+    memcpy(list, a->excluded, (size_t)a->num_excluded * sizeof(*list));
+    list[a->num_excluded++] = LOONG_LORA_HEAD;
+    a->excluded = list;
+    return LOONG_OK;
 }
 
 static loong_status_t translate(targets_t *t, loong_context_t *ctx,
@@ -221,6 +246,9 @@ static loong_status_t translate(targets_t *t, loong_context_t *ctx,
     for (int i = 0; i < t->a->num_targets; i++) {
         LOONG_TRY(add(t, t->a->targets[i]));
         LOONG_TRY(add_target(t, ctx, recipe, i));
+    }
+    if (is_tied(t)) {
+        LOONG_TRY(exclude_head(t));
     }
     const char **fused = NULL;
     LOONG_TRY(loongi_arena_alloc(t->arena, sizeof(t->fused), &fused));

@@ -86,40 +86,6 @@ static void steps_of_other_files(void **state)
     }
 }
 
-/* A second forward without adapters, over the same parameters. */
-static void a_divergence_is_from_the_model_without(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *of;
-        int ranks;
-        const char *keys;
-    } layouts[] = {
-        {"llama", 1, "train.micro_batch_size=4\n"},
-        {"llama", 4,
-         "parallel.tensor_model_parallel_size=2\n"
-         "parallel.sequence_parallel=true\n"
-         "parallel.context_parallel_size=2\n"},
-        {"head", 2,
-         "parallel.tensor_model_parallel_size=2\n"
-         "parallel.sequence_parallel=true\n"},
-        {"qwen2_moe", 2,
-         "parallel.tensor_model_parallel_size=2\n"
-         "parallel.sequence_parallel=true\n"},
-    };
-    for (int i = 0; i < LOONG_COUNT_OF(layouts); i++) {
-        const lora_case_t *c = lora_case(layouts[i].of);
-        job_place_t p = lora_begin(c);
-        char keys[512];
-        snprintf(keys, sizeof(keys), "train.kl_loss_coeff=0.3\n%s",
-                 layouts[i].keys);
-        lora_run(&p, c, layouts[i].ranks, keys);
-        lora_compare_curve(&p, c, "kl_", layouts[i].keys, LORA_STEPS, 1e-8);
-        lora_compare(&p, c, "kl_", layouts[i].keys, 1e-9);
-        job_end(&p);
-    }
-}
-
 static void ignore(void *user, const char *line)
 {
     (void)user;
@@ -200,7 +166,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(twenty_steps_are_those_of_peft),
         cmocka_unit_test(steps_of_other_files),
-        cmocka_unit_test(a_divergence_is_from_the_model_without),
         cmocka_unit_test(a_resume_reads_the_rest_where_it_was),
         cmocka_unit_test(what_was_trained_beside_goes_on),
     };

@@ -1,11 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How adapters start, what is refused then, and exports that are merged. */
+ * Adapters beside their model: a divergence from it, how they start, what is
+ * refused then, and exports that are merged. */
 #include <math.h>
 
 #include "hf_weights.h"
 #include "lora_job.h"
 #include "peft.h"
+
+/* A second forward without adapters, over the same parameters. */
+static void a_divergence_is_from_the_model_without(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *of;
+        int ranks;
+        const char *keys;
+    } layouts[] = {
+        {"llama", 1, "train.micro_batch_size=4\n"},
+        {"llama", 4,
+         "parallel.tensor_model_parallel_size=2\n"
+         "parallel.sequence_parallel=true\n"
+         "parallel.context_parallel_size=2\n"},
+        {"head", 2,
+         "parallel.tensor_model_parallel_size=2\n"
+         "parallel.sequence_parallel=true\n"},
+        {"qwen2_moe", 2,
+         "parallel.tensor_model_parallel_size=2\n"
+         "parallel.sequence_parallel=true\n"},
+    };
+    for (int i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+        const lora_case_t *c = lora_case(layouts[i].of);
+        job_place_t p = lora_begin(c);
+        char keys[512];
+        snprintf(keys, sizeof(keys), "train.kl_loss_coeff=0.3\n%s",
+                 layouts[i].keys);
+        lora_run(&p, c, layouts[i].ranks, keys);
+        lora_compare_curve(&p, c, "kl_", layouts[i].keys, LORA_STEPS, 1e-8);
+        lora_compare(&p, c, "kl_", layouts[i].keys, 1e-9);
+        job_end(&p);
+    }
+}
 
 /* Before the first step the model is the base: lengths of rows are those of
  * its matrices. */
@@ -230,6 +265,7 @@ static void other_rows_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_divergence_is_from_the_model_without),
         cmocka_unit_test(magnitudes_begin_as_norms),
         cmocka_unit_test(a_merge_is_exact_to_rounding),
         cmocka_unit_test(a_merge_is_of_what_codes_stand_for),

@@ -51,7 +51,7 @@ loong_module(NAME images DIR src/data/images PUBLIC image USES base data
 loong_module(NAME image_text DIR src/data/image_text
   USES base CALLS data images tokenizer LIBS xxhash)
 loong_module(NAME chat DIR src/data/chat PUBLIC chat
-  USES base jinja jinja_named data CALLS tokenizer LIBS xxhash
+  USES base jinja jinja_named data CALLS images tokenizer LIBS xxhash
   INCLUDES ${PROJECT_SOURCE_DIR}/backends/arrow)
 set_source_files_properties(src/data/images/resize.c
   PROPERTIES COMPILE_OPTIONS -O3)

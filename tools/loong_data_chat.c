@@ -40,14 +40,21 @@ static const char help_text[] =
     "  --train-on-tool-results results of tools are learned as well\n"
     "  --use-chosen            learn what was preferred\n"
     "  --tag NAME=TEXT         of sharegpt, as user=human; may stand often\n"
-    "  --cache DIR             where what was tokenised is kept\n";
+    "  --cache DIR             where what was tokenised is kept\n"
+    "\n"
+    "As other keys of data:\n"
+    "\n"
+    "  --image-token TEXT      records have pictures, for which it stands\n"
+    "  --image-root DIR        directory of their relative paths (default: "
+    "that\n"
+    "                          of the file)\n";
 
 enum { MAX_TAGS = 16, ANY_ID = INT32_MAX };
 
 typedef struct options {
     loong_chat_options_t chat;
     const char *tags[MAX_TAGS];
-    const char *tokenizer;
+    const char *tokenizer, *image_token, *image_root;
     int64_t count;
     bool ids;
 } options_t;
@@ -143,6 +150,11 @@ static loong_status_t print_sample(const options_t *o, const loong_chat_t *chat,
         print_runs(&s);
     }
     free(s.text);
+    for (int k = 1; k < items->count; k++) {
+        const loong_item_t *image = &items->item[k];
+        printf("  picture at %" PRId64 ": %s, %" PRId64 " x %" PRId64 "\n",
+               image->at, image->name, image->size[0], image->size[1]);
+    }
     return LOONG_OK;
 }
 
@@ -193,7 +205,8 @@ static int print_all(loong_context_t *ctx, const options_t *o,
                      const loong_chat_t *chat)
 {
     loong_chat_info_t info;
-    loong_items_t items = {.ctx = ctx, .vocab_size = ANY_ID};
+    loong_items_t items = {.ctx = ctx, .vocab_size = ANY_ID, .picture = -1,
+                           .sizes = true};
     loong_status_t status = LOONG_OK;
     loong_chat_get_info(chat, &info);
     print_counts(chat, &info);
@@ -223,6 +236,8 @@ static const struct option long_options[] = {
     {"use-chosen", no_argument, NULL, 'u'},
     {"tag", required_argument, NULL, 'g'},
     {"cache", required_argument, NULL, 'c'},
+    {"image-token", required_argument, NULL, 'p'},
+    {"image-root", required_argument, NULL, 'd'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0}};
 
@@ -256,6 +271,12 @@ static bool take(options_t *o, const char *command, int option)
     case 'c':
         o->chat.cache = optarg;
         return true;
+    case 'p':
+        o->image_token = optarg;
+        return o->chat.images = true;
+    case 'd':
+        o->image_root = optarg;
+        return true;
     case 'g':
         if (o->chat.num_tags == MAX_TAGS) {
             data_usage(command, "more than %d times --tag", MAX_TAGS);
@@ -276,6 +297,8 @@ static int run(loong_context_t *ctx, options_t *o, const char *path)
     const loong_source_params_t params = {.data = path,
                                           .path = path,
                                           .tokenizer = o->tokenizer,
+                                          .image_token = o->image_token,
+                                          .image_root = o->image_root,
                                           .chat = &o->chat};
     loong_status_t status = loong_chat_open(ctx, &params, &chat);
     if (status != LOONG_OK) {

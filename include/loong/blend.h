@@ -64,6 +64,7 @@ typedef struct loong_blend_params {
     bool shuffle; /* false: file order, for validation */
     const char *tokenizer; /* of sources of text (loong_source_params_t) */
     const char *image_token;
+    const char *image_root;
     loong_packing_t packing; /* of texts of lengths of their own */
     loong_truncation_t truncation;
     const struct loong_chat_options *chat; /* of conversations; or NULL */

@@ -38,6 +38,8 @@ typedef struct loong_chat_options {
     bool train_on_tool_results;
     bool use_chosen;   /* preference pairs, KTO: learns what was preferred */
     bool skip_refused; /* records that cannot be used are left out */
+    /* Records have pictures (loong_source_params_t says by which token). */
+    bool images;
     /* Of sharegpt, as "user=human": names of keys and roles. */
     const char *const *tags;
     int64_t num_tags;
@@ -82,7 +84,8 @@ LOONG_API void loong_chat_get_info(const loong_chat_t *chat,
 /* 0 <= file < files. */
 LOONG_API void loong_chat_get_file(const loong_chat_t *chat, int64_t file,
                                    loong_chat_file_t *info);
-/* Sample i as one item TOKENS, named "file:line". */
+/* Sample i as one item TOKENS, named "file:line", and an item IMAGE for each of
+ * its pictures, which stands at one token. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_chat_read(const loong_chat_t *chat, int64_t i, loong_items_t *items);
 LOONG_API const loong_tokenizer_t *

@@ -190,7 +190,8 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_recipe_each_family_key(
 LOONG_API const char *loong_recipe_component(const loong_recipe_t *recipe,
                                              int64_t i);
 
-/* No component of the model reads pictures, as far as it is known. */
+/* The model's loss is of texts, alone or with pictures, as far as it is
+ * known. */
 LOONG_API bool loong_recipe_reads_texts(const loong_recipe_t *recipe);
 
 /* The whole recipe with defaults filled in, as YAML; with origins each value

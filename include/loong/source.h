@@ -6,7 +6,8 @@
  * processor's (loong/processor.h). Built-in classes: "tokens", indexed data
  * sets cut into samples of T + 1 ids; "documents", the documents of such sets,
  * each a sample; "images", labelled pictures (loong/image.h); "image_text",
- * texts with pictures in them; "chat", conversations (loong/chat.h).
+ * texts with pictures in them; "chat", conversations (loong/chat.h), and
+ * "image_chat", those with pictures.
  *
  * Texts of lengths of their own are laid into rows of T + 1 ids by a source
  * over their source: its samples are the rows, one text each or several.
@@ -97,6 +98,7 @@ typedef struct loong_source_params {
      * token that stands for a picture, as the file spells it. */
     const char *tokenizer;
     const char *image_token;
+    const char *image_root; /* of relative paths; NULL: beside the file */
     /* (optional) Of conversations (loong/chat.h). */
     const struct loong_chat_options *chat;
 } loong_source_params_t;

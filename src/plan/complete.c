@@ -72,28 +72,59 @@ static loong_status_t complete_save(loong_recipe_t *recipe)
     return set_open(recipe, "checkpoint.save", path, "beside export.hf");
 }
 
-loong_status_t loongi_complete_finetuning(loong_recipe_t *recipe)
+loong_status_t loongi_complete_phase(loong_recipe_t *recipe)
 {
-    static const char *const warmup[2] = {"optimizer.lr_warmup_iters",
-                                          "optimizer.lr_warmup_fraction"};
     if (loong_recipe_is_set(recipe, "finetune.method") &&
         loong_recipe_reads_texts(recipe)) {
         LOONG_TRY(set_open(recipe, "training_phase", "sft", "finetune"));
     }
+    return loongi_recipe_finetunes(recipe) &&
+                   loong_recipe_init_key(recipe, NULL) == NULL
+               ? set_open(recipe, "init.from_hf",
+                          loong_recipe_text(recipe, "model.from_hf"),
+                          sft_origin)
+               : LOONG_OK;
+}
+
+/* Of a model that sees pictures the language model is tuned: what is published
+ * before it stays. */
+static loong_status_t complete_freezing(loong_recipe_t *recipe)
+{
+    const char *role = NULL;
+    for (int64_t i = 0; loong_recipe_component(recipe, i + 1) != NULL; i++) {
+        char path[64];
+        role = loong_recipe_component(recipe, i);
+        snprintf(path, sizeof(path), "model.%s.freeze", role);
+        if (loong_recipe_init_key(recipe, role) != NULL) {
+            LOONG_TRY(set_open(recipe, path, "true", sft_origin));
+        }
+    }
+    return LOONG_OK;
+}
+
+/* Samples with pictures have rows of their own, and none are drawn. */
+static bool is_of_texts(const char *key)
+{
+    return strcmp(key, "data.packing") == 0 ||
+           strncmp(key, "eval.sample.", 12) == 0;
+}
+
+loong_status_t loongi_complete_finetuning(loong_recipe_t *recipe)
+{
+    static const char *const warmup[2] = {"optimizer.lr_warmup_iters",
+                                          "optimizer.lr_warmup_fraction"};
+    bool sees = loong_recipe_component(recipe, 1) != NULL;
     if (!loongi_recipe_finetunes(recipe)) {
         return LOONG_OK;
     }
+    LOONG_TRY(complete_freezing(recipe));
     for (int64_t i = 0; i < LOONG_COUNT_OF(finetuning); i++) {
-        bool said = strcmp(finetuning[i].key, warmup[1]) == 0 &&
-                    is_set_one_of(recipe, warmup);
+        bool said = (strcmp(finetuning[i].key, warmup[1]) == 0 &&
+                     is_set_one_of(recipe, warmup)) ||
+                    (sees && is_of_texts(finetuning[i].key));
         LOONG_TRY(said ? LOONG_OK
                        : set_open(recipe, finetuning[i].key,
                                   finetuning_value(recipe, i), sft_origin));
-    }
-    if (loong_recipe_init_key(recipe, NULL) == NULL) {
-        LOONG_TRY(set_open(recipe, "init.from_hf",
-                           loong_recipe_text(recipe, "model.from_hf"),
-                           sft_origin));
     }
     return complete_save(recipe);
 }

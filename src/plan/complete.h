@@ -13,9 +13,12 @@
 extern "C" {
 #endif
 
-/* training_phase: sft, also where finetune.method is set and no phase is:
- * weights from where the model is, learning rate, packing, checkpoints beside
- * export.hf. What needs the ranks or the data comes later. */
+/* training_phase: sft, also where finetune.method is set and no phase is;
+ * weights from where the model is. */
+LOONG_NODISCARD loong_status_t loongi_complete_phase(loong_recipe_t *recipe);
+/* When the components are known: learning rate, packing, checkpoints beside
+ * export.hf, and of a model that sees pictures that the published parts before
+ * the language model stay. What needs the ranks or the data comes later. */
 LOONG_NODISCARD loong_status_t
 loongi_complete_finetuning(loong_recipe_t *recipe);
 bool loongi_recipe_finetunes(const loong_recipe_t *recipe);

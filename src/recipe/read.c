@@ -255,8 +255,11 @@ const char *loong_recipe_component(const loong_recipe_t *recipe, int64_t i)
 
 bool loong_recipe_reads_texts(const loong_recipe_t *recipe)
 {
-    const char *first = loong_recipe_component(recipe, 0);
-    return first == NULL || strcmp(first, "foundation") == 0;
+    const char *last = NULL;
+    for (int64_t i = 0; loong_recipe_component(recipe, i) != NULL; i++) {
+        last = loong_recipe_component(recipe, i);
+    }
+    return last == NULL || strcmp(last, "foundation") == 0;
 }
 
 const char *loong_recipe_init_key(const loong_recipe_t *recipe,

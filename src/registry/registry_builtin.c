@@ -48,6 +48,7 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     LOONG_TRY(loong_register_source(ctx, &loongi_image_source));
     LOONG_TRY(loong_register_source(ctx, &loongi_image_text_source));
     LOONG_TRY(loong_register_source(ctx, &loongi_chat_source));
+    LOONG_TRY(loong_register_source(ctx, &loongi_image_chat_source));
     LOONG_TRY(loongi_stager_register(ctx, &loongi_staged_stager));
     /* The last one is "auto" where it is found. */
     LOONG_TRY(loong_register_device(ctx, &loongi_cpu_device));

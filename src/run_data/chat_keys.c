@@ -36,6 +36,12 @@ static loong_status_t read_chat(const loong_run_data_t *d, chat_keys_t *keys)
     return LOONG_OK;
 }
 
+bool loongi_run_data_is_chat(const char *source_class)
+{
+    return strcmp(source_class, "chat") == 0 ||
+           strcmp(source_class, "image_chat") == 0;
+}
+
 bool loongi_run_data_has_chat(const loong_run_data_t *d)
 {
     static const char *const lists[] = {"data.train", "data.validation"};
@@ -44,7 +50,7 @@ bool loongi_run_data_has_chat(const loong_run_data_t *d)
     for (int l = 0; l < 2; l++) {
         for (int64_t i = 0; i < loong_recipe_count(r, lists[l]); i++) {
             const char *name = loongi_run_data_source_class(d, lists[l], i);
-            has = has || (name != NULL && strcmp(name, "chat") == 0);
+            has = has || (name != NULL && loongi_run_data_is_chat(name));
         }
     }
     return has;
@@ -74,7 +80,8 @@ loong_status_t loongi_run_data_create_blend(loong_run_data_t *d,
     chat_keys_t chat;
     bool wanted = false;
     for (int64_t i = 0; i < params->num_sources; i++) {
-        wanted = wanted || strcmp(params->sources[i].class_name, "chat") == 0;
+        wanted =
+            wanted || loongi_run_data_is_chat(params->sources[i].class_name);
     }
     if (wanted) {
         LOONG_TRY(read_chat(d, &chat));

@@ -18,6 +18,10 @@ static const loong_recipe_field_t keys[] = {
          "and what exports bring; data sets are tokens already"),
     TEXT("data.image_token", "<image>", SAME,
          "token of texts that stands for a picture", BLEND(image_token)),
+    TEXT("data.image_root", NULL, FREE,
+         "directory of the relative paths of pictures; that of the file which "
+         "names them when not given",
+         BLEND(image_root)),
     CHOICE("data.chat.format", "auto",
            "auto openai sharegpt alpaca prompt_completion preference kto text",
            SAME,
@@ -70,8 +74,9 @@ static const loong_recipe_field_t keys[] = {
          "class of the source: tokens, an indexed data set; documents, the "
          "same by whole documents; images, labelled pictures in a directory "
          "for each class, or tar files; image_text, a .jsonl of texts with "
-         "pictures; chat, conversations; or one that was registered; what the "
-         "model reads when not given, and chat in training_phase sft"),
+         "pictures; chat, conversations, with pictures where the model sees "
+         "some; or one that was registered; what the model reads when not "
+         "given, and chat in training_phase sft"),
     REAL("data.train[].weight", NULL, 0, 1e9, FREE,
          "share of the blend, above 0; sources are drawn by their size when "
          "none has a weight; a resumed run wants the same shares",

@@ -64,12 +64,17 @@ const char *loongi_run_data_source_class(const loong_run_data_t *d,
     const char *role = loong_recipe_component(d->plan->recipe, 0);
     snprintf(key, sizeof(key), "%s[%lld].source", list, (long long)i);
     const char *name = loong_recipe_text(d->plan->recipe, key);
-    return name != NULL                                         ? name
-           : role == NULL                                       ? NULL
-           : loong_recipe_component(d->plan->recipe, 1) != NULL ? "image_text"
-           : strcmp(role, "image_encoder") == 0                 ? "images"
-           : loongi_recipe_finetunes(d->plan->recipe)           ? "chat"
-                                                                : "tokens";
+    bool sees = loong_recipe_component(d->plan->recipe, 1) != NULL;
+    bool tunes = loongi_recipe_finetunes(d->plan->recipe);
+    if (name != NULL) {
+        return sees && strcmp(name, "chat") == 0 ? "image_chat" : name;
+    }
+    return role == NULL                         ? NULL
+           : sees && tunes                      ? "image_chat"
+           : sees                               ? "image_text"
+           : strcmp(role, "image_encoder") == 0 ? "images"
+           : tunes                              ? "chat"
+                                                : "tokens";
 }
 
 static loong_blend_params_t blend_params(const loong_run_data_t *d,

@@ -14,9 +14,10 @@
 #include "view.h"
 
 enum {
-    ROW_MULTIPLE = 64,  /* of places in a row */
-    ROW_LEAST = 1024,   /* which short samples share */
-    ROW_MOST = 1 << 20, /* where the model knows no bound */
+    ROW_MULTIPLE = 64,   /* of places in a row */
+    ROW_LEAST = 1024,    /* which short samples share */
+    PICTURE_ROWS = 4096, /* of texts with pictures of sizes of their own */
+    ROW_MOST = 1 << 20,  /* where the model knows no bound */
     STEP_SAMPLES = 16
 };
 
@@ -34,7 +35,7 @@ static int64_t documents_of(const loong_run_data_t *d, const char *list,
     snprintf(key, sizeof(key), "%s[%lld].path", list, (long long)i);
     const char *prefix = loong_recipe_text(d->plan->recipe, key);
     const char *name = loongi_run_data_source_class(d, list, i);
-    if (strcmp(name, "image_text") == 0 || strcmp(name, "chat") == 0) {
+    if (strcmp(name, "image_text") == 0 || loongi_run_data_is_chat(name)) {
         return 2; /* a text, and padding */
     }
     if (prefix == NULL ||
@@ -166,9 +167,50 @@ loong_status_t loongi_run_data_set_length(loong_run_data_t *d,
 /* Of the samples that rows are made of. */
 typedef struct sample_figures {
     int64_t samples, ids, longest;
+    int64_t images; /* of one sample, at most */
 } sample_figures_t;
 
-static void count_samples(const loong_blend_t *blend, sample_figures_t *of)
+/* Rows of a picture, where all are of one size; 0: they have sizes of their
+ * own, or there are none. */
+static int64_t picture_rows(const loong_recipe_t *r)
+{
+    static const char key[] = "model.image_encoder.select_class_token";
+    int64_t side = loong_recipe_int(r, "model.image_encoder.image_size");
+    int64_t patch = loong_recipe_int(r, "model.image_encoder.patch_size");
+    int64_t rows = patch > 0 ? side / patch * (side / patch) : 0;
+    return rows > 0 && loong_recipe_bool(r, key) ? rows + 1 : rows;
+}
+
+/* Samples with pictures, `each` rows of them. Nothing that is wrong is told:
+ * whoever reads tells it. */
+static void count_pictures(const loong_blend_source_info_t *source,
+                           int64_t each, sample_figures_t *of)
+{
+    loong_items_t items = {.ctx = NULL};
+    loong_context_t *ctx = NULL;
+    if (source->source_class->peek == NULL ||
+        loong_context_create(NULL, &ctx) != LOONG_OK) {
+        return;
+    }
+    items.ctx = ctx;
+    for (int64_t i = 0; i < source->info.samples; i++) {
+        int64_t images = 0;
+        if (source->source_class->peek(source->source, i, &items) != LOONG_OK) {
+            break;
+        }
+        for (int k = 0; k < items.count; k++) {
+            images += items.item[k].type == LOONG_ITEM_IMAGE;
+        }
+        int64_t rows = items.item[0].size[0] + images * (each - 1);
+        of->images = LOONG_MAX(of->images, images);
+        of->longest = LOONG_MAX(of->longest, rows);
+    }
+    loong_items_free(&items);
+    loong_context_destroy(&ctx);
+}
+
+static void count_samples(const loong_blend_t *blend, int64_t each,
+                          sample_figures_t *of)
 {
     loong_blend_info_t info = {.num_sources = 0};
     if (blend != NULL) {
@@ -182,6 +224,9 @@ static void count_samples(const loong_blend_t *blend, sample_figures_t *of)
             of->samples += pack->samples;
             of->ids += pack->ids;
             of->longest = LOONG_MAX(of->longest, pack->longest);
+        } else {
+            of->samples += source.info.samples;
+            count_pictures(&source, each, of);
         }
     }
 }
@@ -192,6 +237,21 @@ static loong_status_t set_length(loong_run_data_t *d, int64_t length,
     char text[24];
     snprintf(text, sizeof(text), "%lld", (long long)length);
     return loong_recipe_set(d->plan->recipe, length_key, text, origin);
+}
+
+/* Room for the pictures of every micro-batch. */
+static loong_status_t set_images(loong_run_data_t *d, int64_t most)
+{
+    static const char key[] = "data.max_images";
+    char text[24];
+    snprintf(text, sizeof(text), "%lld",
+             (long long)(LOONG_MAX(most, 1) *
+                         loong_recipe_int(d->plan->recipe,
+                                          "train.micro_batch_size")));
+    return loong_recipe_is_set(d->plan->recipe, key)
+               ? LOONG_OK
+               : loong_recipe_set(d->plan->recipe, key, text,
+                                  "the samples with most pictures");
 }
 
 /* Rows of a step that have about STEP_SAMPLES samples, or all there are: a
@@ -218,16 +278,22 @@ static loong_status_t measure_samples(loong_run_data_t *d, int64_t most,
         LOONG_TRY(set_length(d, most, "the model"));
     }
     LOONG_TRY(loongi_run_data_open_blends(d));
-    count_samples(d->blend, &train);
+    int64_t each = picture_rows(d->plan->recipe);
+    count_samples(d->blend, each, &train);
     sample_figures_t all = train;
     for (int i = 0; i < d->num_validation; i++) {
-        count_samples(d->validation[i].blend, &all);
+        count_samples(d->validation[i].blend, each, &all);
     }
     loongi_run_data_close(d);
+    if (loong_recipe_component(d->plan->recipe, 1) != NULL) {
+        LOONG_TRY(set_images(d, all.images));
+        all.longest = each > 0 ? all.longest : PICTURE_ROWS;
+    }
     int64_t rounded =
         (all.longest + ROW_MULTIPLE - 1) / ROW_MULTIPLE * ROW_MULTIPLE;
     if (length) {
-        LOONG_TRY(set_length(d, LOONG_MIN(LOONG_MAX(rounded, ROW_LEAST), most),
+        int64_t least = train.ids > 0 ? ROW_LEAST : ROW_MULTIPLE;
+        LOONG_TRY(set_length(d, LOONG_MIN(LOONG_MAX(rounded, least), most),
                              "the longest sample"));
     }
     return loongi_complete_batch(d->plan, step_rows(d, &train));

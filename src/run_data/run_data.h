@@ -89,6 +89,8 @@ loongi_run_data_set_costs(loong_run_data_t *d, loong_loader_params_t *p);
 
 /* ---- chat_keys.c ---- */
 /* Conversations may be among the data. */
+/* A class of conversations, with pictures or without. */
+bool loongi_run_data_is_chat(const char *source_class);
 bool loongi_run_data_has_chat(const loong_run_data_t *d);
 /* data.chat.date, where it is not set: today. Collective. */
 LOONG_NODISCARD loong_status_t

@@ -10,6 +10,7 @@
 
 #include "data_check.h"
 #include "file.h"
+#include "hf_composite.h"
 #include "hf_files.h"
 #include "run_dirs.h"
 #include "stage_load.h"
@@ -77,6 +78,28 @@ static loong_status_t keep_image_processor(const loong_trainer_t *t)
                ? loongi_file_set_read(t->saving.artifacts.files, path,
                                       other ? name : LOONG_HF_IMAGE_PROCESSOR)
                : LOONG_OK;
+}
+
+/* So that it says where they stand, also of components that were published
+ * apart. */
+static loong_status_t keep_image_id(const loong_trainer_t *t)
+{
+    const char *families[LOONG_HF_PARTS] = {NULL, NULL, NULL};
+    for (int i = 0; i < t->keys.count; i++) {
+        families[i] = loongi_pairs_get(t->keys.keys[i], "family");
+    }
+    const loong_hf_composite_t *composite =
+        loongi_hf_composite_of_families(families);
+    if (composite == NULL || t->sampling.tokenizer == NULL) {
+        return LOONG_OK;
+    }
+    int32_t id =
+        loong_tokenizer_token_to_id(t->sampling.tokenizer,
+                                    loong_recipe_text(t->recipe,
+                                                      "data.image_token"));
+    return id >= 0 ? loongi_hf_composite_keep_id(
+                         composite, id, t->saving.artifacts.hf_fields)
+                   : LOONG_OK;
 }
 
 /* Whether the model knows the ids of the data. */
@@ -193,6 +216,9 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
         if (status == LOONG_OK) {
             status = loongi_sample_open_tokenizer(
                 &t->sampling, t->saving.artifacts.hf_fields);
+        }
+        if (status == LOONG_OK) {
+            status = keep_image_id(t);
         }
     }
     status = loongi_first_of(status, loongi_run_data_open(&t->data));

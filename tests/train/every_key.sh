@@ -527,6 +527,7 @@ model.foundation.mrope_section="[2,3,3]"
 model.foundation.mrope_interleaved=true
 model.foundation.num_deep_features=1
 data.tokenizer=texts
+data.image_root=texts
 data.image_token=<picture>
 data.train=[{path: texts/texts.jsonl, source: image_text}]
 data.max_images=4

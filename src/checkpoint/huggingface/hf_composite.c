@@ -257,13 +257,42 @@ static loong_status_t map_widths(loong_hf_reader_t *r)
     return LOONG_OK;
 }
 
+/* A file of weights says it; without one, as where a model is described alone,
+ * it is there. */
+static loong_status_t has_spare(const loong_hf_reader_t *r, int part,
+                                bool *has_p)
+{
+    const char *spare = r->composite->parts[part].spare;
+    loong_safetensors_set_t *set = NULL;
+    if (spare == NULL || r->dir == NULL) {
+        return LOONG_OK;
+    }
+    if (loongi_safetensors_set_open(r->ctx, r->dir, &set) != LOONG_OK) {
+        loong_context_clear_error(r->ctx); /* whoever reads them tells it */
+        return LOONG_OK;
+    }
+    *has_p = false;
+    for (int64_t i = 0; i < loongi_safetensors_set_count(set); i++) {
+        const char *name = loongi_safetensors_set_get(set, i)->name;
+        size_t length = strlen(name);
+        size_t end = strlen(spare);
+        *has_p = *has_p ||
+                 (length > end && strcmp(name + length - end, spare) == 0 &&
+                  loongi_hf_composite_owner(r->composite, name) == part);
+    }
+    loongi_safetensors_set_close(&set);
+    return LOONG_OK;
+}
+
 loong_status_t loongi_hf_composite_map(loong_hf_reader_t *r, int part)
 {
     const loong_hf_part_t *p = &r->composite->parts[part];
     const char *section = r->section;
     const loong_json_t *json = r->json;
-    for (const loong_hf_fixed_t *f = p->keys; f != NULL && f->key != NULL;
-         f++) {
+    bool has = true;
+    LOONG_TRY(has_spare(r, part, &has));
+    for (const loong_hf_fixed_t *f = has ? p->keys : NULL;
+         f != NULL && f->key != NULL; f++) {
         LOONG_TRY(loongi_pairs_set(r->pairs, f->key, f->value));
     }
     LOONG_TRY(map_fields(r, p->role));
@@ -373,6 +402,17 @@ loong_status_t loongi_hf_composite_keep(loong_context_t *ctx, const char *dir,
     loongi_safetensors_set_close(&set);
     loongi_json_destroy(&config);
     return status;
+}
+
+loong_status_t
+loongi_hf_composite_keep_id(const loong_hf_composite_t *composite, int64_t id,
+                            loong_pairs_t *pairs)
+{
+    char key[KEY_BYTES];
+    snprintf(key, sizeof(key), KEPT "%s", composite->image_token_id);
+    return loongi_pairs_get(pairs, key) == NULL
+               ? loongi_pairs_set_int(pairs, key, id)
+               : LOONG_OK;
 }
 
 loong_status_t loongi_hf_composite_take(const loong_pairs_t *from,

@@ -32,6 +32,9 @@ typedef struct loong_hf_part {
     /* Keys of every such component that its kind would leave otherwise; ends
      * with a NULL key. NULL: none. */
     const loong_hf_fixed_t *keys;
+    /* How the name of a tensor ends without which files do not mean these keys;
+     * NULL: they always do. */
+    const char *spare;
     /* What fields of the section mean that its class' files always state, and
      * this model's do not; ends with a NULL key. NULL: none. */
     const loong_hf_fixed_t *absent;
@@ -61,7 +64,9 @@ typedef struct loong_hf_composite {
      * the modules in transformers, which adapters have. */
     int num_layouts;
     const loong_hf_layout_t *layouts;
-    const char *image_token; /* text of the token where pictures stand */
+    /* The token where pictures stand: its text, and the field of its id. */
+    const char *image_token;
+    const char *image_token_id;
 } loong_hf_composite_t;
 
 /* src/model/composite/hf_composites.c; ends with a NULL model_type. */
@@ -101,6 +106,9 @@ LOONG_NODISCARD loong_status_t loongi_hf_composite_keep(loong_context_t *ctx,
 /* The JSON of a field of CODE; NULL: none. */
 const char *loongi_hf_composite_kept(const loong_pairs_t *pairs,
                                      const loong_hf_shared_field_t *field);
+/* Keeps the id of the token for pictures where no directory has said it. */
+LOONG_NODISCARD loong_status_t loongi_hf_composite_keep_id(
+    const loong_hf_composite_t *composite, int64_t id, loong_pairs_t *pairs);
 /* From one list to another. */
 LOONG_NODISCARD loong_status_t
 loongi_hf_composite_take(const loong_pairs_t *from, loong_pairs_t *pairs);

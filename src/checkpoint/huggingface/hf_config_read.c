@@ -396,6 +396,7 @@ loong_status_t loongi_hf_config_trace(loong_context_t *ctx, const char *dir,
         reader.ctx = ctx;
         reader.path = path.data;
         reader.json = json;
+        reader.dir = dir;
         status = read_config(&reader, role, origins);
         loongi_json_destroy(&json);
     }

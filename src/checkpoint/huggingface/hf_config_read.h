@@ -21,6 +21,7 @@ typedef struct loong_hf_reader {
     const loong_hf_type_t *type;
     /* Of a model of several components: */
     const struct loong_hf_composite *composite; /* NULL: of one */
+    const char *dir; /* with its weights; NULL: none */
     const loong_json_t *whole;
     const char *section;            /* that json is, NULL: the whole */
     const loong_hf_fixed_t *absent; /* see hf_composite.h; or NULL */

@@ -9,7 +9,11 @@
 #ifndef LOONG_CHAT_IMPL_H
 #define LOONG_CHAT_IMPL_H
 
+#include <pthread.h>
+
 #include "base.h"
+#include "chat_images.h"
+#include "chat_records.h"
 #include "jinja.h"
 #include "json.h"
 #include "loong/chat.h"
@@ -20,76 +24,8 @@ extern "C" {
 #endif
 
 extern const loong_source_class_t loongi_chat_source;
-
-/* ---- records ------------------------------------------------------------- */
-
-typedef struct chat_file {
-    char *path;
-    const struct chat_format *format; /* NULL: by its first record */
-    int64_t size, changed_s, changed_ns;
-    int64_t records, samples, refused, left_out;
-} chat_file_t;
-
-typedef struct chat_files {
-    loong_context_t *ctx;
-    chat_file_t *file;
-    int64_t count, room;
-} chat_files_t;
-
-/* ".jsonl" and so on, what a name says without a compression's; NULL: nothing
- * that is read. */
-const char *loongi_chat_kind(const char *path);
-/* A file, or those of a directory whose names say what they are, sorted.
- * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_UNSUPPORTED (kinds that are not read,
- * with the command that converts). */
-LOONG_NODISCARD loong_status_t loongi_chat_list(chat_files_t *files,
-                                                const char *path);
-void loongi_chat_files_free(chat_files_t *files);
-
-typedef struct chat_record {
-    const char *bytes; /* NULL: there are no more */
-    size_t length;
-    int64_t line;
-    bool plain;  /* a text; else JSON */
-    bool broken; /* bytes say what is wrong with it */
-} chat_record_t;
-
-typedef struct chat_reader chat_reader_t;
-LOONG_NODISCARD loong_status_t loongi_chat_reader_create(
-    loong_context_t *ctx, const char *path, chat_reader_t **reader_p);
-void loongi_chat_reader_destroy(chat_reader_t **reader);
-/* Bytes are valid until the next call. Errors: what is wrong with the file, so
- * that it has no records behind. */
-LOONG_NODISCARD loong_status_t loongi_chat_reader_next(chat_reader_t *reader,
-                                                       chat_record_t *record);
-
-/* The next row as a JSON object of its columns, *whole_p false: what is wrong
- * with it; length 0: there are no more. Rows are what RFC 4180 says, cells of
- * columns that hold lists are JSON. */
-typedef struct chat_csv chat_csv_t;
-LOONG_NODISCARD loong_status_t loongi_chat_csv_create(loong_context_t *ctx,
-                                                      const char *path,
-                                                      char separator,
-                                                      chat_csv_t **csv_p);
-void loongi_chat_csv_destroy(chat_csv_t **csv);
-LOONG_NODISCARD loong_status_t loongi_chat_csv_next(chat_csv_t *csv,
-                                                    loong_text_t *row,
-                                                    int64_t *line_p,
-                                                    bool *whole_p);
-
-/* Whether .parquet, .arrow and .feather files can be read: the object that does
- * it is there. */
-bool loongi_chat_arrow_loads(void);
-/* The next row of one as a JSON object; length 0: there are no more. What JSON
- * has no type for is left out and told. Errors: LOONG_ERR_FORMAT. */
-typedef struct chat_arrow chat_arrow_t;
-LOONG_NODISCARD loong_status_t loongi_chat_arrow_create(loong_context_t *ctx,
-                                                        const char *path,
-                                                        chat_arrow_t **arrow_p);
-void loongi_chat_arrow_destroy(chat_arrow_t **arrow);
-LOONG_NODISCARD loong_status_t loongi_chat_arrow_next(chat_arrow_t *arrow,
-                                                      loong_text_t *row,
-                                                      int64_t *row_p);
+/* "image_chat": the same with pictures. */
+extern const loong_source_class_t loongi_image_chat_source;
 
 /* ---- conversations ------------------------------------------------------- */
 
@@ -127,6 +63,12 @@ typedef enum chat_tag {
 /* What a record says. Zero-initialise once; its memory is used again. */
 typedef struct chat_conversation {
     loong_context_t *ctx;
+    chat_image_rules_t rules;
+    const char *path;             /* of the file */
+    const loong_json_t *images;   /* of the record: a path or a list; or NULL */
+    int64_t num_listed, num_used; /* of these */
+    loong_text_t image_paths;     /* of all pictures, each ends with 0 */
+    int64_t num_images;
     const char *const *tags; /* [CHAT_TAGS] */
     bool use_chosen;
     loong_json_t *json;           /* the record */
@@ -192,6 +134,7 @@ typedef struct chat_template {
     loong_jinja_t *with_tools; /* of conversations with tools; NULL: jinja */
     loong_json_t *tokens;      /* "bos_token" and others as an object */
     loong_json_t *kwargs;      /* of the options, an object; or NULL */
+    bool knows_images;         /* it writes pictures itself */
     int64_t now;               /* the day that strftime_now shows */
     uint64_t hash;             /* of all of it */
 } chat_template_t;
@@ -231,7 +174,9 @@ typedef struct chat_worker {
     int64_t num_learned, learned_room;
     size_t *turns; /* bytes where users' messages begin, ascending */
     int64_t num_turns, turns_room;
+    int32_t image_id; /* of the token for pictures; -1: none */
     /* Of the records since it was cleared. */
+    loong_text_t image_paths;
     int32_t *ids;
     uint8_t *weight;
     uint8_t *starts;
@@ -240,7 +185,8 @@ typedef struct chat_worker {
 
 LOONG_NODISCARD loong_status_t loongi_chat_worker_create(
     const chat_template_t *form, const loong_tokenizer_t *tokenizer,
-    chat_rules_t rules, chat_worker_t **worker_p);
+    chat_rules_t rules, const chat_image_rules_t *images,
+    chat_worker_t **worker_p);
 void loongi_chat_worker_destroy(chat_worker_t **worker);
 
 /* Renders the conversation: worker->whole, learned and turns. */
@@ -258,6 +204,7 @@ typedef struct chat_place {
     int32_t file;
     int32_t learned; /* tokens without the first, which is no label */
     int64_t turns;   /* where its turns begin among all */
+    int64_t images;  /* and its pictures */
 } chat_place_t;
 
 struct loong_chat {
@@ -276,6 +223,12 @@ struct loong_chat {
     loong_dataset_t *dataset;
     chat_place_t *places; /* of each document, and one behind the last */
     int32_t *turns;       /* tokens where turns begin */
+    chat_image_rules_t image_rules;
+    chat_image_t *images; /* of all documents */
+    char *image_paths;    /* each ends with 0 */
+    int64_t image_bytes;
+    int64_t (*sizes)[2];  /* of images: width and height; 0: not known yet */
+    pthread_mutex_t lock; /* of sizes */
     int64_t samples;      /* of all documents */
     int64_t first;        /* document that is sample 0 */
     int64_t learned;

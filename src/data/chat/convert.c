@@ -26,6 +26,7 @@ loong_status_t loongi_chat_begin(chat_conversation_t *c)
 {
     c->text.length = 0;
     loongi_text_append(&c->text, "[", 1);
+    LOONG_TRY(loongi_chat_take_images(c, c->json));
     return c->text.status;
 }
 
@@ -45,7 +46,7 @@ loong_status_t loongi_chat_say(chat_conversation_t *c, chat_role_t role,
 {
     LOONG_TRY(add_role(c, role, may_learn));
     loongi_text_printf(&c->text, "\"role\":\"%s\",\"content\":", said[role]);
-    loongi_text_json(&c->text, content);
+    LOONG_TRY(loongi_chat_put_content(c, content, said[role]));
     loongi_text_append(&c->text, "}", 1);
     return c->text.status;
 }
@@ -76,70 +77,20 @@ static loong_status_t find_role(chat_conversation_t *c,
                       where, name);
 }
 
-/* A list of texts as one text. */
-static loong_status_t put_parts(chat_conversation_t *c,
-                                const loong_json_t *list, const char *where)
-{
-    loong_text_t all = loongi_text_begin(c->ctx);
-    loong_status_t status = LOONG_OK;
-    for (int64_t i = 0; status == LOONG_OK && i < loongi_json_count(list);
-         i++) {
-        const loong_json_t *part = loongi_json_at(list, i);
-        const loong_json_t *text = loongi_json_get(part, "text");
-        const char *type = loongi_json_string(loongi_json_get(part, "type"));
-        if (loongi_json_kind(part) == LOONG_JSON_STRING) {
-            text = part;
-            type = "text";
-        }
-        if (strcmp(type, "text") != 0 ||
-            loongi_json_kind(text) != LOONG_JSON_STRING) {
-            status = LOONG_FAIL(c->ctx, LOONG_ERR_UNSUPPORTED,
-                                "%s: part %" PRId64 " of its content is of "
-                                "type '%s', this source has texts alone",
-                                where, i, type);
-        } else {
-            size_t length = loongi_json_string_length(text);
-            if (memchr(loongi_json_string(text), '\0', length) != NULL) {
-                status = LOONG_FAIL(c->ctx, LOONG_ERR_UNSUPPORTED,
-                                    "%s: a part of its content has the "
-                                    "character 0",
-                                    where);
-            }
-            loongi_text_append(&all, loongi_json_string(text), length);
-        }
-    }
-    status = status == LOONG_OK ? all.status : status;
-    if (status == LOONG_OK) {
-        loongi_text_json_string(&c->text, loongi_text_get(&all));
-    }
-    loongi_text_free(&all);
-    return status;
-}
-
 static loong_status_t put_content(chat_conversation_t *c,
                                   const loong_json_t *message,
                                   const loong_json_t *content,
                                   const char *where)
 {
-    switch (loongi_json_kind(content)) {
-    case LOONG_JSON_ARRAY:
-        return put_parts(c, content, where);
-    case LOONG_JSON_NULL:
-        LOONG_CHECK(
-            c->ctx,
-            loongi_json_count(loongi_json_get(message, "tool_calls")) > 0,
-            LOONG_ERR_FORMAT,
-            "%s: content is null, which goes with tool calls alone", where);
-        loongi_text_printf(&c->text, "null");
-        return c->text.status;
-    case LOONG_JSON_STRING:
-        loongi_text_json(&c->text, content);
-        return c->text.status;
-    default:
-        return LOONG_FAIL(c->ctx, LOONG_ERR_FORMAT,
-                          "%s: content is %s, must be a text or a list of them",
-                          where, loongi_json_kind_text(content));
+    if (loongi_json_kind(content) != LOONG_JSON_NULL) {
+        return loongi_chat_put_content(c, content, where);
     }
+    LOONG_CHECK(c->ctx,
+                loongi_json_count(loongi_json_get(message, "tool_calls")) > 0,
+                LOONG_ERR_FORMAT,
+                "%s: content is null, which goes with tool calls alone", where);
+    loongi_text_printf(&c->text, "null");
+    return c->text.status;
 }
 
 /* Arguments that are JSON in a text, as OpenAI has them, as what they say:
@@ -328,6 +279,7 @@ loong_status_t loongi_chat_end(chat_conversation_t *c)
     loongi_text_append(&c->text, "]", 1);
     LOONG_TRY(c->text.status);
     LOONG_CHECK(c->ctx, c->count > 0, LOONG_ERR_FORMAT, "there is no message");
+    LOONG_TRY(loongi_chat_check_images(c));
     LOONG_TRY(loongi_json_parse(c->ctx, c->text.data, c->text.length,
                                 "messages", &c->made));
     c->messages = c->made;
@@ -371,6 +323,9 @@ static void forget(chat_conversation_t *c)
     c->count = 0;
     c->num_parts = 0;
     c->left_out = false;
+    c->images = NULL;
+    c->num_listed = c->num_used = c->num_images = 0;
+    c->image_paths.length = 0;
 }
 
 loong_status_t loongi_chat_convert(chat_conversation_t *c,
@@ -407,5 +362,6 @@ void loongi_chat_conversation_free(chat_conversation_t *c)
 {
     forget(c);
     loongi_text_free(&c->text);
+    loongi_text_free(&c->image_paths);
     loongi_free(c->ctx, c->message);
 }

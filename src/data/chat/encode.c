@@ -9,6 +9,7 @@
 loong_status_t loongi_chat_worker_create(const chat_template_t *form,
                                          const loong_tokenizer_t *tokenizer,
                                          chat_rules_t rules,
+                                         const chat_image_rules_t *images,
                                          chat_worker_t **worker_p)
 {
     chat_worker_t *w = NULL;
@@ -26,6 +27,12 @@ loong_status_t loongi_chat_worker_create(const chat_template_t *form,
     w->rules = rules;
     w->conversation.ctx = ctx;
     w->conversation.text = loongi_text_begin(ctx);
+    w->conversation.image_paths = loongi_text_begin(ctx);
+    w->conversation.rules = *images;
+    w->image_paths = loongi_text_begin(ctx);
+    w->image_id = images->token != NULL
+                      ? loong_tokenizer_token_to_id(tokenizer, images->token)
+                      : -1;
     w->plain = loongi_text_begin(ctx);
     status = loong_text_encoder_create(ctx, tokenizer, &w->encoder);
     if (status == LOONG_OK) {
@@ -52,6 +59,7 @@ void loongi_chat_worker_destroy(chat_worker_t **worker)
     loongi_jinja_output_free(&w->whole);
     loongi_jinja_output_free(&w->part);
     loongi_text_free(&w->plain);
+    loongi_text_free(&w->image_paths);
     loongi_free(ctx, w->learned);
     loongi_free(ctx, w->turns);
     loongi_free(ctx, w->starts);
@@ -136,6 +144,26 @@ static loong_status_t encode_plain(chat_worker_t *w)
     return LOONG_OK;
 }
 
+/* A token for each picture, which nobody learns. */
+static loong_status_t place_images(chat_worker_t *w, int64_t before)
+{
+    const chat_conversation_t *c = &w->conversation;
+    int64_t found = 0;
+    for (int64_t i = before; i < w->count && w->image_id >= 0; i++) {
+        if (w->ids[i] == w->image_id) {
+            w->weight[i] = 0;
+            found++;
+        }
+    }
+    LOONG_CHECK(w->ctx, found == c->num_images, LOONG_ERR_FORMAT,
+                "'%s' stands %lld times in the rendered text, pictures: %lld",
+                c->rules.token != NULL ? c->rules.token : "", (long long)found,
+                (long long)c->num_images);
+    loongi_text_append(&w->image_paths, c->image_paths.data,
+                       c->image_paths.length);
+    return w->image_paths.status;
+}
+
 loong_status_t loongi_chat_encode(chat_worker_t *w, int64_t *learned_p)
 {
     int64_t before = w->count;
@@ -145,6 +173,7 @@ loong_status_t loongi_chat_encode(chat_worker_t *w, int64_t *learned_p)
         LOONG_TRY(loongi_chat_render(w));
         LOONG_TRY(add_text(w, w->whole.text, w->whole.length, false));
     }
+    LOONG_TRY(place_images(w, before));
     *learned_p = 0;
     for (int64_t i = before + 1; i < w->count; i++) {
         *learned_p += w->weight[i];

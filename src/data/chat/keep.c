@@ -19,7 +19,7 @@
 
 /* Of what is written and of how conversations become tokens: counted up when
  * either changes. */
-enum { VERSION = 2 };
+enum { VERSION = 3 };
 
 /* ---- the name ------------------------------------------------------------ */
 
@@ -67,6 +67,13 @@ static loong_status_t describe(loong_chat_t *chat, const char *tokenizer,
                        chat->format != NULL ? chat->format->name : "auto");
     for (int i = 0; i < CHAT_TAGS; i++) {
         loongi_text_printf(key, "%s\n", chat->tags[i]);
+    }
+    if (chat->image_rules.token != NULL) {
+        const chat_image_rules_t *rules = &chat->image_rules;
+        char *real = rules->root != NULL ? realpath(rules->root, NULL) : NULL;
+        loongi_text_printf(key, "%s %d %s\n", rules->token, rules->parts,
+                           real != NULL ? real : "");
+        free(real);
     }
     for (int64_t i = 0; i < chat->files.count; i++) {
         const chat_file_t *f = &chat->files.file[i];
@@ -161,11 +168,14 @@ static loong_status_t write_report(loong_chat_t *chat)
 {
     loong_text_t text = loongi_text_begin(chat->ctx);
     int64_t turns = chat->places[chat->samples].turns;
-    loongi_text_printf(
-        &text,
-        "{\"version\":%d,\"samples\":%" PRId64 ",\"turns\":%" PRId64
-        ",\"learned\":%" PRId64 ",\"hash\":\"%016" PRIx64 "\",\"refused\":",
-        VERSION, chat->samples, turns, chat->learned, chat->hash);
+    int64_t images = chat->places[chat->samples].images;
+    loongi_text_printf(&text,
+                       "{\"version\":%d,\"samples\":%" PRId64
+                       ",\"turns\":%" PRId64 ",\"images\":%" PRId64
+                       ",\"image_bytes\":%" PRId64 ",\"learned\":%" PRId64
+                       ",\"hash\":\"%016" PRIx64 "\",\"refused\":",
+                       VERSION, chat->samples, turns, images, chat->image_bytes,
+                       chat->learned, chat->hash);
     loongi_text_json_string(&text, chat->first_refused);
     loongi_text_printf(&text, ",\"files\":[");
     for (int64_t i = 0; i < chat->files.count; i++) {
@@ -181,6 +191,14 @@ static loong_status_t write_report(loong_chat_t *chat)
     if (status == LOONG_OK) {
         status = write_file(chat, "turns", chat->turns,
                             (size_t)turns * sizeof(*chat->turns));
+    }
+    if (status == LOONG_OK) {
+        status = write_file(chat, "images", chat->images,
+                            (size_t)images * sizeof(*chat->images));
+    }
+    if (status == LOONG_OK) {
+        status = write_file(chat, "image_paths", chat->image_paths,
+                            (size_t)chat->image_bytes);
     }
     if (status == LOONG_OK) {
         status = write_file(chat, "report.json", text.data, text.length);
@@ -243,6 +261,12 @@ static loong_status_t take_report(loong_chat_t *chat, const loong_json_t *json)
     LOONG_TRY(read_file(chat, "places",
                         (size_t)(chat->samples + 1) * sizeof(*chat->places),
                         &chat->places));
+    LOONG_TRY(read_file(chat, "images",
+                        (size_t)number(json, "images") * sizeof(*chat->images),
+                        &chat->images));
+    LOONG_TRY(read_file(chat, "image_paths",
+                        (size_t)number(json, "image_bytes"),
+                        &chat->image_paths));
     return read_file(chat, "turns",
                      (size_t)number(json, "turns") * sizeof(*chat->turns),
                      &chat->turns);

@@ -36,7 +36,8 @@ typedef struct entry {
     outcome_t outcome;
     const chat_worker_t *worker; /* that has its tokens */
     int64_t first, count, learned;
-    char *why; /* of the worker */
+    size_t paths; /* where those of its pictures begin */
+    char *why;    /* of the worker */
 } entry_t;
 
 typedef struct build {
@@ -53,6 +54,8 @@ typedef struct build {
     int refused_fd;
     int64_t refused_at;
     int64_t num_refused, places_room, turns_room, num_turns;
+    int64_t images_room, num_images;
+    loong_text_t image_paths;
     loong_text_t named;
     XXH3_state_t *hash;
     loong_status_t failed; /* of a worker, its message in the entry */
@@ -104,7 +107,9 @@ static void encode_entry(const build_t *b, chat_worker_t *w, entry_t *e)
     const chat_file_t *file = &b->chat->files.file[e->file];
     e->record.bytes = b->bytes.data + e->at;
     e->first = w->count;
+    e->paths = w->image_paths.length;
     e->worker = w;
+    w->conversation.path = file->path;
     loong_status_t status =
         loongi_chat_convert(&w->conversation, file->format, &e->record);
     if (status == LOONG_OK && w->conversation.left_out) {
@@ -116,6 +121,7 @@ static void encode_entry(const build_t *b, chat_worker_t *w, entry_t *e)
     }
     if (status != LOONG_OK) {
         w->count = e->first;
+        w->image_paths.length = e->paths;
         fail_entry(w, e, status);
         return;
     }
@@ -150,6 +156,7 @@ static loong_status_t start(build_t *b)
         true};
     b->bytes = loongi_text_begin(b->ctx);
     b->named = loongi_text_begin(b->ctx);
+    b->image_paths = loongi_text_begin(b->ctx);
     b->refused = loongi_text_begin(b->ctx);
     b->hash = XXH3_createState();
     LOONG_CHECK(b->ctx, b->hash != NULL, LOONG_ERR_MEMORY, "out of memory");
@@ -163,9 +170,9 @@ static loong_status_t start(build_t *b)
                 "cannot write '%s': %s", chat->refused_file, strerror(errno));
     int count = count_processors();
     for (; b->num_workers < count; b->num_workers++) {
-        loong_status_t status =
-            loongi_chat_worker_create(&chat->form, chat->tokenizer, chat->rules,
-                                      &b->workers[b->num_workers]);
+        loong_status_t status = loongi_chat_worker_create(
+            &chat->form, chat->tokenizer, chat->rules, &chat->image_rules,
+            &b->workers[b->num_workers]);
         LOONG_CHECK(b->ctx, status == LOONG_OK, status,
                     "cannot create an encoder of conversations");
         b->workers[b->num_workers]->conversation.tags = chat->tags;
@@ -204,6 +211,28 @@ static loong_status_t refuse(build_t *b, const entry_t *e)
     return b->named.status;
 }
 
+static loong_status_t add_images(build_t *b, const entry_t *e)
+{
+    loong_chat_t *chat = b->chat;
+    const char *path = loongi_text_get(&e->worker->image_paths) + e->paths;
+    const int32_t *ids = e->worker->ids + e->first;
+    for (int64_t i = 0; i < e->count && e->worker->image_id >= 0; i++) {
+        if (ids[i] != e->worker->image_id) {
+            continue;
+        }
+        size_t length = strlen(path) + 1;
+        LOONG_TRY(loongi_grow(b->ctx, &chat->images, &b->images_room,
+                              b->num_images + 1, sizeof(*chat->images),
+                              "pictures of samples"));
+        chat->images[b->num_images++] =
+            (chat_image_t){i, (int64_t)b->image_paths.length};
+        loongi_text_append(&b->image_paths, path, length);
+        XXH3_64bits_update(b->hash, path, length);
+        path += length;
+    }
+    return b->image_paths.status;
+}
+
 static loong_status_t add_sample(build_t *b, const entry_t *e)
 {
     loong_chat_t *chat = b->chat;
@@ -217,14 +246,17 @@ static loong_status_t add_sample(build_t *b, const entry_t *e)
     LOONG_TRY(loongi_grow(b->ctx, &chat->turns, &b->turns_room,
                           b->num_turns + e->count, sizeof(*chat->turns),
                           "turns of samples"));
-    chat->places[chat->samples++] = (chat_place_t){
-        e->record.line, (int32_t)e->file, (int32_t)e->learned, b->num_turns};
+    chat->places[chat->samples++] =
+        (chat_place_t){e->record.line, (int32_t)e->file, (int32_t)e->learned,
+                       b->num_turns, b->num_images};
     for (int64_t i = 0; i < e->count; i++) {
         if (e->worker->starts[e->first + i] & LOONG_START_TURN) {
             chat->turns[b->num_turns++] = (int32_t)i;
         }
     }
+    LOONG_TRY(add_images(b, e));
     chat->places[chat->samples].turns = b->num_turns;
+    chat->places[chat->samples].images = b->num_images;
     chat->learned += e->learned;
     XXH3_64bits_update(b->hash, &e->count, sizeof(e->count));
     XXH3_64bits_update(b->hash, ids, (size_t)e->count * sizeof(*ids));
@@ -271,6 +303,7 @@ static loong_status_t flush(build_t *b)
     }
     for (int i = 0; i < b->num_workers; i++) {
         b->workers[i]->count = 0;
+        b->workers[i]->image_paths.length = 0;
     }
     b->count = 0;
     b->bytes.length = 0;
@@ -360,6 +393,11 @@ static loong_status_t finish(build_t *b)
     LOONG_TRY(loongi_grow(b->ctx, &chat->places, &b->places_room, 1,
                           sizeof(*chat->places), "places of samples"));
     chat->hash = XXH3_64bits_digest(b->hash);
+    chat->image_bytes = (int64_t)b->image_paths.length;
+    LOONG_TRY(loongi_alloc(b->ctx, b->image_paths.length + 1,
+                           "paths of pictures", &chat->image_paths));
+    memcpy(chat->image_paths, loongi_text_get(&b->image_paths),
+           b->image_paths.length);
     LOONG_TRY(flush_refused(b));
     LOONG_TRY(loongi_strdup(b->ctx, loongi_text_get(&b->named),
                             &chat->first_refused));
@@ -389,6 +427,7 @@ loong_status_t loongi_chat_prepare(loong_chat_t *chat)
     loongi_text_free(&b.refused);
     loongi_text_free(&b.bytes);
     loongi_text_free(&b.named);
+    loongi_text_free(&b.image_paths);
     loongi_free(chat->ctx, b.entries);
     return status;
 }

@@ -152,6 +152,27 @@ static loong_status_t take_share(loong_chat_t *chat,
     return LOONG_OK;
 }
 
+/* The model's own template reads parts where it knows of pictures. */
+static loong_status_t open_images(loong_chat_t *chat,
+                                  const loong_source_params_t *p)
+{
+    if (p->chat == NULL || !p->chat->images) {
+        return LOONG_OK;
+    }
+    LOONG_CHECK(chat->ctx,
+                p->image_token != NULL &&
+                    loong_tokenizer_token_to_id(chat->tokenizer,
+                                                p->image_token) >= 0,
+                LOONG_ERR_CONFIG,
+                "data '%s': the tokenizer '%s' has no token '%s', by which "
+                "data.image_token says where pictures stand",
+                p->data, p->tokenizer,
+                p->image_token != NULL ? p->image_token : "");
+    chat->image_rules = (chat_image_rules_t){
+        p->image_token, p->image_root, chat->form.knows_images};
+    return LOONG_OK;
+}
+
 static loong_status_t open_all(loong_chat_t *chat,
                                const loong_source_params_t *p)
 {
@@ -170,7 +191,11 @@ static loong_status_t open_all(loong_chat_t *chat,
                   : loong_tokenizer_load(ctx, p->tokenizer, &chat->tokenizer));
     LOONG_TRY(loongi_chat_template_open(ctx, p->tokenizer, &chat->options,
                                         &chat->form));
+    LOONG_TRY(open_images(chat, p));
     LOONG_TRY(loongi_chat_keep(chat, p->tokenizer));
+    LOONG_TRY(loongi_calloc(ctx, (size_t)chat->places[chat->samples].images,
+                            sizeof(*chat->sizes), "sizes of pictures",
+                            &chat->sizes));
     LOONG_TRY(check_refused(chat));
     LOONG_TRY(take_share(chat, p));
     return loong_dataset_create(ctx, chat->prefix, &chat->dataset);
@@ -183,8 +208,10 @@ loong_status_t loong_chat_open(loong_context_t *ctx,
     loong_chat_t *chat = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*chat), "conversations", &chat));
     chat->ctx = ctx;
+    pthread_mutex_init(&chat->lock, NULL);
     loong_status_t status = open_all(chat, params);
     chat->options = (loong_chat_options_t){0}; /* they were borrowed */
+    chat->image_rules = (chat_image_rules_t){0};
     if (status != LOONG_OK) {
         loong_chat_close(&chat);
         return status;
@@ -205,6 +232,10 @@ void loong_chat_close(loong_chat_t **chat_p)
     loongi_chat_files_free(&chat->files);
     loongi_free(chat->ctx, chat->places);
     loongi_free(chat->ctx, chat->turns);
+    loongi_free(chat->ctx, chat->images);
+    loongi_free(chat->ctx, chat->image_paths);
+    loongi_free(chat->ctx, chat->sizes);
+    pthread_mutex_destroy(&chat->lock);
     loongi_free(chat->ctx, chat->first_refused);
     loongi_free(chat->ctx, chat->refused_file);
     loongi_free(chat->ctx, chat->prefix);
@@ -286,16 +317,19 @@ const loong_tokenizer_t *loong_chat_tokenizer(const loong_chat_t *chat)
 
 /* ---- samples ------------------------------------------------------------- */
 
-/* The item without contents, and room for those of `count` tokens. */
-static loong_status_t list_item(const loong_chat_t *chat, int64_t i,
-                                int64_t count, loong_items_t *items)
+/* The items without contents, and room for those of `count` tokens and `more`
+ * bytes. */
+static loong_status_t list_items(const loong_chat_t *chat, int64_t i,
+                                 int64_t count, size_t more,
+                                 loong_items_t *items)
 {
     enum { NUMBER = 24, PADDING = 64 };
     const chat_place_t *place = &chat->places[chat->first + i];
     const char *path = chat->files.file[place->file].path;
     size_t name = strlen(path) + NUMBER;
-    LOONG_TRY(loong_items_begin(
-        items, name + 4 * PADDING + (size_t)count * (sizeof(int32_t) + 2)));
+    LOONG_TRY(loong_items_begin(items,
+                                name + 4 * PADDING + more +
+                                    (size_t)count * (sizeof(int32_t) + 2)));
     char *text = loong_items_take(items, name);
     snprintf(text, name, "%s:%" PRId64, path, place->line);
     items->item[0] =
@@ -303,15 +337,16 @@ static loong_status_t list_item(const loong_chat_t *chat, int64_t i,
                        .name = text,
                        .size = {length_of(chat, i), place->learned}};
     items->count = 1;
+    loongi_chat_list_images(chat, i, items);
     return LOONG_OK;
 }
 
-loong_status_t loong_chat_read(const loong_chat_t *chat, int64_t i,
-                               loong_items_t *items)
+/* Contents of the text. */
+static loong_status_t read_text(const loong_chat_t *chat, int64_t i,
+                                loong_items_t *items)
 {
     int64_t count = length_of(chat, i);
     int64_t first = loong_dataset_get_start(chat->dataset, chat->first + i);
-    LOONG_TRY(list_item(chat, i, count, items));
     loong_item_t *item = &items->item[0];
     item->ids = loong_items_take(items, (size_t)count * sizeof(*item->ids));
     item->weight = loong_items_take(items, (size_t)count);
@@ -336,6 +371,27 @@ loong_status_t loong_chat_read(const loong_chat_t *chat, int64_t i,
     return loong_dataset_read_mask(chat->dataset, first, count, item->weight);
 }
 
+loong_status_t loong_chat_read(const loong_chat_t *chat, int64_t i,
+                               loong_items_t *items)
+{
+    loong_image_t images[LOONG_MAX_ITEMS] = {{0}};
+    bool text = items->picture <= 0;
+    size_t more = 0;
+    LOONG_TRY(loongi_chat_read_images(chat, i, items, images, &more));
+    loong_status_t status =
+        list_items(chat, i, text ? length_of(chat, i) : 0, more, items);
+    if (status == LOONG_OK && text) {
+        status = read_text(chat, i, items);
+    }
+    if (status == LOONG_OK) {
+        loongi_chat_fill_images(chat, i, images, items);
+    }
+    for (int k = 0; k < LOONG_MAX_ITEMS; k++) {
+        loong_image_free(items->ctx, &images[k]);
+    }
+    return status;
+}
+
 static loong_status_t open_source(loong_context_t *ctx,
                                   const loong_source_params_t *params,
                                   void **source_p)
@@ -344,6 +400,18 @@ static loong_status_t open_source(loong_context_t *ctx,
     LOONG_TRY(loong_chat_open(ctx, params, &chat));
     *source_p = chat;
     return LOONG_OK;
+}
+
+static loong_status_t open_with_images(loong_context_t *ctx,
+                                       const loong_source_params_t *params,
+                                       void **source_p)
+{
+    loong_source_params_t own = *params;
+    loong_chat_options_t options =
+        params->chat != NULL ? *params->chat : (loong_chat_options_t){0};
+    options.images = true;
+    own.chat = &options;
+    return open_source(ctx, &own, source_p);
 }
 
 static void close_source(void *source)
@@ -365,15 +433,18 @@ static loong_status_t read_source(const void *source, int64_t i,
 
 static loong_status_t peek(const void *source, int64_t i, loong_items_t *items)
 {
-    return list_item(source, i, 0, items);
+    if (items->sizes) {
+        LOONG_TRY(loongi_chat_measure_images(source, i, items->ctx));
+    }
+    return list_items(source, i, 0, 0, items);
 }
 
-const loong_source_class_t loongi_chat_source = {.struct_size =
-                                                     sizeof(loongi_chat_source),
-                                                 .name = "chat",
-                                                 .open = open_source,
-                                                 .close = close_source,
-                                                 .get_info = get_info,
-                                                 .read = read_source,
-                                                 .peek = peek,
-    .packs = true};
+#define CHAT(name_, open_, packs_)                                            \
+    {                                                                         \
+        .struct_size = sizeof(loong_source_class_t), .name = name_,           \
+        .open = open_, .close = close_source, .get_info = get_info,           \
+        .read = read_source, .peek = peek, .packs = packs_                    \
+    }
+const loong_source_class_t loongi_chat_source = CHAT("chat", open_source, true);
+const loong_source_class_t loongi_image_chat_source =
+    CHAT("image_chat", open_with_images, false);

@@ -84,11 +84,33 @@ static loong_status_t take_config(finder_t *f, const char *name)
                         : LOONG_OK;
 }
 
+/* What a processor of pictures and texts had before it was a file alone. */
+static loong_status_t take_json(finder_t *f)
+{
+    loong_json_t *json = NULL;
+    if (f->text != NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(load_json(f, "chat_template.json", &json));
+    const loong_json_t *text =
+        json != NULL ? loongi_json_get(json, "chat_template") : NULL;
+    loong_status_t status = LOONG_OK;
+    if (loongi_json_kind(text) == LOONG_JSON_STRING) {
+        f->where.length = 0;
+        loongi_text_printf(&f->where, "%schat_template.json", f->directory);
+        status = take_text(f, loongi_json_string(text),
+                           loongi_json_string_length(text));
+    }
+    loongi_json_destroy(&json);
+    return status;
+}
+
 /* One of the model's own. */
 static loong_status_t take_named(finder_t *f, const char *name)
 {
     if (strcmp(name, "default") == 0) {
         LOONG_TRY(take_file(f, "chat_template", ".jinja"));
+        LOONG_TRY(take_json(f));
     } else {
         loong_text_t file = loongi_text_begin(f->ctx);
         loongi_text_printf(&file, "additional_chat_templates/%s", name);
@@ -153,6 +175,7 @@ static loong_status_t parse(finder_t *f, loong_jinja_t **jinja_p)
     const char *where = loongi_text_get(&f->where);
     f->t->hash = XXH3_64bits_withSeed(f->text, f->length, f->t->hash);
     f->dated = f->dated || strstr(f->text, "strftime_now") != NULL;
+    f->t->knows_images = f->t->knows_images || strstr(f->text, "image") != NULL;
     loong_status_t status =
         loongi_jinja_parse(f->ctx, f->text, f->length, where, jinja_p);
     if (status == LOONG_OK && f->t->name == NULL) {

@@ -62,6 +62,7 @@ typedef struct image_text {
     loong_context_t *ctx;
     char *path;
     size_t directory; /* bytes of the path with its last '/' */
+    char *root;       /* of relative paths, in its place; or NULL */
     int fd;
     loong_tokenizer_t *tokenizer;
     const char *image_token; /* borrowed from the tokenizer */

@@ -173,6 +173,9 @@ loong_status_t loongi_image_text_open(image_text_t *s,
                                       const loong_source_params_t *p)
 {
     LOONG_TRY(loongi_strdup(s->ctx, p->path, &s->path));
+    if (p->image_root != NULL) {
+        LOONG_TRY(loongi_strdup(s->ctx, p->image_root, &s->root));
+    }
     const char *slash = strrchr(s->path, '/');
     s->directory = slash != NULL ? (size_t)(slash + 1 - s->path) : 0;
     LOONG_TRY(open_file(s));

@@ -32,6 +32,7 @@ static void close_source(void *opaque)
     loongi_free(s->ctx, s->at);
     loongi_free(s->ctx, s->entries);
     loongi_free(s->ctx, s->path);
+    loongi_free(s->ctx, s->root);
     loongi_free(s->ctx, s);
 }
 
@@ -90,7 +91,11 @@ void loongi_image_text_path(const image_text_t *s, const text_record_t *record,
                             int64_t k, loong_text_t *path)
 {
     const char *name = loongi_text_record_image(record, k);
-    loongi_text_append(path, s->path, name[0] == '/' ? 0 : s->directory);
+    if (name[0] != '/' && s->root != NULL) {
+        loongi_text_printf(path, "%s/", s->root);
+    } else if (name[0] != '/') {
+        loongi_text_append(path, s->path, s->directory);
+    }
     loongi_text_printf(path, "%s", name);
 }
 

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pictures of conversations: where records name them, and as items of samples.
+ * A part of chat.h. */
+#ifndef LOONG_CHAT_IMAGES_H
+#define LOONG_CHAT_IMAGES_H
+
+#include "json.h"
+#include "loong/chat.h"
+#include "loong/image.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct chat_conversation;
+
+/* How pictures of a record are found and written. */
+typedef struct chat_image_rules {
+    const char *token; /* that stands for one; NULL: there are none */
+    const char *root;  /* of relative paths; NULL: the directory of the file */
+    /* Contents of messages are lists of parts, {"type": "image"} and texts, as
+     * the model's own template reads them; else texts with the token. */
+    bool parts;
+} chat_image_rules_t;
+
+/* ---- images.c ------------------------------------------------------------ */
+
+/* "images" or "image" of a record. */
+LOONG_NODISCARD loong_status_t loongi_chat_take_images(
+    struct chat_conversation *c, const loong_json_t *record);
+/* Each of them stands in some message. */
+LOONG_NODISCARD loong_status_t
+loongi_chat_check_images(const struct chat_conversation *c);
+/* A content, a text or a list of parts, as JSON into c->text. */
+LOONG_NODISCARD loong_status_t
+loongi_chat_put_content(struct chat_conversation *c,
+                        const loong_json_t *content, const char *where);
+
+/* ---- image_items.c ------------------------------------------------------- */
+
+typedef struct chat_image {
+    int64_t at;   /* which of the sample's tokens stands for it */
+    int64_t path; /* where its path begins among all */
+} chat_image_t;
+
+/* Of sample i. Adds the items, without pixels. */
+void loongi_chat_list_images(const loong_chat_t *chat, int64_t i,
+                             loong_items_t *items);
+/* Finds sizes that are not known yet. Errors go to ctx. */
+LOONG_NODISCARD loong_status_t loongi_chat_measure_images(
+    const loong_chat_t *chat, int64_t i, loong_context_t *ctx);
+/* Decodes those that items->picture wants into images[LOONG_MAX_ITEMS], all
+ * zero before, and adds the bytes of them as contents. */
+LOONG_NODISCARD loong_status_t loongi_chat_read_images(const loong_chat_t *chat,
+                                                       int64_t i,
+                                                       loong_items_t *items,
+                                                       loong_image_t *images,
+                                                       size_t *bytes_p);
+/* Into the items that were listed. */
+void loongi_chat_fill_images(const loong_chat_t *chat, int64_t i,
+                             const loong_image_t *images, loong_items_t *items);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Conversations with pictures against transformers' processors.
+
+  vl_chat.py BUILD           writes vl_chat/: tokenizers with the templates that
+                             LLaVA-1.5 and Qwen2-VL are published with,
+                             conversations, and ids and masks as transformers
+                             has them, a picture as its one token
+  vl_chat.py BUILD --check   writes them elsewhere, and compares with the ids
+                             and masks of loong-data chat inspect, each picture
+                             by as many tokens as the processor says
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import tokenizers
+import transformers
+from PIL import Image
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import \
+    Qwen2VLImageProcessorPil
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.dirname(os.path.dirname(HERE))
+FIXTURE = os.path.join(HERE, "vl_chat")
+PICTURES = os.path.join(SOURCE, "tests/fixtures/images")
+
+LLAVA = (
+    "{% for message in messages %}{% if message['role'] != 'system' %}"
+    "{{ message['role'].upper() + ': '}}{% endif %}"
+    "{# Render all images first #}"
+    "{% for content in message['content'] | selectattr('type', 'equalto', "
+    "'image') %}{{ '<image>\n' }}{% endfor %}{# Render all text next #}"
+    "{% if message['role'] != 'assistant' %}{% for content in "
+    "message['content'] | selectattr('type', 'equalto', 'text') %}"
+    "{{ content['text'] + ' '}}{% endfor %}{% else %}{% for content in "
+    "message['content'] | selectattr('type', 'equalto', 'text') %}"
+    "{% generation %}{{ content['text'] + ' '}}{% endgeneration %}{% endfor %}"
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}"
+    "{{ 'ASSISTANT:' }}{% endif %}")
+QWEN = (
+    "{% set image_count = namespace(value=0) %}"
+    "{% set video_count = namespace(value=0) %}"
+    "{% for message in messages %}{% if loop.first and message['role'] != "
+    "'system' %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
+    "{% endif %}<|im_start|>{{ message['role'] }}\n"
+    "{% if message['content'] is string %}{{ message['content'] }}<|im_end|>\n"
+    "{% else %}{% for content in message['content'] %}"
+    "{% if content['type'] == 'image' or 'image' in content or 'image_url' in "
+    "content %}{% set image_count.value = image_count.value + 1 %}"
+    "{% if add_vision_id %}Picture {{ image_count.value }}: {% endif %}"
+    "<|vision_start|><|image_pad|><|vision_end|>"
+    "{% elif content['type'] == 'video' or 'video' in content %}"
+    "{% set video_count.value = video_count.value + 1 %}"
+    "{% if add_vision_id %}Video {{ video_count.value }}: {% endif %}"
+    "<|vision_start|><|video_pad|><|vision_end|>"
+    "{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}"
+    "<|im_end|>\n{% endif %}{% endfor %}{% if add_generation_prompt %}"
+    "<|im_start|>assistant\n{% endif %}")
+FAMILIES = {
+    "llava": ("<image>", LLAVA, ["<s>", "</s>", "<image>"]),
+    "qwen2_vl": ("<|image_pad|>", QWEN,
+                 ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
+                  "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
+                  "<|video_pad|>"])}
+
+# A record, and the messages that it means.
+TEXT = lambda text: dict(type="text", text=text)
+IMAGE = lambda path: dict(type="image", path=path)
+SAY = lambda role, *parts: dict(role=role, content=list(parts))
+RECORDS = [
+    (dict(messages=[
+        dict(role="user", content=[dict(type="image", image="rgb.png"),
+                                   TEXT("What is it?")]),
+        dict(role="assistant", content="A picture.")]),
+     [SAY("user", IMAGE("rgb.png"), TEXT("What is it?")),
+      SAY("assistant", TEXT("A picture."))]),
+    (dict(messages=[
+        dict(role="system", content="Be short."),
+        dict(role="user", content=[
+            dict(type="image_url", image_url=dict(url="file://j420.jpg")),
+            TEXT("And "), dict(type="image"), TEXT("?")]),
+        dict(role="assistant", content=[TEXT("Both are.")]),
+        dict(role="user", content="Why?"),
+        dict(role="assistant", content="So.")], images=["tall.jpg"]),
+     [SAY("system", TEXT("Be short.")),
+      SAY("user", IMAGE("j420.jpg"), TEXT("And "), IMAGE("tall.jpg"),
+          TEXT("?")),
+      SAY("assistant", TEXT("Both are.")), SAY("user", TEXT("Why?")),
+      SAY("assistant", TEXT("So."))]),
+    (dict(messages=[dict(role="user", content="No picture?"),
+                    dict(role="assistant", content="None.")]),
+     [SAY("user", TEXT("No picture?")), SAY("assistant", TEXT("None."))]),
+    (dict(messages=[dict(role="user", content="<image>\nIs <image> it?"),
+                    dict(role="assistant", content="Yes.")],
+          images=["rgb.png", dict(path="tall.jpg")]),
+     [SAY("user", IMAGE("rgb.png"), TEXT("\nIs "), IMAGE("tall.jpg"),
+          TEXT(" it?")), SAY("assistant", TEXT("Yes."))]),
+]
+LLAVA_RECORDS = [  # as LLaVA's own files, of format sharegpt
+    (dict(id="1", image="tall.jpg", conversations=[
+        {"from": "human", "value": "<image>\nDescribe."},
+        {"from": "gpt", "value": "A tall one."},
+        {"from": "human", "value": "More."},
+        {"from": "gpt", "value": "No."}]),
+     [SAY("user", IMAGE("tall.jpg"), TEXT("\nDescribe.")),
+      SAY("assistant", TEXT("A tall one.")), SAY("user", TEXT("More.")),
+      SAY("assistant", TEXT("No."))]),
+]
+
+
+def write(name, place):
+    """The directory of a model's tokenizer, and conversations beside."""
+    token, template, special = FAMILIES[name]
+    own = tokenizers.Tokenizer(tokenizers.models.BPE(
+        vocab={c: i for i, c in enumerate(
+            sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()))},
+        merges=[]))
+    own.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
+        add_prefix_space=False)
+    own.decoder = tokenizers.decoders.ByteLevel()
+    own.add_special_tokens(special)
+    ends = dict(bos_token="<s>", eos_token="</s>") if name == "llava" else dict(
+        eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=own, chat_template=template, **ends)
+    to = os.path.join(place, name)
+    os.makedirs(to, exist_ok=True)
+    own.save(os.path.join(to, "tokenizer.json"))
+    with open(os.path.join(to, "tokenizer_config.json"), "w") as f:
+        json.dump(dict(chat_template=template, **ends), f, indent=1)
+    for file, records in (("openai", RECORDS), ("sharegpt", LLAVA_RECORDS)):
+        with open(os.path.join(place, file + ".jsonl"), "w") as f:
+            f.writelines(json.dumps(r) + "\n" for r, _ in records)
+    return tokenizer
+
+
+def processor(name, tokenizer):
+    token = FAMILIES[name][0]
+    if name == "llava":
+        return transformers.LlavaProcessor(
+            transformers.CLIPImageProcessor(
+                size=dict(shortest_edge=28), crop_size=dict(height=28,
+                                                            width=28)),
+            tokenizer, patch_size=14, vision_feature_select_strategy="default",
+            image_token=token, num_additional_image_tokens=1,
+            chat_template=FAMILIES[name][1])
+    tokenizer.image_token, tokenizer.video_token = token, "<|video_pad|>"
+    kind = transformers.Qwen2VLProcessor  # its video processor wants torchvision
+    kind.check_argument_for_proper_class = lambda self, name, value: None
+    return kind(
+        Qwen2VLImageProcessorPil(size=dict(shortest_edge=784,
+                                           longest_edge=7840)),
+        tokenizer, None, chat_template=FAMILIES[name][1])
+
+
+def expected(p, messages, rows):
+    """Ids of transformers, which of them are learned; counts of pictures are
+    added to rows."""
+    def ids_of(messages, prompt):
+        paths = [part["path"] for m in messages for part in m["content"]
+                 if part["type"] == "image"]
+        images = [Image.open(os.path.join(PICTURES, path)).convert("RGB")
+                  for path in paths]
+        text = p.apply_chat_template(messages, tokenize=False,
+                                     add_generation_prompt=prompt)
+        return p(text=[text], images=images or None,
+                 add_special_tokens=False)["input_ids"][0]
+    ids = ids_of(messages, False)
+    learned = [0] * len(ids)
+    for k, message in enumerate(messages):
+        if message["role"] == "assistant":
+            begin = len(ids_of(messages[:k], True))
+            end = len(ids_of(messages[:k + 1], False))
+            if "endgeneration" in p.chat_template:
+                begin += 1  # the blank behind ASSISTANT:
+            learned[begin:end] = [1] * (end - begin)
+    image = p.tokenizer.convert_tokens_to_ids(p.image_token)
+    run = 0
+    for token in list(ids) + [None]:
+        if token == image:
+            run += 1
+        elif run:
+            rows.append(run)
+            run = 0
+    return list(ids), learned, image
+
+
+def ours(build, name, place, file):
+    text = subprocess.run(
+        [os.path.join(build, "loong-data"), "chat", "inspect", "--tokenizer",
+         os.path.join(place, name), "--ids", "--count", "99", "--image-token",
+         FAMILIES[name][0], "--cache", os.path.join(place, "cache"),
+         "--image-root", PICTURES, os.path.join(place, file + ".jsonl")],
+        check=True, capture_output=True).stdout.decode("utf-8", "replace")
+    for sample in text.split("\n\n")[1:]:
+        lines = [line for line in sample.split("\n")[1:]
+                 if line and "picture at" not in line]
+        yield ([int(line[2:10]) for line in lines],
+               [int(line[0] == "+") for line in lines])
+
+
+def main():
+    checks = "--check" in sys.argv[2:]
+    with tempfile.TemporaryDirectory() as other:
+        place = other if checks else FIXTURE
+        golden = {}
+        for name in FAMILIES:
+            p = processor(name, write(name, place))
+            for file, records in (("openai", RECORDS),
+                                  ("sharegpt", LLAVA_RECORDS)):
+                found = list(ours(sys.argv[1], name, place, file))
+                assert len(found) == len(records), (name, file, len(found))
+                for (_, messages), (ids, mask) in zip(records, found):
+                    rows = []
+                    want, learned, image = expected(p, messages, rows)
+                    golden.setdefault(f"{name} {file}", []).append(
+                        [ids, mask])
+                    counts = iter(rows)
+                    long, wide = [], []
+                    for token, learns in zip(ids, mask):
+                        times = next(counts) if token == image else 1
+                        long += [token] * times
+                        wide += [learns] * times
+                    assert long == want, (name, file, messages)
+                    assert wide == learned, (name, file, messages, wide,
+                                             learned)
+                print(f"{name}, {file}: {len(records)} conversations are as "
+                      "transformers has them")
+        if not checks:
+            shutil.rmtree(os.path.join(FIXTURE, "cache"))
+            with open(os.path.join(FIXTURE, "ids.txt"), "w") as f:
+                for key, samples in golden.items():
+                    for ids, mask in samples:
+                        f.write(key + " " + " ".join(
+                            f"{'+' if m else ''}{t}"
+                            for t, m in zip(ids, mask)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

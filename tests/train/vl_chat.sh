@@ -1,0 +1,128 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: vl_chat.sh BUILD SOURCE MPIRUN: conversations with pictures. Ids and
+# masks are those of transformers (tests/golden/vl_chat.py made them), what
+# cannot be used is refused by name, and a fine-tuning of five lines makes an
+# adapter of the language model alone, the same on two ranks.
+set -u
+build=$1
+source=$2
+mpirun=$3
+golden=$source/tests/golden/vl_chat
+pictures=$source/tests/fixtures/images
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place" || exit 2
+export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$place/cache
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+# inspect MODEL TOKEN FILE [OPTION...]
+inspect() {
+    local model=$1 token=$2 file=$3
+    shift 3
+    "$build/loong-data" chat inspect --tokenizer "$golden/$model" \
+        --image-token "$token" --ids --count 99 "$@" "$file"
+}
+for file in openai sharegpt; do
+    for model in llava qwen2_vl; do
+        token='<image>'
+        [ $model = llava ] || token='<|image_pad|>'
+        inspect $model "$token" "$golden/$file.jsonl" --image-root "$pictures" |
+            awk -v what="$model $file" '
+                / tokens, .* learned$/ { if (line) print line; line = what }
+                /^[+ ] +[0-9]+ / { line = line " " ($1 == "+" ? "+" $2 : $1) }
+                END { print line }' >>ids
+    done
+done
+diff <(sort ids) <(sort "$golden/ids.txt") >/dev/null || {
+    diff <(sort ids) <(sort "$golden/ids.txt") | head -n 4
+    fail "ids or masks are others than those of transformers"
+}
+
+# refused WHY RECORD
+refused() {
+    echo "$2" >one.jsonl
+    inspect llava '<image>' one.jsonl >out 2>&1
+    grep -qF "$1" out || fail "'$1' is not said of $2: $(tail -n 2 out)"
+}
+# user CONTENT [REST]: a record of what a user says.
+user() {
+    echo '{"messages": [{"role": "user", "content": '"$1"'}, {"role":' \
+        '"assistant", "content": "No."}]'"${2-}"'}'
+}
+refused "there is no picture 'none.png'" \
+    "$(user '[{"type": "image", "image": "none.png"}]')"
+refused 'paths of files are read' \
+    "$(user '[{"type": "image_url", "image_url": {"url": "https://a/b.png"}}]')"
+refused "of type 'video', this source has texts and pictures" \
+    "$(user '[{"type": "video", "video": "a.mp4"}]')"
+refused 'lists 2 pictures, of which 1 stand' \
+    "$(user '"<image> and?"' ", \"images\": [\"$pictures/rgb.png\", \"b.png\"]")"
+refused 'picture 1 has no path, the record lists 0' \
+    "$(user '[{"type": "image"}]')"
+refused "'<image>' stands 1 times in the rendered text, pictures: 0" \
+    "$(user '"<image> and?"')"
+
+# A model of random weights, published.
+cat >start.yaml <<'END'
+version: 1
+device: cpu
+model:
+  image_encoder: {family: clip_vision_model, num_layers: 2, hidden_size: 16,
+    num_attention_heads: 2, image_size: 28, patch_size: 14, feature_layer: -2}
+  image_projector: {family: mlp_projector}
+  foundation: {family: llama, num_layers: 2, hidden_size: 32,
+    ffn_hidden_size: 64, num_attention_heads: 2, vocab_size: 264,
+    max_position_embeddings: 256}
+training_phase: sft
+data: {seq_length: 128, max_images: 2}
+train: {global_batch_size: 1, train_iters: 1}
+optimizer: {lr: 1e-3}
+eval: {on_start: false}
+export: {hf: model}
+END
+run() {
+    local name=$1 ranks=$2 start=()
+    shift 2
+    [ "$ranks" = 1 ] || start=("$mpirun" --oversubscribe -n "$ranks")
+    "${start[@]}" "$build/loongrun" "$@" log.dir="log_$name" \
+        precision.params_dtype=fp64 "data.image_root=$pictures" \
+        "data.train=[$golden/openai.jsonl]" >"$name.out" 2>&1 </dev/null ||
+        fail "$name: $(tail -n 5 "$name.out")"
+}
+run start 1 start.yaml data.tokenizer="$golden/llava"
+grep -q '"image_token_index": 258' model/config.json ||
+    fail "config.json does not say which token pictures are"
+cat >lora.yaml <<'END'
+version: 1
+model: {from_hf: model}
+finetune: {method: lora}
+train: {epochs: 2}
+export: {hf: adapter}
+END
+run one 1 lora.yaml log.interval=1
+grep -q 'image_encoder: tensor 1 x data 1, .* frozen' one.out ||
+    fail "the encoder is not frozen"
+mv adapter one.adapter
+rm -rf adapter.checkpoints
+run two 2 lora.yaml log.interval=1
+losses() {
+    sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*/\1 \2/p' \
+        "log_$1/metrics.jsonl"
+}
+[ "$(losses one)" = "$(losses two)" ] && [ "$(losses one | wc -l)" = 2 ] ||
+    fail "two ranks: $(losses one; losses two)"
+grep -q '"model.language_model.layers.0.self_attn.q_proj"' \
+    one.adapter/adapter_config.json || fail "the adapter is of other modules"
+"$build/loong-ckpt" export --quiet --merge adapter.checkpoints merged ||
+    fail "the adapter is not merged"
+"$build/loong-ckpt" diff model merged >out
+grep -q 'language_model.model.layers.1.mlp.down_proj.weight: ' out ||
+    fail "nothing was learned: $(cat out)"
+grep -E '^(vision|multi|language_model.*(norm|embed))' out &&
+    fail "what stays was changed"
+echo "$failures failures"
+[ $failures = 0 ]

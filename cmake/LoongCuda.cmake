@@ -107,6 +107,13 @@ if(LOONG_CUDA_FOUND)
     LOONG_CUBLASLT_LIBRARY="${CUDAToolkit_LIBRARY_DIR}/libcublasLt.so.13")
   target_compile_options(loong_cuda PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fno-exceptions,-fvisibility=hidden>)
+  # Instructions that compute capability 9.0 alone has are compiled for it
+  # whatever else is.
+  if(NOT "${LOONG_CUDA_ARCHITECTURES}" MATCHES "90a")
+    file(GLOB wgmma ${PROJECT_SOURCE_DIR}/kernels/*/*_wgmma_cuda.cu)
+    set_source_files_properties(${wgmma} PROPERTIES
+      COMPILE_OPTIONS "-gencode=arch=compute_90a,code=sm_90a")
+  endif()
 endif()
 
 # The backend, or its absence, for both libraries.

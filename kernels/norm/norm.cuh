@@ -20,6 +20,27 @@ static __device__ __forceinline__ float team_sum(float x, float *room)
     return TEAM == WARP ? warp_sum(x) : block_sum(x, room);
 }
 
+/* Two sums with the barriers of one; room [2 WARPS]. */
+template <int TEAM>
+static __device__ __forceinline__ void team_sums(float *x, float *y,
+                                                 float *room)
+{
+    int lane = (int)threadIdx.x % WARP;
+    *x = warp_sum(*x);
+    *y = warp_sum(*y);
+    if (TEAM == WARP) {
+        return;
+    }
+    __syncthreads(); /* the sums before were read */
+    if (lane == 0) {
+        room[threadIdx.x / WARP] = *x;
+        room[WARPS + threadIdx.x / WARP] = *y;
+    }
+    __syncthreads();
+    *x = warp_sum(lane < WARPS ? room[lane] : 0.0f);
+    *y = warp_sum(lane < WARPS ? room[WARPS + lane] : 0.0f);
+}
+
 static __device__ __forceinline__ float *statistic(const mat_t &m, int64_t row,
                                                    int64_t group)
 {

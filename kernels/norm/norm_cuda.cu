@@ -184,7 +184,7 @@ template <class T, int TEAM, bool CENTER, bool NEAR>
 __global__ void __launch_bounds__(BLOCK, 2)
     norm_backward(norm_t a)
 {
-    LOONG_SHARED(float, room, WARPS);
+    LOONG_SHARED(float, room, 2 * WARPS);
     LOONG_SHARED_DYNAMIC(float, sums);
     typedef columns_t<T, TEAM> columns;
     const int64_t d = a.w.cols;
@@ -217,8 +217,13 @@ __global__ void __launch_bounds__(BLOCK, 2)
                             load(w + col, n, packed)};
             measure<TEAM, NEAR>(own, &g, col, n, packed, of);
         });
-        g.dot = team_sum<TEAM>(g.dot, room) / (float)d;
-        g.sum = CENTER ? team_sum<TEAM>(g.sum, room) / (float)d : 0.0f;
+        if (CENTER) {
+            team_sums<TEAM>(&g.dot, &g.sum, room);
+        } else {
+            g.dot = team_sum<TEAM>(g.dot, room);
+        }
+        g.dot /= (float)d;
+        g.sum = CENTER ? g.sum / (float)d : 0.0f;
         auto write = [&](const pack_t of[3], pack_t more, int64_t col, int n) {
             pack_t dx = input_gradient(g, of);
             for (int i = 0; i < PACK && a.more.p != NULL; i++) {

@@ -30,6 +30,7 @@ def run(command, environment=None):
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n"
                  + done.stdout[-1500:] + done.stderr[-1500:])
+    return done
 
 
 def by_nsys(command, work):
@@ -57,9 +58,11 @@ def by_nsys(command, work):
 
 def by_cupti(command, work, library):
     path = os.path.join(work, "trace")
-    run(command, dict(CUDA_INJECTION64_PATH=library, LOONG_TRACE=path))
+    library = os.path.abspath(library)
+    said = run(command, dict(LD_PRELOAD=library, LOONG_TRACE=path))
     if not os.path.exists(path):
-        sys.exit("gaps.py: the driver did not load " + library)
+        sys.exit(f"gaps.py: there is no trace by {library}: "
+                 + said.stderr[-1500:])
     spans = []
     with open(path) as f:
         for line in f:

@@ -81,6 +81,19 @@ def products():
     rate("linear_dw", lambda: dy.t() @ x, flops)
 
 
+def grouped():
+    experts, rows, n, k = 64, 512, 4096, 2048
+    x, dy = tensor(experts * rows, k), tensor(experts * rows, n)
+    w = tensor(experts, n, k)
+    ends = torch.arange(1, experts + 1, device="cuda", dtype=torch.int32) * rows
+    flops = 2.0 * experts * rows * n * k
+    rate("grouped_linear",
+         lambda: torch._grouped_mm(x, w.transpose(1, 2), ends), flops)
+    rate("grouped_linear_dx", lambda: torch._grouped_mm(dy, w, ends), flops)
+    rate("grouped_linear_dw", lambda: torch._grouped_mm(dy.t(), x, ends),
+         flops)
+
+
 def backend(q, k, v):
     """The name of what PyTorch takes for these."""
     try:
@@ -150,7 +163,7 @@ def adamw():
 
 
 def kernels():
-    for part in (products, attention, norms, pointwise, adamw):
+    for part in (products, grouped, attention, norms, pointwise, adamw):
         try:
             part()
         except Exception as error:  # the other parts are worth having

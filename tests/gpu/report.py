@@ -296,6 +296,11 @@ def write_tables(r, put):
         else:
             put(f"| {s.get('step')} | {s.get('by')} | {s.get('dtype', '')} | "
                 f"not run: {s.get('not_run')} | | | | | |")
+    put("\n## Kernels of a step\n\n| model | kernel | ms | launches |\n"
+        "|---|---|---|---|")
+    for g in r.gaps:
+        for name, ms, launches in g.get("kernels", ()):
+            put(f"| {g['gaps']} | `{name}` | {ms} | {launches} |")
     put("\n## Kernels\n\n| op | kernel | shape | ms | TFLOP/s | GB/s | of the "
         "roof | PyTorch's time / ours |\n|---|---|---|---|---|---|---|---|")
     for k in r.kernels:

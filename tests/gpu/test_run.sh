@@ -64,8 +64,11 @@ if [[ $2 == *.sqlite ]]; then
   python3 - "$2" <<'PYTHON'
 import sqlite3, sys
 data = sqlite3.connect(sys.argv[1])
-data.execute("create table CUPTI_ACTIVITY_KIND_KERNEL (start, end)")
-data.executemany("insert into CUPTI_ACTIVITY_KIND_KERNEL values (?, ?)",
+data.execute("create table StringIds (id, value)")
+data.execute("insert into StringIds values (1, 'multiply')")
+data.execute("create table CUPTI_ACTIVITY_KIND_KERNEL (start, end, "
+             "mangledName)")
+data.executemany("insert into CUPTI_ACTIVITY_KIND_KERNEL values (?, ?, 1)",
                  [(i * 1000000, i * 1000000 + 980000) for i in range(1000)])
 data.commit()
 PYTHON
@@ -88,9 +91,9 @@ op)
   echo '"gbytes_per_s":4000,"runs":9}'
   ;;
 step)
-  for i in {1..100}; do # what the driver's tracing library would see
+  for i in {1..100}; do # what the preloaded library would see
     [ -z "${LOONG_TRACE:-}" ] ||
-      echo "kernel ${i}000000 ${i}950000" >> "$LOONG_TRACE"
+      echo "kernel ${i}000000 ${i}950000 multiply" >> "$LOONG_TRACE"
   done
   touch busy
   sleep 0.5

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When kernels, copies and fills ran on the GPU, by CUPTI: a library that the
- * CUDA driver loads into a program because CUDA_INJECTION64_PATH names it. It
- * writes to the file $LOONG_TRACE a line for each: kind, begin and end in
- * nanoseconds. tests/gpu/gaps.py reads it where there is no nsys. */
+ * When kernels, copies and fills ran on the GPU, by CUPTI: a library that is
+ * loaded into a program by LD_PRELOAD, since not every driver loads what
+ * CUDA_INJECTION64_PATH names. It writes to the file $LOONG_TRACE a line for
+ * each: kind, begin and end in nanoseconds, name. tests/gpu/gaps.py reads it
+ * where there is no nsys. */
 #include <cupti.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { BUFFER = 8 << 20, ALIGNED = 8 };
-
-int InitializeInjection(void);
 
 static FILE *out;
 
@@ -73,7 +72,7 @@ static void finish(void)
     fclose(out);
 }
 
-int InitializeInjection(void)
+__attribute__((constructor)) static void start(void)
 {
     static const CUpti_ActivityKind kinds[] = {
         CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
@@ -82,7 +81,7 @@ int InitializeInjection(void)
     out = path != NULL ? fopen(path, "w") : NULL;
     if (out == NULL) {
         fprintf(stderr, "trace: LOONG_TRACE names no file to write\n");
-        return 0;
+        return;
     }
     CUptiResult result = cuptiActivityRegisterCallbacks(give, take);
     for (int i = 0; i < 3 && result == CUPTI_SUCCESS; i++) {
@@ -90,7 +89,7 @@ int InitializeInjection(void)
     }
     if (result != CUPTI_SUCCESS) {
         fprintf(stderr, "trace: CUPTI refuses: error %d\n", (int)result);
-        return 0;
+        return;
     }
-    return atexit(finish) == 0;
+    (void)atexit(finish);
 }

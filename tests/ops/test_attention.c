@@ -6,7 +6,7 @@
 #include "op_device.h"
 #include "op_draw.h"
 
-enum { MAX_ENTRIES = 8, MAX_TOKENS = OP_LARGE ? 4096 : 400 };
+enum { MAX_ENTRIES = 8, MAX_TOKENS = OP_LARGE ? 2048 : 400 };
 
 typedef struct ranges {
     int32_t at[3][2];
@@ -82,7 +82,7 @@ static const setting_t fused[] = {
     {4, 1, 8, true, 0, 0.0, 7, {0, 1, 1, 30, 77, 78, 78}, ALL, ALL, 0},
     {4, 2, 24, true, 9, 0.0, 5, {0, 33, 60, 60, 61}, ALL, ALL, 40},
     {8, 8, 8, false, 0, 0.0, 4, {0, 21, 30, 160}, ALL, ALL, 0},
-    {32, 8, 128, true, 0, 0.0, 2, {0, 4096}, ALL, ALL, 0}, /* OP_LARGE */
+    {8, 2, 128, true, 0, 0.0, 2, {0, 2048}, ALL, ALL, 0}, /* OP_LARGE */
 };
 
 static loong_attention_backend_t backend; /* of the cases */

@@ -56,6 +56,7 @@ every cuda_op_router block route
 every cuda_op_moe block place_slots
 every cuda_op_moe block multiply_groups
 every cuda_op_moe barrier multiply_groups 5
+every cuda_op_moe barrier multiply_groups_wg 7
 every cuda_op_moe block weigh_slots
 every cuda_dispatch block count_window
 every cuda_op_moe_rows barrier count_window 1
@@ -87,6 +88,8 @@ long cuda_cudnn block find_begins
 long cuda_cudnn block turn_lse
 long cuda_op_moe block place_experts
 long cuda_op_moe barrier multiply_groups 4
+long cuda_op_moe barrier multiply_groups_wg 5
+long cuda_op_moe block multiply_groups_wg
 long cuda_op_moe barrier multiply_groups 7
 long cuda_op_router block keep_slots
 long cuda_dispatch block sum_routes

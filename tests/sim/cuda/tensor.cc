@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the simulated device has in place of instructions that C++ cannot say:
-// products of tensor cores (mma.sync m16n8k16 of bf16), ldmatrix, cp.async. A
-// copy is made when it is asked for, or when its thread waits for it: which is
-// drawn, so that a missing wait shows, and a copy to what is still read.
+// products of tensor cores (mma.sync m16n8k16 of bf16), ldmatrix, cp.async, and
+// the products of warpgroups (wgmma m64n256k16). A copy is made when it is asked
+// for, or when its thread waits for it: which is drawn, so that a missing wait
+// shows, and a copy to what is still read. So it is with products of warpgroups.
 #include <cstring>
 #include <vector>
 
@@ -129,8 +130,16 @@ typedef std::vector<std::vector<copy_t>> groups_t; // the last one is open
 static groups_t copies[MOST_THREADS];
 static bool copied; // by a thread of this block
 
+// Threads that waited for copies and did not yet make them seen by products of
+// warpgroups.
+static bool unseen[MOST_THREADS];
+static int num_unseen;
+
+static void forget_products();
+
 void cudasim::forget_copies()
 {
+    forget_products();
     for (groups_t &groups : copies) {
         if (!copied) {
             break;
@@ -188,5 +197,132 @@ extern "C" void cudasim_copies_wait(int left)
             make(c);
         }
         groups.erase(groups.begin());
+        num_unseen += !unseen[current_thread()];
+        unseen[current_thread()] = true;
+    }
+}
+
+// ---- products of warpgroups -------------------------------------------------
+
+// What one thread has of it.
+struct wg_product_t {
+    float *c;
+    cudasim_panels a, b;
+    bool turned_a, turned_b, add;
+};
+
+typedef std::vector<std::vector<wg_product_t>> products_t; // the last is open
+
+static products_t products[MOST_THREADS];
+static bool multiplied; // by a thread of this block
+
+static void forget_products()
+{
+    for (int t = 0; multiplied && t < MOST_THREADS; t++) {
+        products[t].clear();
+    }
+    memset(unseen, 0, sizeof(unseen));
+    num_unseen = 0;
+    multiplied = false;
+}
+
+extern "C" void cudasim_shared_fence(void)
+{
+    num_unseen -= unseen[current_thread()];
+    unseen[current_thread()] = false;
+}
+
+// Element k of row (turned: column) r: the places of pieces change with the
+// address.
+static float element_of(const cudasim_panels &p, int r, int k, bool turned)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(p.at);
+    at += turned ? r / 64 * p.stride + k * 128 + r % 64 * 2 : r * 128 + k * 2;
+    at ^= (at >> 7 & 7) << 4;
+    return low(*reinterpret_cast<const unsigned short *>(at));
+}
+
+static void multiply(const wg_product_t &p, int warp, int lane)
+{
+    enum { COLS = 256, TERMS = 16 };
+    for (int h = 0; h < 2; h++) {
+        int row = warp * 16 + lane / 4 + h * 8;
+        float a[TERMS];
+        for (int k = 0; k < TERMS; k++) {
+            a[k] = element_of(p.a, row, k, p.turned_a);
+        }
+        for (int col = lane % 4 * 2; col < COLS; col += col % 2 ? 7 : 1) {
+            float *c = p.c + col / 8 * 4 + h * 2 + col % 2;
+            float sum = p.add ? *c : 0.0f;
+            for (int k = 0; k < TERMS; k++) {
+                sum += a[k] * element_of(p.b, col, k, p.turned_b);
+            }
+            *c = sum;
+        }
+    }
+}
+
+static products_t &own_products()
+{
+    products_t &mine = products[current_thread()];
+    multiplied = true;
+    if (mine.empty()) {
+        mine.emplace_back();
+    }
+    return mine;
+}
+
+static void together(void *const *lane) { (void)lane; }
+
+// The rows (turned: columns) 0 .. n - 1 of it.
+static void check_panels(const cudasim_panels &p, int n, bool turned)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(p.at);
+    size_t size = turned ? (n - 1) / 64 * p.stride + 15 * 128 + 128
+                         : (n - 1) * 128 + 32;
+    uintptr_t begin, end;
+    if (at % (turned ? 1024 : 32) != 0 || !in_shared(at, size, &begin, &end)) {
+        kernel_fault(cudaErrorIllegalAddress, "wgmma: an operand that is not "
+                     "in the shared arrays, or begins between its places");
+    }
+}
+
+extern "C" void cudasim_wgmma(cudasim_place place, float *c, cudasim_panels a,
+                              cudasim_panels b, bool turned_a, bool turned_b,
+                              bool add)
+{
+    cudasim_together(place, c, together);
+    if (num_unseen > 0) {
+        kernel_fault(cudaErrorIllegalAddress, "wgmma: copies of %d threads are "
+                     "behind no fence", num_unseen);
+    }
+    check_panels(a, 64, turned_a);
+    check_panels(b, 256, turned_b);
+    own_products().back().push_back({c, a, b, turned_a, turned_b, add});
+}
+
+static void make_front(products_t &mine)
+{
+    int thread = current_thread();
+    for (const wg_product_t &p : mine.front()) {
+        multiply(p, thread / 32 % 4, thread % 32);
+    }
+    mine.erase(mine.begin());
+}
+
+extern "C" void cudasim_wgmma_commit(void)
+{
+    products_t &mine = own_products();
+    mine.emplace_back();
+    while (mine.size() > 1 && below(2) == 0) {
+        make_front(mine);
+    }
+}
+
+extern "C" void cudasim_wgmma_wait(int left)
+{
+    products_t &mine = own_products();
+    while ((int)mine.size() - 1 > left) {
+        make_front(mine);
     }
 }

@@ -102,6 +102,12 @@ struct cudasim_place {
     int line;
 };
 
+/* An operand of a product of a warpgroup: kernels/wgmma.cuh. */
+struct cudasim_panels {
+    const unsigned short *at;
+    int stride;
+};
+
 extern "C" {
 void cudasim_barrier(cudasim_place place);
 uint64_t cudasim_warp(int op, cudasim_place place, unsigned mask,
@@ -117,6 +123,11 @@ void cudasim_ldmatrix(cudasim_place place, unsigned *to, const void *row,
 void cudasim_copy_async(void *to, const void *from, size_t there);
 void cudasim_copies_commit(void);
 void cudasim_copies_wait(int left);
+void cudasim_shared_fence(void);
+void cudasim_wgmma(cudasim_place place, float *c, cudasim_panels a,
+                   cudasim_panels b, bool turned_a, bool turned_b, bool add);
+void cudasim_wgmma_commit(void);
+void cudasim_wgmma_wait(int left);
 void *cudasim_shared(const void *key, size_t size);
 /* Ends the kernel where this is shared memory: for instructions of the other
  * kind. */

@@ -55,6 +55,8 @@ static const char usage_text[] =
     "                      are beside (default: the directory that they name)\n"
     "  --linear            merge: adds the adapters' matrices (peft's linear)\n"
     "                      in place of what they make (cat)\n"
+    "  --svd RANK          merge: one adapter of this rank at most, by the\n"
+    "                      largest singular values of what they make (svd)\n"
     "  --bos, --eos, --pad ID  export: token ids (default: those of the run\n"
     "                      that saved, or of --tokenizer)\n"
     "  --map FILE          YAML: names of tensors in place of the family's;\n"
@@ -178,7 +180,8 @@ static const struct command {
      ckpt_export},
     {"merge", CKPT_PLACES, CKPT_PLACES - 2,
      "merge needs ADAPTER and OUT, at most 15 adapters",
-     CKPT_DTYPE | CKPT_SHARD | CKPT_LINEAR | CKPT_QUIET, ckpt_merge},
+     CKPT_DTYPE | CKPT_SHARD | CKPT_LINEAR | CKPT_SVD | CKPT_QUIET,
+     ckpt_merge},
     {"convert", 2, 0, "convert needs PATH and OUT",
      CKPT_DTYPE | CKPT_SHARD | CKPT_QUIET, ckpt_convert},
     {"inspect", 1, 0, "inspect needs PATH", 0, run_inspect},
@@ -229,6 +232,7 @@ static const struct option {
     {"--ema", CKPT_EMA, 0},
     {"--merge", CKPT_MERGE, 0},
     {"--linear", CKPT_LINEAR, 0},
+    {"--svd", CKPT_SVD, 0},
     {"--dtype", CKPT_DTYPE, 0},
     {"--max-shard-gb", CKPT_SHARD, 0},
     {"--bos", CKPT_TOKENS, 0},
@@ -264,6 +268,9 @@ static bool set_option(ckpt_arguments_t *a, const struct option *o,
         if (strcmp(o->name, ids[i]) == 0) {
             return parse_id(value, &a->ids[i]);
         }
+    }
+    if (o->bit == CKPT_SVD) {
+        return parse_id(value, &a->svd_rank) && a->svd_rank > 0;
     }
     return o->bit == CKPT_DTYPE ? parse_dtype(value, a)
                                 : parse_gigabytes(value, &a->max_shard_bytes);

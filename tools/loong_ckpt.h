@@ -19,7 +19,8 @@ typedef enum ckpt_option_bit {
     CKPT_EMA = 256,
     CKPT_MERGE = 512,
     CKPT_BASE = 1024,
-    CKPT_LINEAR = 2048
+    CKPT_LINEAR = 2048,
+    CKPT_SVD = 4096
 } ckpt_option_bit_t;
 
 enum { CKPT_PLACES = 17 };
@@ -38,6 +39,7 @@ typedef struct ckpt_arguments {
     bool ema;
     bool merge;
     bool linear;
+    int64_t svd_rank; /* 0: not given */
     bool quiet;
 } ckpt_arguments_t;
 

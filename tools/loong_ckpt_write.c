@@ -178,10 +178,18 @@ int ckpt_merge(loong_context_t *ctx, const ckpt_arguments_t *a)
         weights[i] = weight_of(a->places[i], dirs[i]);
         inputs[i] = dirs[i];
     }
-    loong_checkpoint_merge_params_t params = {
-        a->count - 1, inputs,   weights,
-        a->places[a->count - 1], a->linear, a->convert,
-        a->dtype,     a->max_shard_bytes, show, &meter};
+    const loong_checkpoint_merge_params_t params = {
+        .count = a->count - 1,
+        .inputs = inputs,
+        .weights = weights,
+        .out_dir = a->places[a->count - 1],
+        .linear = a->linear,
+        .svd_rank = a->svd_rank,
+        .convert = a->convert,
+        .dtype = a->dtype,
+        .max_shard_bytes = a->max_shard_bytes,
+        .progress = show,
+        .user = &meter};
     return end(ctx, a, &meter, loong_checkpoint_merge(ctx, &params));
 }
 

@@ -103,6 +103,10 @@ typedef struct loong_checkpoint_merge_params {
      * add_weighted_adapter does it by default: an approximation of the same
      * rank. */
     bool linear;
+    /* What the adapters make together is approximated with this rank, by its
+     * largest singular values, as peft's "svd"; 0: it is kept (peft's "cat"),
+     * and has the sum of their ranks. */
+    int64_t svd_rank;
     bool convert; /* a model, as for export */
     loong_dtype_t dtype;
     int64_t max_shard_bytes;

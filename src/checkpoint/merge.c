@@ -119,6 +119,9 @@ static loong_status_t add(merger_t *m, const char *dir)
     if (status == LOONG_OK) {
         status = loongi_peft_add(m->ctx, &terms, &sum);
     }
+    if (status == LOONG_OK && p->svd_rank > 0) {
+        status = loongi_peft_truncate(sum, p->svd_rank);
+    }
     if (status == LOONG_OK) {
         status = loongi_peft_write(sum, dir);
     }
@@ -133,7 +136,7 @@ static loong_status_t add(merger_t *m, const char *dir)
 static loong_status_t merge(merger_t *m)
 {
     const loong_checkpoint_merge_params_t *p = m->params;
-    bool alone = m->count == 1 && p->weights[0] == 1.0;
+    bool alone = m->count == 1 && p->weights[0] == 1.0 && p->svd_rank == 0;
     char sum[sizeof(m->work) + 8];
     char native[sizeof(m->work) + 8];
     snprintf(sum, sizeof(sum), "%s/sum", m->work);
@@ -164,6 +167,9 @@ loong_checkpoint_merge(loong_context_t *ctx,
                        const loong_checkpoint_merge_params_t *params)
 {
     merger_t m = {.ctx = ctx, .params = params};
+    LOONG_CHECK(ctx, !params->linear || params->svd_rank == 0, LOONG_ERR_ARG,
+                "adapters are added by their matrices (linear), or what they "
+                "make is approximated (svd)");
     LOONG_TRY(loongi_checkpoint_check_outside(ctx, params->out_dir));
     LOONG_TRY(name_work(&m));
     LOONG_TRY(sort_inputs(&m));

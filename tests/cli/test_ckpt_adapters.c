@@ -38,6 +38,12 @@ static void adapters_are_files_too(void **state)
     assert_run("merge " LORA "/gpt2=2 %/no", 1, "was trained as it is");
     assert_run("merge --linear %/peft " LORA "/llama_plus %/no", 0, "");
     assert_run("merge --linear %/sum " LORA "/llama %/no", 0, "");
+    assert_run("merge --linear --svd 2 %/sum " LORA "/llama %/no", 2, "(svd)");
+    assert_run("merge --svd 0 %/sum %/no", 2, "wrong value of --svd");
+    assert_run("merge --svd 3 %/peft=0.5 " LORA "/llama %/svd", 0, "");
+    assert_run("inspect %/svd", 0, "module q_proj (2): rank 3, alpha 3");
+    assert_run("merge --svd 4 %/peft=0.5 %/whole", 0, "");
+    assert_run("merge --svd 8 %/peft=0.25 %/peft=0.25 %/whole2", 0, "");
 }
 
 /* What a command reads, a model and adapters beside it. */

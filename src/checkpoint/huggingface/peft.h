@@ -112,6 +112,12 @@ LOONG_NODISCARD loong_status_t loongi_peft_add(loong_context_t *ctx,
                                                const loong_peft_sum_t *sum,
                                                loong_peft_t **peft_p);
 
+/* The best approximation of each module of a sum that has a higher rank than
+ * this: columns of b are orthogonal, rows of a too, and as long as 1 (peft's
+ * "svd"). */
+LOONG_NODISCARD loong_status_t loongi_peft_truncate(loong_peft_t *sum,
+                                                    int64_t rank);
+
 /* Whether adapters may be written there: where no model is, which transformers
  * would add them to. Errors: LOONG_ERR_ARG. */
 LOONG_NODISCARD loong_status_t loongi_peft_check_place(loong_context_t *ctx,

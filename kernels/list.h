@@ -262,11 +262,9 @@ extern "C" {
     X(permute)                \
     X(unpermute)              \
     X(unpermute_dw)           \
-    X(grouped_linear_wgmma)   \
-    X(grouped_linear_tiles)   \
+    X(grouped_linear_wgmma) X(grouped_linear_tiles) \
     X(grouped_linear)         \
-    X(grouped_linear_dw_wgmma) \
-    X(grouped_linear_dw_tiles) \
+    X(grouped_linear_dw_wgmma) X(grouped_linear_dw_tiles) \
     X(grouped_linear_dw)      \
     X(sigmoid_gate)           \
     X(sigmoid_gate_grad)      \

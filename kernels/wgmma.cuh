@@ -69,11 +69,12 @@ enum {
 typedef cudasim_panels panels_t;
 static inline panels_t panels_of(const half_t *at, int stride)
 {
-    panels_t p = {at, stride};
+    panels_t p = {at, stride, false};
     return p;
 }
 #define WGMMA(c_, a_, b_, turned_a_, turned_b_, add_)                         \
-    cudasim_wgmma(CUDASIM_HERE, &(c_)[0][0], a_, b_, turned_a_, turned_b_, add_)
+    cudasim_wgmma(CUDASIM_HERE, &(c_)[0][0], cudasim_turn(a_, turned_a_),     \
+                  cudasim_turn(b_, turned_b_), add_)
 #define WGMMA_FENCE() ((void)0)
 #define WGMMA_COMMIT() cudasim_wgmma_commit()
 #define WGMMA_WAIT(left_) cudasim_wgmma_wait(left_)

@@ -587,25 +587,10 @@ static double more_bytes(const loong_kernel_query_t *query)
     return 4.0 * (double)p.rows * p.heads * keys;
 }
 
-const loong_kernel_t loongi_attention_cudnn_cuda = {
-    .name = "attention_cudnn_cuda",
-    .op = "attention",
-    .device = "cuda",
-    .support = support,
-    .workspace = workspace,
-    .prepare = prepare,
-    .destroy = destroy,
-    .run = run,
-};
-
-const loong_kernel_t loongi_attention_grad_cudnn_cuda = {
-    .name = "attention_grad_cudnn_cuda",
-    .op = "attention_grad",
-    .device = "cuda",
-    .support = support,
-    .workspace = workspace,
-    .prepare = prepare,
-    .destroy = destroy,
-    .run = run,
-    .more_bytes = more_bytes,
-};
+#define CUDNN_KERNEL(op_, more_bytes_)                                        \
+    const loong_kernel_t loongi_##op_##_cudnn_cuda = {                        \
+        .name = #op_ "_cudnn_cuda", .op = #op_, .device = "cuda",             \
+        .support = support, .workspace = workspace, .prepare = prepare,       \
+        .destroy = destroy, .run = run, .more_bytes = more_bytes_}
+CUDNN_KERNEL(attention, NULL);
+CUDNN_KERNEL(attention_grad, more_bytes);

@@ -20,11 +20,11 @@ enum {
     TEAM = ROWS / WG_ROWS * 4, /* warps */
     THREADS = TEAM * WARP,
     STAGES = 4,
-    AHEAD = STAGES - 2, /* a stage is read until the next one's products began */
+    AHEAD = STAGES - 2, /* a stage is read until the next one is multiplied */
     LEFT = ROWS * DEPTH, /* elements of a stage's operands */
     RIGHT = COLS * DEPTH,
     STAGE = LEFT + RIGHT,
-    STRIDE = PANEL * DEPTH * (int)sizeof(half_t), /* of panels that are turned */
+    STRIDE = PANEL * DEPTH * (int)sizeof(half_t), /* of turned panels */
     SHARED = STAGES * STAGE * (int)sizeof(half_t) + PANEL_ALIGN
 };
 
@@ -269,7 +269,8 @@ static bool support(const loong_kernel_query_t *query,
                  (int)COLS);
         return false;
     }
-    return has_wgmma(reason) && grouped_support(query, LOONG_BF16, ROWS, reason);
+    return has_wgmma(reason) &&
+           grouped_support(query, LOONG_BF16, ROWS, reason);
 }
 
 CUDA_KERNEL_NAMED(grouped_linear, wgmma, support, NULL, run);

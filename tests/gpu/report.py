@@ -37,7 +37,10 @@ def records(name):
     for line in lines(name):
         if line.startswith("{"):
             try:
-                found.append(json.loads(line))
+                record = json.loads(line)
+                if "recipe" in record:  # not where it lay
+                    record["recipe"] = os.path.basename(record["recipe"])
+                found.append(record)
             except ValueError:
                 print(f"report.py: {name}: not JSON: {line[:100]}",
                       file=sys.stderr)

@@ -2,9 +2,10 @@
 //
 // What the simulated device has in place of instructions that C++ cannot say:
 // products of tensor cores (mma.sync m16n8k16 of bf16), ldmatrix, cp.async, and
-// the products of warpgroups (wgmma m64n256k16). A copy is made when it is asked
-// for, or when its thread waits for it: which is drawn, so that a missing wait
-// shows, and a copy to what is still read. So it is with products of warpgroups.
+// the products of warpgroups (wgmma m64n256k16). A copy is made when it is
+// asked for, or when its thread waits for it: which is drawn, so that a missing
+// wait shows, and a copy to what is still read. So it is with the products of
+// warpgroups.
 #include <cstring>
 #include <vector>
 
@@ -208,7 +209,7 @@ extern "C" void cudasim_copies_wait(int left)
 struct wg_product_t {
     float *c;
     cudasim_panels a, b;
-    bool turned_a, turned_b, add;
+    bool add;
 };
 
 typedef std::vector<std::vector<wg_product_t>> products_t; // the last is open
@@ -234,10 +235,10 @@ extern "C" void cudasim_shared_fence(void)
 
 // Element k of row (turned: column) r: the places of pieces change with the
 // address.
-static float element_of(const cudasim_panels &p, int r, int k, bool turned)
+static float element_of(const cudasim_panels &p, int r, int k)
 {
     uintptr_t at = reinterpret_cast<uintptr_t>(p.at);
-    at += turned ? r / 64 * p.stride + k * 128 + r % 64 * 2 : r * 128 + k * 2;
+    at += p.turned ? r / 64 * p.stride + k * 128 + r % 64 * 2 : r * 128 + k * 2;
     at ^= (at >> 7 & 7) << 4;
     return low(*reinterpret_cast<const unsigned short *>(at));
 }
@@ -249,13 +250,13 @@ static void multiply(const wg_product_t &p, int warp, int lane)
         int row = warp * 16 + lane / 4 + h * 8;
         float a[TERMS];
         for (int k = 0; k < TERMS; k++) {
-            a[k] = element_of(p.a, row, k, p.turned_a);
+            a[k] = element_of(p.a, row, k);
         }
         for (int col = lane % 4 * 2; col < COLS; col += col % 2 ? 7 : 1) {
             float *c = p.c + col / 8 * 4 + h * 2 + col % 2;
             float sum = p.add ? *c : 0.0f;
             for (int k = 0; k < TERMS; k++) {
-                sum += a[k] * element_of(p.b, col, k, p.turned_b);
+                sum += a[k] * element_of(p.b, col, k);
             }
             *c = sum;
         }
@@ -275,30 +276,30 @@ static products_t &own_products()
 static void together(void *const *lane) { (void)lane; }
 
 // The rows (turned: columns) 0 .. n - 1 of it.
-static void check_panels(const cudasim_panels &p, int n, bool turned)
+static void check_panels(const cudasim_panels &p, int n)
 {
     uintptr_t at = reinterpret_cast<uintptr_t>(p.at);
-    size_t size = turned ? (n - 1) / 64 * p.stride + 15 * 128 + 128
+    size_t size = p.turned ? (n - 1) / 64 * p.stride + 15 * 128 + 128
                          : (n - 1) * 128 + 32;
     uintptr_t begin, end;
-    if (at % (turned ? 1024 : 32) != 0 || !in_shared(at, size, &begin, &end)) {
+    if (at % (p.turned ? 1024 : 32) != 0 ||
+        !in_shared(at, size, &begin, &end)) {
         kernel_fault(cudaErrorIllegalAddress, "wgmma: an operand that is not "
                      "in the shared arrays, or begins between its places");
     }
 }
 
 extern "C" void cudasim_wgmma(cudasim_place place, float *c, cudasim_panels a,
-                              cudasim_panels b, bool turned_a, bool turned_b,
-                              bool add)
+                              cudasim_panels b, bool add)
 {
     cudasim_together(place, c, together);
     if (num_unseen > 0) {
         kernel_fault(cudaErrorIllegalAddress, "wgmma: copies of %d threads are "
                      "behind no fence", num_unseen);
     }
-    check_panels(a, 64, turned_a);
-    check_panels(b, 256, turned_b);
-    own_products().back().push_back({c, a, b, turned_a, turned_b, add});
+    check_panels(a, 64);
+    check_panels(b, 256);
+    own_products().back().push_back({c, a, b, add});
 }
 
 static void make_front(products_t &mine)

@@ -106,7 +106,13 @@ struct cudasim_place {
 struct cudasim_panels {
     const unsigned short *at;
     int stride;
+    bool turned;
 };
+inline cudasim_panels cudasim_turn(cudasim_panels p, bool turned)
+{
+    p.turned = turned;
+    return p;
+}
 
 extern "C" {
 void cudasim_barrier(cudasim_place place);
@@ -125,7 +131,7 @@ void cudasim_copies_commit(void);
 void cudasim_copies_wait(int left);
 void cudasim_shared_fence(void);
 void cudasim_wgmma(cudasim_place place, float *c, cudasim_panels a,
-                   cudasim_panels b, bool turned_a, bool turned_b, bool add);
+                   cudasim_panels b, bool add);
 void cudasim_wgmma_commit(void);
 void cudasim_wgmma_wait(int left);
 void *cudasim_shared(const void *key, size_t size);

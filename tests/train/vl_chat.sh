@@ -66,6 +66,11 @@ refused 'picture 1 has no path, the record lists 0' \
 refused "'<image>' stands 1 times in the rendered text, pictures: 0" \
     "$(user '"<image> and?"')"
 
+# Plain texts say it by the token, too.
+echo '{"text": "<image> a tree", "image": "rgb.png"}' >one.jsonl
+inspect llava '<image>' one.jsonl --image-root "$pictures" 2>&1 |
+    grep -q 'picture at 0: .*rgb.png, [0-9]* x' || fail "a plain text"
+
 # A model of random weights, published.
 cat >start.yaml <<'END'
 version: 1

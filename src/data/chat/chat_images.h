@@ -29,6 +29,9 @@ typedef struct chat_image_rules {
 /* "images" or "image" of a record. */
 LOONG_NODISCARD loong_status_t loongi_chat_take_images(
     struct chat_conversation *c, const loong_json_t *record);
+/* The same of plain texts, in which data.image_token stands for them. */
+LOONG_NODISCARD loong_status_t loongi_chat_use_images(
+    struct chat_conversation *c, const loong_json_t *record);
 /* Each of them stands in some message. */
 LOONG_NODISCARD loong_status_t
 loongi_chat_check_images(const struct chat_conversation *c);

@@ -355,7 +355,8 @@ loong_status_t loongi_chat_convert(chat_conversation_t *c,
     LOONG_CHECK(c->ctx, loongi_json_kind(c->json) == LOONG_JSON_OBJECT,
                 LOONG_ERR_FORMAT, "the record is %s, must be an object",
                 loongi_json_kind_text(c->json));
-    return format->convert(c, c->json);
+    LOONG_TRY(format->convert(c, c->json));
+    return c->num_parts > 0 ? loongi_chat_use_images(c, c->json) : LOONG_OK;
 }
 
 void loongi_chat_conversation_free(chat_conversation_t *c)

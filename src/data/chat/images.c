@@ -101,6 +101,16 @@ static loong_status_t add_listed(chat_conversation_t *c, const char *where)
     return add_path(c, path);
 }
 
+loong_status_t loongi_chat_use_images(chat_conversation_t *c,
+                                      const loong_json_t *record)
+{
+    LOONG_TRY(loongi_chat_take_images(c, record));
+    while (c->num_used < c->num_listed) {
+        LOONG_TRY(add_listed(c, "the record"));
+    }
+    return loongi_chat_check_images(c);
+}
+
 /* ---- contents ------------------------------------------------------------ */
 
 /* What a content becomes: a JSON list, or a text. */

@@ -96,6 +96,25 @@ static const loong_hf_layout_t qwen2_vl_layouts[] = {
     {{"visual.", "visual.merger.", "model."}, ""},
     {{"model.visual.", "model.visual.merger.", "model.language_model."}, ""}};
 
+/* ---- Qwen2.5-VL (Bai et al. 2025) ---------------------------------------- */
+
+static const loong_hf_fixed_t qwen2_5_vl_merger[] = {
+    {"family", "qwen2_5_vl_merger"}, {NULL, NULL}};
+
+static const loong_hf_shared_field_t qwen2_5_vl_fields[] = {
+    IN("vision_config",
+       INT_FIELD("out_hidden_size", "image_projector.hidden_size", "3584")),
+    IN("vision_config",
+       INT_FIELD("spatial_merge_size", "image_projector.merge_size", "2")),
+    IN("vision_config", CODE_FIELD("tokens_per_second")),
+    TOP(CODE_FIELD("image_token_id")),
+    TOP(CODE_FIELD("video_token_id")),
+    TOP(CODE_FIELD("vision_start_token_id")),
+    TOP(CODE_FIELD("vision_end_token_id")),
+    TOP(CODE_FIELD("vision_token_id")),
+    TIED,
+    SHARED_END};
+
 /* -------------------------------------------------------------------------- */
 
 const loong_hf_composite_t loongi_hf_composites[] = {
@@ -114,6 +133,25 @@ const loong_hf_composite_t loongi_hf_composites[] = {
                 .type = "qwen2_vl_text",
                 .family = "qwen2"}},
      .fields = qwen2_vl_fields,
+     .num_layouts = LOONG_COUNT_OF(qwen2_vl_layouts),
+     .layouts = qwen2_vl_layouts,
+     .image_token = "<|image_pad|>",
+     .image_token_id = "image_token_id"},
+    {.model_type = "qwen2_5_vl",
+     .architecture = "Qwen2_5_VLForConditionalGeneration",
+     .parts = {{.role = "image_encoder",
+                .section = "vision_config",
+                .type = "qwen2_5_vl_vision",
+                .family = "qwen2_5_vl_vision"},
+               {.role = "image_projector",
+                .family = "qwen2_5_vl_merger",
+                .keys = qwen2_5_vl_merger},
+               {.role = "foundation",
+                .section = "text_config",
+                .flat = true,
+                .type = "qwen2_5_vl_text",
+                .family = "qwen2"}},
+     .fields = qwen2_5_vl_fields,
      .num_layouts = LOONG_COUNT_OF(qwen2_vl_layouts),
      .layouts = qwen2_vl_layouts,
      .image_token = "<|image_pad|>",

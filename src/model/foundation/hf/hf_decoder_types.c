@@ -69,7 +69,7 @@ static const loong_hf_field_t phi3_fields[] = {
 static const loong_hf_field_t qwen2_fields[] = {
     QWEN_FIELDS, CODE_FIELD("dual_chunk_attention_config"), FIELDS_END};
 
-/* text_config of Qwen2-VL. */
+/* text_config of Qwen2-VL and Qwen2.5-VL. */
 static const loong_hf_field_t qwen2_vl_fields[] = {
     QWEN_FIELDS, CODE_FIELD("mrope_section"), FIELDS_END};
 
@@ -409,6 +409,8 @@ const loong_hf_type_t loongi_hf_decoder_types[] = {
     {"qwen2", "Qwen2ForCausalLM", "qwen2", qwen2_fields, qwen2_fixed, 1e4,
      false, true},
     {"qwen2_vl_text", "Qwen2VLForConditionalGeneration", "qwen2",
+     qwen2_vl_fields, qwen2_fixed, 1e6, false, true},
+    {"qwen2_5_vl_text", "Qwen2_5_VLForConditionalGeneration", "qwen2",
      qwen2_vl_fields, qwen2_fixed, 1e6, false, true},
     {"qwen3", "Qwen3ForCausalLM", "qwen3", qwen3_fields, qwen3_fixed, 1e4,
      false, true},

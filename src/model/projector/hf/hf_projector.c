@@ -19,9 +19,15 @@ static const loong_hf_row_t merger_rows[] = {
     BOTH("linear_1", "mlp.0", HF_FFN, HF_PATCH),
     BOTH("linear_2", "mlp.2", HF_HIDDEN, HF_FFN), ROWS_END};
 
+static const loong_hf_row_t rms_merger_rows[] = {
+    NAMED("norm.weight", "ln_q.weight", HF_QUERY, HF_NONE),
+    BOTH("linear_1", "mlp.0", HF_FFN, HF_PATCH),
+    BOTH("linear_2", "mlp.2", HF_HIDDEN, HF_FFN), ROWS_END};
+
 static const loong_hf_names_t names[] = {
     {"mlp_projector", "", mlp_rows, false, NULL},
     {"patch_merger", "", merger_rows, false, NULL},
+    {"qwen2_5_vl_merger", "", rms_merger_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 static const loong_hf_type_t types[] = {{.model_type = NULL}};

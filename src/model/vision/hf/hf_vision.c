@@ -58,6 +58,23 @@ static const loong_hf_field_t qwen2_vl_fields[] = {
     CODE_FIELD("spatial_patch_size"),
     CODE_FIELD("rope_parameters"),
     CODE_FIELD(NULL)};
+static const loong_hf_field_t qwen2_5_vl_fields[] = {
+    INT_FIELD("depth", "num_layers", "32"),
+    INT_FIELD("hidden_size", "hidden_size", "3584"),
+    INT_FIELD("intermediate_size", "ffn_hidden_size", "3420"),
+    INT_FIELD("num_heads", "num_attention_heads", "16"),
+    INT_FIELD("patch_size", "patch_size", "14"),
+    INT_FIELD("temporal_patch_size", "temporal_patch_size", "2"),
+    INT_FIELD("window_size", "window_size", "112"),
+    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
+    CODE_FIELD("fullatt_block_indexes"),
+    CODE_FIELD("hidden_act"),
+    NEUTRAL_FIELD("in_channels", "3"),
+    NEUTRAL_FIELD("in_chans", "3"),
+    CODE_FIELD("spatial_patch_size"),
+    CODE_FIELD("tokens_per_second"),
+    CODE_FIELD("rope_parameters"),
+    CODE_FIELD(NULL)};
 /* Beside vision_config; text and its logits are no part of the encoder. */
 static const loong_hf_field_t whole_fields[] = {
     CODE_FIELD("vision_config"),      CODE_FIELD("text_config"),
@@ -92,18 +109,17 @@ static const loong_hf_fixed_t siglip_fixed[] = {
     {"masked_image_modeling", "false"},
     {NULL, NULL}};
 
-static const loong_hf_fixed_t qwen2_vl_fixed[] = {
-    {"add_class_token", "false"},
-    {"add_patch_bias", "false"},
-    {"pre_layernorm", "false"},
-    {"post_layernorm", "false"},
-    {"position_embedding_type", "rope"},
-    {"image_size", "0"},
-    {"normalization", "LayerNorm"},
-    {"layernorm_epsilon", "1e-06"},
-    {"rotary_base", "10000"},
-    {"masked_image_modeling", "false"},
-    {NULL, NULL}};
+#define QWEN_FIXED(norm_)                                             \
+    {"add_class_token", "false"}, {"add_patch_bias", "false"},        \
+        {"pre_layernorm", "false"}, {"post_layernorm", "false"},      \
+        {"position_embedding_type", "rope"}, {"image_size", "0"},     \
+        {"normalization", norm_}, {"layernorm_epsilon", "1e-06"},     \
+        {"rotary_base", "10000"}, {"masked_image_modeling", "false"}, \
+    {                                                                 \
+        NULL, NULL                                                    \
+    }
+static const loong_hf_fixed_t qwen2_vl_fixed[] = {QWEN_FIXED("LayerNorm")};
+static const loong_hf_fixed_t qwen2_5_vl_fixed[] = {QWEN_FIXED("RMSNorm")};
 
 /* `architecture` is what the names of the type's classes begin with. */
 #define TYPE(type_, class_, family_, of_)                               \
@@ -116,6 +132,7 @@ static const loong_hf_type_t types[] = {
     TYPE("clip_vision_model", "CLIP", "clip_vision_model", clip),
     TYPE("siglip_vision_model", "Siglip", "siglip_vision_model", siglip),
     TYPE("qwen2_vl_vision", "Qwen2VL", "qwen2_vl_vision", qwen2_vl),
+    TYPE("qwen2_5_vl_vision", "Qwen2_5VL", "qwen2_5_vl_vision", qwen2_5_vl),
     TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
     {.model_type = NULL}};
@@ -132,6 +149,7 @@ static const kind_t kinds[] = {
     {"clip_vision_model", "clip", "quick_gelu"},
     {"siglip_vision_model", "siglip", "gelu_tanh"},
     {"qwen2_vl_vision", NULL, "quick_gelu"},
+    {"qwen2_5_vl_vision", NULL, "swiglu"},
 };
 
 static const kind_t *kind_of(const loong_hf_type_t *type)
@@ -146,7 +164,11 @@ static const kind_t *kind_of(const loong_hf_type_t *type)
 static const loong_hf_fixed_t words[] = {{"gelu", "gelu"},
                                          {"gelu_pytorch_tanh", "gelu_tanh"},
                                          {"gelu_new", "gelu_tanh"},
-                                         {"quick_gelu", "quick_gelu"}};
+                                         {"quick_gelu", "quick_gelu"},
+                                         {"silu", "swiglu"}};
+
+static const char full_field[] = "fullatt_block_indexes";
+static const char full_key[] = "full_attention_layers";
 
 /* ---- reading ------------------------------------------------------------- */
 
@@ -183,6 +205,50 @@ static loong_status_t map_ratio(loong_hf_reader_t *r)
     }
     return loongi_pairs_set_int(r->pairs, "ffn_hidden_size",
                                 (int64_t)(times * (double)width));
+}
+
+/* The layers that see whole pictures, by their numbers: [7,15]. */
+static loong_status_t set_full(loong_pairs_t *pairs,
+                               const loong_layer_kinds_t *full, int64_t layers)
+{
+    loong_text_t text = loongi_text_begin(pairs->ctx);
+    loongi_text_printf(&text, "[");
+    for (int64_t i = 0; i < layers; i++) {
+        if (full->of[i] != 0) {
+            loongi_text_printf(&text, "%s%" PRId64, text.length > 1 ? "," : "",
+                               i);
+        }
+    }
+    loongi_text_printf(&text, "]");
+    loong_status_t status = text.status;
+    if (status == LOONG_OK) {
+        status = loongi_pairs_set(pairs, full_key, text.data);
+    }
+    loongi_text_free(&text);
+    return status;
+}
+
+static loong_status_t map_windows(loong_hf_reader_t *r)
+{
+    static const int64_t usual[] = {7, 15, 23, 31};
+    const loong_json_t *list = loongi_hf_field(r->json, full_field);
+    loong_layer_kinds_t full = {{0}};
+    int64_t layers = 0;
+    int64_t count =
+        list != NULL ? loongi_json_count(list) : LOONG_COUNT_OF(usual);
+    if (!loongi_hf_has_field(r->type->fields, full_field) ||
+        !loongi_pairs_int(r->pairs, "num_layers", &layers) ||
+        layers > LOONG_MAX_LAYERS) {
+        return LOONG_OK;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at =
+            list != NULL ? loongi_json_int(loongi_json_at(list, i)) : usual[i];
+        if (at >= 0 && at < layers) {
+            full.of[at] = 1;
+        }
+    }
+    return set_full(r->pairs, &full, layers);
 }
 
 /* What the classes' names end with. Those of masked images are ViT's alone. */
@@ -273,6 +339,7 @@ static loong_status_t read_config(loong_hf_reader_t *r)
     LOONG_TRY(loongi_hf_set_fixed(r));
     LOONG_TRY(map_activation(r));
     LOONG_TRY(map_ratio(r));
+    LOONG_TRY(map_windows(r));
     check_stride(r);
     loongi_hf_check_others(r, r->type->fields);
     return LOONG_OK;
@@ -323,6 +390,9 @@ static void emit_fields(loong_hf_writer_t *w)
     loongi_hf_emit(w, "hidden_act", word);
     if (loongi_hf_writes(w, "mlp_ratio")) {
         emit_ratio(w);
+    }
+    if (loongi_hf_writes(w, full_field)) {
+        loongi_hf_emit(w, full_field, loongi_pairs_get(w->model, full_key));
     }
     if (loongi_hf_writes(w, "vision_use_head")) {
         loongi_hf_emit(w, "vision_use_head", "false");
@@ -413,7 +483,10 @@ static loong_status_t fill(loong_context_t *ctx, loong_pairs_t *keys)
 {
     loong_vision_config_t config;
     LOONG_TRY(loongi_vision_configure(ctx, keys, &config));
-    return loongi_vision_state(&config, set_key, keys);
+    LOONG_TRY(loongi_vision_state(&config, set_key, keys));
+    return config.window_size > 0
+               ? set_full(keys, &config.full, config.num_layers)
+               : LOONG_OK;
 }
 
 const loong_hf_kind_t loongi_hf_vision = {.role = "image_encoder",

@@ -111,6 +111,20 @@ static const loong_hf_row_t qwen2_vl_rows[] = {
     BOTH(MLP "down_proj", LAYER "mlp.fc2", HF_HIDDEN, HF_FFN),
     ROWS_END};
 
+static const loong_hf_row_t qwen2_5_vl_rows[] = {
+    IMAGE("patch_embed.proj.weight"),
+    NAMED("layers.#.input_layernorm.weight", LAYER "norm1.weight", HF_HIDDEN,
+          HF_NONE),
+    PARTS("weight", HF_HIDDEN),
+    PARTS("bias", HF_NONE),
+    BOTH(ATTN "o_proj", LAYER "attn.proj", HF_HIDDEN, HF_HIDDEN),
+    NAMED("layers.#.post_attention_layernorm.weight", LAYER "norm2.weight",
+          HF_HIDDEN, HF_NONE),
+    BOTH(MLP "gate_proj", LAYER "mlp.gate_proj", HF_FFN, HF_HIDDEN),
+    BOTH(MLP "up_proj", LAYER "mlp.up_proj", HF_FFN, HF_HIDDEN),
+    BOTH(MLP "down_proj", LAYER "mlp.down_proj", HF_HIDDEN, HF_FFN),
+    ROWS_END};
+
 /* What looks at a class token or an attention pool of its own, and texts. */
 static const char *const vit_beside[] = {"vit.pooler.", "pooler.", NULL};
 static const char *const tower_beside[] = {
@@ -124,6 +138,7 @@ const loong_hf_names_t loongi_hf_vision_names[] = {
     {"clip_vision_model", "vision_model.", clip_rows, false, tower_beside},
     {"siglip_vision_model", "vision_model.", siglip_rows, false, tower_beside},
     {"qwen2_vl_vision", "", qwen2_vl_rows, false, NULL},
+    {"qwen2_5_vl_vision", "", qwen2_5_vl_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,

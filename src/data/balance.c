@@ -66,6 +66,81 @@ static void measure_drawn(loong_balance_t *b)
     b->drawn = most_over_mean(b);
 }
 
+/* ---- exchanges ------------------------------------------------------------ */
+
+/* While it is dealt, `order` has places in the sorted micro-batches. */
+static int32_t *micro_batch(const loong_balance_t *b, int64_t k, int rank)
+{
+    return &b->order[k * b->ranks + rank];
+}
+
+/* The micro-batches of two ranks whose exchange takes most of the difference
+ * between them; false: there are none. */
+static bool exchange(loong_balance_t *b, loong_share_t *most,
+                     loong_share_t *least)
+{
+    int64_t each = b->count / b->ranks;
+    int64_t gap = most->cost - least->cost;
+    int64_t best = gap; /* how far they are apart then */
+    int32_t *from = NULL;
+    int32_t *to = NULL;
+    for (int64_t k = 0; k < each; k++) {
+        for (int64_t j = 0; j < each; j++) {
+            int32_t *x = micro_batch(b, k, most->number);
+            int32_t *y = micro_batch(b, j, least->number);
+            int64_t moved = b->micro[*x].cost - b->micro[*y].cost;
+            int64_t apart =
+                gap > 2 * moved ? gap - 2 * moved : 2 * moved - gap;
+            if (moved > 0 && apart < best) {
+                best = apart;
+                from = x;
+                to = y;
+            }
+        }
+    }
+    if (from == NULL) {
+        return false;
+    }
+    int64_t moved = b->micro[*from].cost - b->micro[*to].cost;
+    int32_t swap = *from;
+    *from = *to;
+    *to = swap;
+    most->cost -= moved;
+    least->cost += moved;
+    return true;
+}
+
+static void exchange_all(loong_balance_t *b)
+{
+    loong_share_t *most = NULL;
+    loong_share_t *least = NULL;
+    int64_t left = b->count;
+    do {
+        most = least = b->load;
+        for (int r = 1; r < b->ranks; r++) {
+            most = b->load[r].cost > most->cost ? &b->load[r] : most;
+            least = b->load[r].cost < least->cost ? &b->load[r] : least;
+        }
+    } while (left-- > 0 && exchange(b, most, least));
+}
+
+/* Each rank's dearest first, so that those that run at one time stay about as
+ * dear. */
+static void sort_ranks(loong_balance_t *b)
+{
+    int64_t each = b->count / b->ranks;
+    for (int r = 0; r < b->ranks; r++) {
+        for (int64_t k = 1; k < each; k++) {
+            int32_t own = *micro_batch(b, k, r);
+            int64_t j = k;
+            for (; j > 0 && *micro_batch(b, j - 1, r) < own; j--) {
+                *micro_batch(b, j, r) = *micro_batch(b, j - 1, r);
+            }
+            *micro_batch(b, j, r) = own;
+        }
+    }
+}
+
 void loongi_balance_deal(loong_balance_t *balance)
 {
     loong_balance_t *b = balance;
@@ -74,14 +149,18 @@ void loongi_balance_deal(loong_balance_t *balance)
     qsort(b->micro, (size_t)b->count, sizeof(*b->micro), by_cost);
     clear_loads(b);
     for (int64_t round = 0; round < b->count / b->ranks; round++) {
-        const loong_share_t *dearest =
-            &b->micro[b->count - 1 - round * b->ranks];
+        int64_t dearest = b->count - 1 - round * b->ranks;
         qsort(b->load, ranks, sizeof(*b->load), by_cost);
         for (int i = 0; i < b->ranks; i++) { /* the least loaded first */
             loong_share_t *load = &b->load[i];
-            load->cost += dearest[-i].cost;
-            b->order[round * b->ranks + load->number] = dearest[-i].number;
+            load->cost += b->micro[dearest - i].cost;
+            *micro_batch(b, round, load->number) = (int32_t)(dearest - i);
         }
+    }
+    exchange_all(b);
+    sort_ranks(b);
+    for (int64_t m = 0; m < b->count; m++) {
+        b->order[m] = b->micro[b->order[m]].number;
     }
     b->dealt = most_over_mean(b);
 }

@@ -37,7 +37,8 @@ void loongi_balance_destroy(loong_context_t *ctx, loong_balance_t *balance);
 /* Makes the order, a pure function of the costs. Micro-batches are taken from
  * the dearest on, `ranks` at a time, so that those that run at one time are
  * about as dear; of each such round the dearest goes to the rank that has least
- * to do. */
+ * to do. Then the rank that has most and the one that has least exchange
+ * micro-batches, as long as that brings them together. */
 void loongi_balance_deal(loong_balance_t *balance);
 
 #ifdef __cplusplus

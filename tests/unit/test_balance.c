@@ -86,6 +86,7 @@ static int64_t attention_of(int64_t n)
     return (int64_t)(1e-3 * 6.0 * 32 * 2 * 4096 * d * (d + 1.0) / 2.0);
 }
 static const double PLACE = 1e-3 * 6.0 * 6.7e9;
+enum { SIMULATED = 20 };
 
 static int32_t draw_length(uint32_t *state, int32_t room)
 {
@@ -100,25 +101,62 @@ static int32_t draw_length(uint32_t *state, int32_t room)
 typedef struct result {
     double dealt, drawn; /* the mean */
     double worst;
+    double floor;        /* the mean of what no deal of these rows is below, */
+    double packed_floor; /* and none of other rows of the same samples */
 } result_t;
+
+static int by_cost(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a;
+    int64_t y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* A rank has the dearest micro-batch, and beside it the cheapest ones at best.
+ * However samples are put into rows, all places of a row are computed, and some
+ * row has the longest sample. */
+static void add_floors(const loong_balance_t *b, int each, int64_t places,
+                       int64_t longest, result_t *r)
+{
+    int64_t *costs = calloc((size_t)LOONG_MAX(b->count, 1), sizeof(*costs));
+    double all = 0.0;
+    for (int64_t m = 0; m < b->count; m++) {
+        costs[m] = b->micro[m].cost;
+        all += (double)costs[m];
+    }
+    qsort(costs, (size_t)b->count, sizeof(*costs), by_cost);
+    double least = (double)costs[b->count - 1];
+    for (int k = 0; k < each - 1; k++) {
+        least += (double)costs[k];
+    }
+    double mean = all / (double)b->count * each;
+    double packed = (double)attention_of(longest) + (double)places * each;
+    r->floor += fmax(1.0, least / mean) / SIMULATED;
+    r->packed_floor += fmax(1.0, packed / mean) / SIMULATED;
+    free(costs);
+}
 
 static result_t simulate(loong_context_t *ctx, const loong_pack_table_t *t,
                          int ranks, int each)
 {
-    enum { SIMULATED = 20 };
     loong_balance_t b;
-    result_t r = {0, 0, 0};
+    result_t r = {0};
+    int64_t places = (int64_t)(PLACE * (t->room - 1));
     uint32_t seed = 77;
     assert_ok(ctx,
               loongi_balance_create(ctx, (int64_t)ranks * each, ranks, &b));
     for (int step = 0; step < SIMULATED; step++) {
+        int64_t longest = 0;
         for (int64_t m = 0; m < b.count; m++) {
             int64_t row = draw(&seed) % t->rows;
-            b.micro[m].cost = (int64_t)(PLACE * (t->room - 1));
+            b.micro[m].cost = places;
             for (int64_t i = 0; i < loongi_pack_count(t, row); i++) {
-                b.micro[m].cost += attention_of(loongi_pack_length(t, row, i));
+                int64_t length = loongi_pack_length(t, row, i);
+                b.micro[m].cost += attention_of(length);
+                longest = LOONG_MAX(longest, length);
             }
         }
+        add_floors(&b, each, places, longest, &r);
         loongi_balance_deal(&b);
         r.dealt += b.dealt / SIMULATED;
         r.drawn += b.drawn / SIMULATED;
@@ -156,10 +194,13 @@ static void up_to_512_ranks(void **state)
             for (int k = 0; k < LOONG_COUNT_OF(each); k++) {
                 result_t got = simulate(ctx, &t, counts[r], each[k]);
                 print_message("rows of %5d, %3d ranks, %2d micro-batches each: "
-                              "drawn %.3f, dealt %.3f, worst step %.3f\n",
+                              "drawn %.3f, dealt %.3f, worst step %.3f; "
+                              "floor %.3f, of any rows %.3f\n",
                               rooms[i], counts[r], each[k], got.drawn,
-                              got.dealt, got.worst);
+                              got.dealt, got.worst, got.floor,
+                              got.packed_floor);
                 assert_true(got.dealt <= got.drawn + 1e-12);
+                assert_true(got.dealt <= 1.01 * got.floor);
                 /* a longest row is as dear as 1.6 others: eight can have it */
                 assert_true(each[k] < 4 * (i + 1) || got.worst <= 1.05);
             }

@@ -113,6 +113,8 @@ typedef struct bench_model {
     loong_dtype_t dtype;
     int threads;
     bool experts; /* their products are not those of a feed-forward */
+    int64_t rank; /* of adapters beside all linear layers, which then stay
+                     fixed; 0: none */
 } bench_model_t;
 
 /* The model of a recipe; *micro_batches_p: of a step on one rank. */

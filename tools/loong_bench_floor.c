@@ -3,9 +3,11 @@
  * loong-bench floor: the matrix products of one training step of a decoder, in
  * the order of the step, each layer with its own weights and gradients:
  * forward, gradient of the input, gradient of the weight added in the wide
- * type. The loss head goes in chunks of tokens. A step can hardly be faster
- * than this. Called by loong_bench.c and loong_bench_step.c. Read loong_bench.h
- * before. */
+ * type. The loss head goes in chunks of tokens. With adapters beside all linear
+ * layers these have no gradients of weights, adapters have all three products,
+ * and in front of the first layer nothing wants a gradient. A step can hardly
+ * be faster than this. Called by loong_bench.c and loong_bench_step.c. Read
+ * loong_bench.h before. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +15,14 @@
 #include "loong_bench.h"
 #include "options.h"
 
-enum { KINDS = 5, PHASES = 3 };
+/* Behind the layers' own products those of adapters: by a of what one input
+ * goes into, by b of each. */
+enum { LAYER_KINDS = 4, HEAD = LAYER_KINDS, KINDS = 14, PHASES = 3 };
 
-static const char *const kind_name[KINDS] = {"qkv", "attention output",
-                                             "mlp up", "mlp down", "loss head"};
+static const char *const kind_name[KINDS] = {
+    "qkv",      "attention output", "mlp up",   "mlp down", "loss head",
+    "a of qkv", "a of output",      "a of up",  "a of down",
+    "b of q",   "b of k and v",     "b of output", "b of up", "b of down"};
 static const char *const phase_name[PHASES] = {"forward", "dX", "dW"};
 
 /* What `floor` was asked for. */
@@ -25,13 +31,16 @@ typedef struct options {
     int steps;
     double seconds;
     bool json;
+    bool cpu_time;
 } options_t;
 
 /* The products of one kind: one launch each, used with the weights and
  * gradients of every layer. */
 typedef struct kind {
     int64_t rows, out, in; /* y [rows, out] = x [rows, in] w' */
-    int64_t copies;        /* layers, or 1 */
+    int64_t copies;        /* in all layers, or 1; 0: there are none */
+    bool fixed;            /* no gradient of the weight */
+    bool wide;             /* y in the wide type, as logits are */
     int64_t chunks;        /* launches per step and copy */
     loong_device_t *device;
     bench_item_t item[PHASES];
@@ -44,14 +53,25 @@ static void sizes(const bench_model_t *m, kind_t *kinds)
 {
     int64_t q = m->heads * m->head_dim;
     int64_t kv = m->kv_heads * m->head_dim;
-    int64_t out[KINDS] = {q + 2 * kv, m->hidden, m->gated ? 2 * m->ffn : m->ffn,
-                          m->hidden, m->vocab};
-    int64_t in[KINDS] = {m->hidden, q, m->hidden, m->ffn, m->hidden};
+    int64_t ups = m->gated ? 2 : 1;
+    int64_t r = m->rank;
+    int64_t out[KINDS] = {q + 2 * kv, m->hidden, ups * m->ffn, m->hidden,
+                          m->vocab,   3 * r,     r,            ups * r,
+                          r,          q,         kv,           m->hidden,
+                          m->ffn,     m->hidden};
+    int64_t in[KINDS] = {m->hidden, q,         m->hidden, m->ffn, m->hidden,
+                         m->hidden, q,         m->hidden, m->ffn, r,
+                         r,         r,         r,         r};
+    int64_t each[KINDS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1, ups, 1};
     for (int k = 0; k < KINDS; k++) {
-        bool head = k == KINDS - 1;
+        bool head = k == HEAD;
         kinds[k].out = out[k];
         kinds[k].in = in[k];
-        kinds[k].copies = head ? 1 : m->layers;
+        kinds[k].copies = head              ? 1
+                          : k > HEAD && r == 0 ? 0
+                                               : each[k] * m->layers;
+        kinds[k].fixed = r > 0 && k <= HEAD;
+        kinds[k].wide = head;
         kinds[k].chunks = head ? (m->tokens + m->chunk - 1) / m->chunk : 1;
         kinds[k].rows = m->tokens / kinds[k].chunks;
     }
@@ -84,7 +104,7 @@ static loong_status_t describe(loong_context_t *ctx, const bench_model_t *m,
     } else {
         item->ptr[1] = k->weight[0];
     }
-    if (phase == 0 && k->copies == 1) {
+    if (phase == 0 && k->wide) {
         item->query.arg[2].dtype = bench_wide(m->dtype); /* logits */
     }
     return bench_item_prepare(ctx, k->device, NULL, item);
@@ -112,10 +132,18 @@ static size_t weight_bytes(const kind_t *k, loong_dtype_t dtype)
     return (size_t)(k->out * k->in) * loong_dtype_size(dtype);
 }
 
+static int phases_of(const kind_t *k)
+{
+    return k->fixed ? PHASES - 1 : PHASES;
+}
+
 static loong_status_t prepare_kind(loong_context_t *ctx,
                                    const bench_model_t *m, kind_t *k)
 {
     loong_status_t status = LOONG_OK;
+    if (k->copies == 0) {
+        return LOONG_OK;
+    }
     k->weight = calloc((size_t)k->copies, sizeof(void *));
     k->grad = calloc((size_t)k->copies, sizeof(void *));
     for (int64_t c = 0; status == LOONG_OK && c < k->copies; c++) {
@@ -123,12 +151,14 @@ static loong_status_t prepare_kind(loong_context_t *ctx,
                                     "weight", &k->weight[c]);
         if (status == LOONG_OK) {
             fill_weight(k, m->dtype, k->weight[c]);
+        }
+        if (status == LOONG_OK && !k->fixed) {
             status = loong_device_alloc(
                 k->device, weight_bytes(k, bench_wide(m->dtype)), "gradient",
                 &k->grad[c]);
         }
     }
-    for (int phase = 0; status == LOONG_OK && phase < PHASES; phase++) {
+    for (int phase = 0; status == LOONG_OK && phase < phases_of(k); phase++) {
         status = describe(ctx, m, k, phase, &k->item[phase]);
     }
     return status;
@@ -157,8 +187,10 @@ static void end(loong_context_t *ctx, const bench_model_t *m, kind_t *kinds)
         }
         for (int64_t c = 0; k->weight != NULL && c < k->copies; c++) {
             loong_device_free(device, k->weight[c], weight_bytes(k, m->dtype));
-            loong_device_free(device, k->grad[c],
-                              weight_bytes(k, bench_wide(m->dtype)));
+            if (!k->fixed) {
+                loong_device_free(device, k->grad[c],
+                                  weight_bytes(k, bench_wide(m->dtype)));
+            }
         }
         free(k->weight);
         free(k->grad);
@@ -181,39 +213,66 @@ static loong_status_t launch(loong_context_t *ctx, kind_t *k, int phase,
     return status;
 }
 
+/* What is multiplied with embeddings, of which nothing wants a gradient beside
+ * adapters. */
+static bool is_first(const kind_t *kinds, int k)
+{
+    return kinds[0].fixed && (k == 0 || k == HEAD + 1);
+}
+
+/* Of all copies of a kind in layer l. */
+static loong_status_t launch_layer(loong_context_t *ctx, kind_t *kinds, int k,
+                                   int phase, int64_t l,
+                                   double ms[KINDS][PHASES])
+{
+    loong_status_t status = LOONG_OK;
+    int64_t each = kinds[k].copies / kinds[0].copies;
+    for (int64_t c = 0; c < each && status == LOONG_OK; c++) {
+        status = launch(ctx, &kinds[k], phase, l * each + c, &ms[k][phase]);
+    }
+    return status;
+}
+
 /* All products once, in the order of a step; ms[kind][phase] receives times.
  */
 static loong_status_t step(loong_context_t *ctx, kind_t *kinds,
                            double ms[KINDS][PHASES])
 {
     loong_status_t status = LOONG_OK;
+    kind_t *head = &kinds[HEAD];
     int64_t layers = kinds[0].copies;
     memset(ms, 0, sizeof(double) * KINDS * PHASES);
     for (int64_t l = 0; l < layers; l++) {
-        for (int k = 0; k < KINDS - 1 && status == LOONG_OK; k++) {
-            status = launch(ctx, &kinds[k], 0, l, &ms[k][0]);
+        for (int k = 0; k < KINDS && status == LOONG_OK; k++) {
+            status = k == HEAD ? LOONG_OK
+                               : launch_layer(ctx, kinds, k, 0, l, ms);
         }
     }
-    for (int64_t c = 0; c < kinds[KINDS - 1].chunks; c++) {
-        for (int p = 0; p < PHASES && status == LOONG_OK; p++) {
-            status = launch(ctx, &kinds[KINDS - 1], p, 0, &ms[KINDS - 1][p]);
+    for (int64_t c = 0; c < head->chunks; c++) {
+        for (int p = 0; p < phases_of(head) && status == LOONG_OK; p++) {
+            status = launch(ctx, head, p, 0, &ms[HEAD][p]);
         }
     }
     for (int64_t l = layers - 1; l >= 0; l--) {
-        for (int k = KINDS - 2; k >= 0 && status == LOONG_OK; k--) {
-            status = launch(ctx, &kinds[k], 2, l, &ms[k][2]);
-            if (status == LOONG_OK) {
-                status = launch(ctx, &kinds[k], 1, l, &ms[k][1]);
+        for (int k = KINDS - 1; k >= 0 && status == LOONG_OK; k--) {
+            if (k != HEAD && !kinds[k].fixed) {
+                status = launch_layer(ctx, kinds, k, 2, l, ms);
+            }
+            if (k != HEAD && status == LOONG_OK &&
+                !(l == 0 && is_first(kinds, k))) {
+                status = launch_layer(ctx, kinds, k, 1, l, ms);
             }
         }
     }
     return status;
 }
 
-static double flops(const kind_t *k)
+static double flops(const kind_t *kinds, int k, int phase)
 {
-    return 2.0 * (double)k->rows * (double)k->out * (double)k->in *
-           (double)k->copies * (double)k->chunks;
+    const kind_t *of = &kinds[k];
+    int64_t copies = of->copies - (phase == 1 && is_first(kinds, k) ? 1 : 0);
+    return 2.0 * (double)of->rows * (double)of->out * (double)of->in *
+           (double)copies * (double)of->chunks;
 }
 
 static void print(const options_t *o, kind_t *kinds, bench_times_t *steps)
@@ -223,7 +282,9 @@ static void print(const options_t *o, kind_t *kinds, bench_times_t *steps)
     double median = bench_median(steps);
     double best = bench_best(steps);
     for (int k = 0; k < KINDS; k++) {
-        total += PHASES * flops(&kinds[k]);
+        for (int p = 0; p < phases_of(&kinds[k]); p++) {
+            total += flops(kinds, k, p);
+        }
     }
     if (o->json) {
         printf("{\"bench\":\"floor\",\"dtype\":\"%s\",\"threads\":%d,"
@@ -236,7 +297,7 @@ static void print(const options_t *o, kind_t *kinds, bench_times_t *steps)
                "best ms", "median", "GFLOP/s");
     }
     for (int k = 0; k < KINDS; k++) {
-        for (int p = 0; p < PHASES; p++) {
+        for (int p = 0; p < phases_of(&kinds[k]) && kinds[k].copies > 0; p++) {
             bench_times_t *t = &kinds[k].times[p];
             double mid = bench_median(t);
             if (o->json) {
@@ -244,7 +305,7 @@ static void print(const options_t *o, kind_t *kinds, bench_times_t *steps)
             } else {
                 printf("%-18s %-8s %-26s %9.2f %9.2f %8.1f\n", kind_name[k],
                        phase_name[p], kinds[k].item[p].kernel->name,
-                       bench_best(t), mid, flops(&kinds[k]) / mid * 1e-6);
+                       bench_best(t), mid, flops(kinds, k, p) / mid * 1e-6);
             }
         }
     }
@@ -256,13 +317,14 @@ static void print(const options_t *o, kind_t *kinds, bench_times_t *steps)
     }
 }
 
-static loong_status_t measure(loong_context_t *ctx, kind_t *kinds, int steps,
-                              double seconds, bench_times_t *times)
+static loong_status_t measure(loong_context_t *ctx, kind_t *kinds,
+                              const options_t *o, bench_times_t *times)
 {
+    double (*now)(void) = o->cpu_time ? bench_cpu_now : bench_now;
     double ms[KINDS][PHASES];
-    double stop = bench_now() + seconds;
-    for (int i = 0; i <= steps || bench_now() < stop; i++) {
-        double begin = bench_now();
+    double stop = bench_now() + o->seconds;
+    for (int i = 0; i <= o->steps || bench_now() < stop; i++) {
+        double begin = now();
         loong_status_t status = step(ctx, kinds, ms);
         if (status != LOONG_OK) {
             return status;
@@ -270,7 +332,7 @@ static loong_status_t measure(loong_context_t *ctx, kind_t *kinds, int steps,
         if (i == 0) {
             continue; /* warm up */
         }
-        bench_times_add(times, 1e3 * (bench_now() - begin));
+        bench_times_add(times, 1e3 * (now() - begin));
         for (int k = 0; k < KINDS; k++) {
             for (int p = 0; p < PHASES; p++) {
                 bench_times_add(&kinds[k].times[p], ms[k][p]);
@@ -285,11 +347,12 @@ loong_status_t bench_floor_times(loong_context_t *ctx,
                                  double seconds, bench_times_t *times)
 {
     kind_t kinds[KINDS];
+    options_t o = {.steps = steps, .seconds = seconds};
     memset(kinds, 0, sizeof(kinds));
     sizes(model, kinds);
     loong_status_t status = prepare(ctx, model, kinds);
     if (status == LOONG_OK) {
-        status = measure(ctx, kinds, steps, seconds, times);
+        status = measure(ctx, kinds, &o, times);
     }
     end(ctx, model, kinds);
     return status;
@@ -303,7 +366,7 @@ static int run(loong_context_t *ctx, const options_t *o)
     sizes(&o->model, kinds);
     loong_status_t status = prepare(ctx, &o->model, kinds);
     if (status == LOONG_OK) {
-        status = measure(ctx, kinds, o->steps, o->seconds, &steps);
+        status = measure(ctx, kinds, o, &steps);
     }
     if (status == LOONG_OK) {
         print(o, kinds, &steps);
@@ -332,6 +395,8 @@ static int help(void)
            "  --threads N      OMP_NUM_THREADS or the processors\n"
            "  --steps N        at least so many, 9\n"
            "  --seconds S      and at least so long, 10\n"
+           "  --rank N         of adapters beside all linear layers, 0\n"
+           "  --cpu-time       processor time, for a busy machine; one thread\n"
            "  --json           one line of JSON, with ms_median\n");
     return LOONG_EXIT_OK;
 }
@@ -341,8 +406,9 @@ static int64_t *number_of(bench_model_t *m, int letter)
 {
     int64_t *const numbers[] = {&m->layers,   &m->hidden,   &m->heads,
                                 &m->kv_heads, &m->head_dim, &m->ffn,
-                                &m->vocab,    &m->tokens,   &m->chunk};
-    static const char letters[] = "lHnkDfvTc";
+                                &m->vocab,    &m->tokens,   &m->chunk,
+                                &m->rank};
+    static const char letters[] = "lHnkDfvTcr";
     const char *at = strchr(letters, letter);
     return at != NULL && letter != 0 ? numbers[at - letters] : NULL;
 }
@@ -359,12 +425,14 @@ static int parse(int argc, char **argv, options_t *o)
         {"vocab", required_argument, NULL, 'v'},
         {"tokens", required_argument, NULL, 'T'},
         {"chunk", required_argument, NULL, 'c'},
+        {"rank", required_argument, NULL, 'r'},
         {"act", required_argument, NULL, 'a'},
         {"dtype", required_argument, NULL, 'd'},
         {"threads", required_argument, NULL, 't'},
         {"steps", required_argument, NULL, 's'},
         {"seconds", required_argument, NULL, 'S'},
         {"json", no_argument, NULL, 'j'},
+        {"cpu-time", no_argument, NULL, 'C'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
     bench_model_t *m = &o->model;
@@ -393,6 +461,8 @@ static int parse(int argc, char **argv, options_t *o)
             o->seconds = atof(optarg);
         } else if (c == 'j') {
             o->json = true;
+        } else if (c == 'C') {
+            o->cpu_time = true;
         } else if (c == 'h') {
             return -1;
         } else if (c == '?') { /* it has been said */
@@ -455,6 +525,9 @@ int bench_floor(loong_context_t *ctx, int argc, char **argv)
     if (m->threads < 1 || o.steps < 1 || m->heads % m->kv_heads != 0) {
         return bench_usage("floor", "--threads and --steps must be positive, "
                                     "--heads a multiple of --kv-heads");
+    }
+    if (o.cpu_time && m->threads != 1) {
+        return bench_usage("floor", "--cpu-time needs --threads 1");
     }
     if (m->head_dim == 0) {
         m->head_dim = m->hidden / m->heads;

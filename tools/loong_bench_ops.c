@@ -61,6 +61,20 @@ static loong_status_t describe_linear_dw(loong_context_t *ctx,
     return bench_item_describe(ctx, &spec, item);
 }
 
+static loong_status_t describe_linear_add(loong_context_t *ctx,
+                                          const bench_request_t *o,
+                                          bench_item_t *item)
+{
+    const int64_t *s = o->shape;
+    loong_linear_add_attr_t attr = {0, strcmp(o->op, "linear_add") != 0};
+    loong_tensor_type_t in[3] = {mat(o->dtype, s[0], s[1]),
+                                 mat(o->dtype, s[0], s[2]),
+                                 attr.transposed ? mat(o->dtype, s[2], s[1])
+                                                 : mat(o->dtype, s[1], s[2])};
+    bench_spec_t spec = {"linear_add", &attr, 3, in, o->threads};
+    return bench_item_describe(ctx, &spec, item);
+}
+
 static loong_status_t describe_attention(loong_context_t *ctx,
                                          const bench_request_t *o,
                                          bench_item_t *item)
@@ -332,6 +346,8 @@ static const bench_op_kind_t ops[] = {
     {"linear", "T,N,K", 3, "2048,2816,512", describe_linear},
     {"linear_dx", "T,N,K", 3, "2048,2816,512", describe_linear_dx},
     {"linear_dw", "T,N,K", 3, "2048,2816,512", describe_linear_dw},
+    {"linear_add", "T,N,K", 3, "2048,2816,16", describe_linear_add},
+    {"linear_add_dx", "T,N,K", 3, "2048,2816,16", describe_linear_add},
     {"grouped_linear", "E,rows,N,K", 4, "32,64,1536,512", describe_grouped},
     {"grouped_linear_dx", "E,rows,N,K", 4, "32,64,1536,512", describe_grouped},
     {"grouped_linear_dw", "E,rows,N,K", 4, "32,64,1536,512", describe_grouped},

@@ -41,7 +41,8 @@ loong_status_t bench_recipe(loong_context_t *ctx, const char *path,
     params.config_dir = tool_configs(configs);
     params.num_overrides = num_overrides;
     params.overrides = overrides;
-    return loong_recipe_load(ctx, path, &params, recipe_p);
+    LOONG_TRY(loong_recipe_load(ctx, path, &params, recipe_p));
+    return loong_trainer_fill_recipe(ctx, *recipe_p, false);
 }
 
 static int64_t model_int(const loong_recipe_t *r, const char *key,
@@ -60,6 +61,7 @@ bench_model_t bench_model_of(const loong_recipe_t *recipe,
     int64_t batch = loong_recipe_int(recipe, "train.micro_batch_size");
     int64_t global = loong_recipe_int(recipe, "train.global_batch_size");
     const char *act = loong_recipe_text(recipe, "model.foundation.activation");
+    const char *method = loong_recipe_text(recipe, "finetune.method");
     memset(&m, 0, sizeof(m));
     m.layers = model_int(recipe, "num_layers", 1);
     m.hidden = model_int(recipe, "hidden_size", 1);
@@ -72,6 +74,9 @@ bench_model_t bench_model_of(const loong_recipe_t *recipe,
         loong_recipe_int(recipe, "data.seq_length") * (batch > 0 ? batch : 1);
     m.chunk = 512;
     m.gated = act != NULL && strcmp(act, "swiglu") == 0;
+    m.rank = method != NULL && strcmp(method, "lora") == 0
+                 ? loong_recipe_int(recipe, "finetune.rank")
+                 : 0;
     m.experts = model_int(recipe, "num_experts", 0) > 0;
     m.dtype = loongi_recipe_precision(recipe, "foundation", NULL).compute;
     m.threads = bench_threads();

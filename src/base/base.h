@@ -133,6 +133,10 @@ bool loongi_scope_valid(const char *pattern, char reason[LOONG_SCOPE_REASON]);
 /* Any of some globs matches it. */
 bool loongi_scope_any(int num_globs, const char *const *globs,
                       const char *scope);
+/* It, or its last parts: "q_proj" of "layers.0.q_proj". */
+bool loongi_scope_ends(const char *pattern, const char *scope);
+bool loongi_scope_ends_any(int num_globs, const char *const *globs,
+                           const char *scope);
 
 /* Levenshtein distance, for "did you mean"; at most `limit` + 1 is returned.*/
 int loongi_edit_distance(const char *a, const char *b, int limit);

@@ -3,6 +3,7 @@
  * Globs and regular expressions over scopes. Called by all that recipes let
  * choose parameters or ops. Read base.h before. */
 #include <regex.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base.h"
@@ -77,4 +78,22 @@ bool loongi_scope_any(int num_globs, const char *const *globs,
         }
     }
     return false;
+}
+
+bool loongi_scope_ends(const char *pattern, const char *scope)
+{
+    char inside[512];
+    snprintf(inside, sizeof(inside), "*.%s", pattern);
+    return loongi_scope_match(pattern, scope) ||
+           loongi_scope_match(inside, scope);
+}
+
+bool loongi_scope_ends_any(int num_globs, const char *const *globs,
+                           const char *scope)
+{
+    int i = 0;
+    while (i < num_globs && !loongi_scope_ends(globs[i], scope)) {
+        i++;
+    }
+    return i < num_globs;
 }

@@ -27,29 +27,11 @@ typedef struct adapter {
 
 /* ---- which modules ------------------------------------------------------- */
 
-static bool matches(const char *target, const char *module)
-{
-    char inside[LOONG_NN_NAME];
-    snprintf(inside, sizeof(inside), "*.%s", target);
-    return loongi_scope_match(target, module) ||
-           loongi_scope_match(inside, module);
-}
-
-static bool matches_any(int count, const char *const *targets,
-                        const char *module)
-{
-    int i = 0;
-    while (i < count && !matches(targets[i], module)) {
-        i++;
-    }
-    return i < count;
-}
-
 static double number(const char *module, int count,
                      const loong_adapter_pattern_t *patterns, double otherwise)
 {
     for (int i = 0; i < count; i++) {
-        if (matches(patterns[i].scope, module)) {
+        if (loongi_scope_ends(patterns[i].scope, module)) {
             otherwise = patterns[i].value;
         }
     }
@@ -64,8 +46,9 @@ static adapter_t adapter_of(const loong_nn_t *nn, const char *name)
     char module[LOONG_NN_NAME];
     snprintf(module, sizeof(module), "%s%s%s", loong_graph_scope(nn->graph),
              name[0] != '\0' ? "." : "", name);
-    if (a == NULL || !matches_any(a->num_targets, a->targets, module) ||
-        matches_any(a->num_excluded, a->excluded, module)) {
+    if (a == NULL ||
+        !loongi_scope_ends_any(a->num_targets, a->targets, module) ||
+        loongi_scope_ends_any(a->num_excluded, a->excluded, module)) {
         return none;
     }
     double rank = number(module, a->num_ranks, a->ranks, a->rank);
@@ -335,6 +318,19 @@ int loongi_nn_alike(const loong_nn_t *nn, int count,
     return alike;
 }
 
+/* That of all adapters, which scales their products at once; 1: they differ. */
+static double common_scale(int count, const adapter_t *own)
+{
+    double scale = 0.0;
+    for (int i = 0; i < count; i++) {
+        if (own[i].rank > 0 && scale != 0.0 && own[i].scale != scale) {
+            return 1.0;
+        }
+        scale = own[i].rank > 0 ? own[i].scale : scale;
+    }
+    return scale;
+}
+
 loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
                                     const loong_nn_column_t *columns,
                                     const loong_nn_product_t *product)
@@ -364,6 +360,8 @@ loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
     loong_val_t first = loong_graph_pack(g, used, a);
     loong_val_t all = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), false),
                                    first, LOONG_NONE);
+    double common = common_scale(count, own);
+    all = scaled(nn, all, common);
     int64_t column = 0;
     int64_t row = 0;
     for (int i = 0; i < count; column += columns[i++].out.count) {
@@ -377,7 +375,8 @@ loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
         parts.scale[i] = own[i].scale;
         loong_val_t second = loong_graph_param(g, &b);
         loong_val_t h = used > 1 ? loong_slice(g, all, row, own[i].rank) : all;
-        y = loong_linear_add(g, y, scaled(nn, h, own[i].scale), second, column);
+        y = loong_linear_add(g, y, scaled(nn, h, own[i].scale / common),
+                             second, column);
         take_squares(nn, &parts, rows_of(nn, product->w, column, c->out.count),
                      scaled(nn, second, own[i].scale),
                      rows_of(nn, first, row, own[i].rank));

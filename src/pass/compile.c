@@ -516,6 +516,7 @@ static loong_status_t run_passes(compiler_t *k, bool train)
         LOONG_TRY(loongi_graph_remove_dead(g));
         if (params->fuse) {
             LOONG_TRY(loongi_pass_absorb(g));
+            LOONG_TRY(loongi_pass_fuse_sums(g, params->device, &scopes));
         }
         LOONG_TRY(more ? loongi_pass_fuse_gradients(g, &scopes) : LOONG_OK);
         LOONG_TRY(loongi_pass_precision(g, params));

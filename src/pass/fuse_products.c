@@ -4,7 +4,8 @@
  * GELU becomes a part of the products around it: of the one that makes what it
  * is applied to, and, in the backward, of the one that makes its gradient; the
  * tanh form alone, which libraries have. The gradient of a bias comes with that
- * of its weight. Called by compile.c. Read passes.h before. */
+ * of its weight. A product that is one term of a gradient's sum adds to the
+ * other one. Called by compile.c. Read passes.h before. */
 #include <string.h>
 
 #include "loong/ops.h"
@@ -14,18 +15,22 @@
 static const char gelu_grad_name[] = "linear_gelu_grad";
 static const char sums_name[] = "linear_dw_db";
 
-bool loongi_fuses_products(const loong_context_t *ctx, const char *device)
+static bool is_fast(const loong_context_t *ctx, const char *op,
+                    const char *device)
 {
-    const loong_kernel_t *best =
-        loong_find_kernel(ctx, gelu_grad_name, device, 0);
+    const loong_kernel_t *best = loong_find_kernel(ctx, op, device, 0);
     const loong_kernel_t *reference = NULL;
     const loong_kernel_t *next = NULL;
-    for (int i = 0;
-         (next = loong_find_kernel(ctx, gelu_grad_name, "cpu", i)) != NULL;
+    for (int i = 0; (next = loong_find_kernel(ctx, op, "cpu", i)) != NULL;
          i++) {
         reference = next; /* the last one */
     }
     return best != NULL && best != reference;
+}
+
+bool loongi_fuses_products(const loong_context_t *ctx, const char *device)
+{
+    return is_fast(ctx, gelu_grad_name, device);
 }
 
 static bool is_tanh_form(const loong_node_t *node)
@@ -209,4 +214,72 @@ loong_status_t loongi_pass_fuse_gradients(loong_graph_t *g,
 {
     LOONG_TRY(fuse_gradients(g, scopes));
     return fuse_bias_gradients(g);
+}
+
+/* ---- sums of gradients --------------------------------------------------- */
+
+/* Of a product without a bias that node n alone reads; of what is made by
+ * something else more than any product has. */
+static int64_t depth_of(const loong_graph_t *g, int64_t n, loong_val_t v,
+                        const int32_t *uses, const loong_fuse_scopes_t *scopes)
+{
+    const loong_node_t *product = loongi_producer(g, v);
+    if (!is_product_for(g, n, v, uses, scopes) || product->num_in > 2) {
+        return INT64_MAX;
+    }
+    const loong_value_t *x = &g->values[product->in[0]];
+    const loong_value_t *w = &g->values[product->in[1]];
+    bool one_type =
+        x->dtype == w->dtype && x->dtype == g->values[v].dtype;
+    return one_type ? x->shape.dim[1] : INT64_MAX;
+}
+
+/* y + linear(x, w) becomes linear_add(y, x, w). */
+static loong_status_t fuse_add(loong_graph_t *g, loong_node_t *add, int term)
+{
+    loong_node_t *product = loongi_producer(g, add->in[term]);
+    const loong_linear_attr_t *of = product->attr;
+    loong_linear_add_attr_t *attr = NULL;
+    loong_val_t *in = NULL;
+    LOONG_TRY(loongi_arena_alloc(g->arena, sizeof(*attr), &attr));
+    LOONG_TRY(loongi_arena_alloc(g->arena, sizeof(*in) * 3, &in));
+    attr->begin = 0;
+    attr->transposed = of->transposed;
+    in[0] = add->in[1 - term];
+    in[1] = product->in[0];
+    in[2] = product->in[1];
+    add->op = loong_find_op(g->ctx, "linear_add");
+    add->attr = attr;
+    add->in = in;
+    add->num_in = 3;
+    product->dead = true;
+    return LOONG_OK;
+}
+
+/* Of two products the shallow one is added: that of an adapter, whose passes
+ * over memory cost more than its sums. */
+loong_status_t loongi_pass_fuse_sums(loong_graph_t *g, const char *device,
+                                     const loong_fuse_scopes_t *scopes)
+{
+    const loong_op_t *add = loong_find_op(g->ctx, "add");
+    int32_t *uses = NULL;
+    if (!is_fast(g->ctx, "linear_add", device)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_graph_count_uses(g, &uses));
+    loong_status_t status = LOONG_OK;
+    for (int64_t n = 0; n < g->num_nodes && status == LOONG_OK; n++) {
+        loong_node_t *node = &g->nodes[n];
+        if (node->op != add || node->dead ||
+            node->program != LOONG_PROGRAM_B) {
+            continue;
+        }
+        int64_t first = depth_of(g, n, node->in[0], uses, scopes);
+        int64_t second = depth_of(g, n, node->in[1], uses, scopes);
+        if (first != second || first < INT64_MAX) {
+            status = fuse_add(g, node, second < first);
+        }
+    }
+    loongi_free(g->ctx, uses);
+    return status;
 }

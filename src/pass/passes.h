@@ -43,6 +43,12 @@ LOONG_NODISCARD loong_status_t
 loongi_pass_fuse_gradients(loong_graph_t *g,
                            const loong_fuse_scopes_t *scopes);
 
+/* Lets a product that is one term of a sum in the backward add to the other
+ * term. */
+LOONG_NODISCARD loong_status_t
+loongi_pass_fuse_sums(loong_graph_t *g, const char *device,
+                      const loong_fuse_scopes_t *scopes);
+
 /* Lets the gradient of a norm add what else goes into the same gradient, as
  * behind a sum that was fused: rounded once, wherever a pipeline is cut or a
  * part run again begins. */

@@ -97,6 +97,27 @@ static loong_status_t check_bases(const merger_t *m)
     return LOONG_OK;
 }
 
+/* An adapter that is there is of the same model. */
+static loong_status_t check_replaced(const merger_t *m, const loong_peft_t *sum,
+                                     const char *dir)
+{
+    loong_peft_t *old = NULL;
+    if (!loongi_peft_is(dir)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_peft_read(m->ctx, dir, &old));
+    bool same = old->base == NULL || sum->base == NULL ||
+                strcmp(old->base, sum->base) == 0;
+    loong_status_t status =
+        same ? LOONG_OK
+             : LOONG_FAIL(m->ctx, LOONG_ERR_ARG,
+                          "'%s' has an adapter beside '%s', this one is beside "
+                          "'%s': another directory is wanted",
+                          dir, old->base, sum->base);
+    loongi_peft_destroy(&old);
+    return status;
+}
+
 /* Writes the sum; `exact` where it is rounded later. */
 static loong_status_t add(merger_t *m, const char *dir)
 {
@@ -121,6 +142,9 @@ static loong_status_t add(merger_t *m, const char *dir)
     }
     if (status == LOONG_OK && p->svd_rank > 0) {
         status = loongi_peft_truncate(sum, p->svd_rank);
+    }
+    if (status == LOONG_OK) {
+        status = check_replaced(m, sum, dir);
     }
     if (status == LOONG_OK) {
         status = loongi_peft_write(sum, dir);

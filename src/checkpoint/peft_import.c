@@ -6,7 +6,8 @@
  *
  * Where a tensor of the files is several parameters here, its adapter has one
  * matrix a for all of them, and each has its rows of b. Of experts b has one
- * below the other here, [experts out, rank]. */
+ * below the other here, [experts out, rank]. Of an embedding b here has a row
+ * for each id: both matrices are peft's other one, turned. */
 #include "peft_import.h"
 
 #include <ctype.h>
@@ -23,6 +24,7 @@ typedef struct loong_peft_part {
     const loong_peft_tensor_t *from;
     const loong_hf_param_t *rows; /* whose rows they are; NULL: all */
     int64_t experts;              /* it is a matrix b of so many; else 0 */
+    bool turned;                  /* columns of the files are rows here */
 } part_t;
 
 typedef struct importer {
@@ -55,7 +57,9 @@ static loong_status_t add(const importer_t *im, const char *module,
     t->ndim = part->from->ndim;
     memcpy(t->shape, part->from->shape, sizeof(part->from->shape));
     t->shape[0] = rows;
-    if (t->ndim > 1) {
+    if (part->turned) {
+        t->shape[1] = part->from->shape[0];
+    } else if (t->ndim > 1) {
         t->shape[1] /= LOONG_MAX(part->experts, 1);
     }
     to->parts[to->count++] = *part;
@@ -69,7 +73,7 @@ static loong_status_t add_module(const importer_t *im,
 {
     char module[LOONG_HF_MODULE];
     char key[LOONG_HF_MODULE + 64];
-    const part_t a = {&m->a, NULL, 0};
+    const part_t a = {.from = &m->a};
     loongi_lora_module(first, module);
     if (m->a.shape[1] != first->shape[1] ||
         m->b.shape[0] != loongi_hf_file_rows(first)) {
@@ -83,7 +87,7 @@ static loong_status_t add_module(const importer_t *im,
         return LOONG_OK;
     }
     for (int i = 0; i < first->parts; i++) {
-        const part_t b = {&m->b, first + i, 0};
+        const part_t b = {.from = &m->b, .rows = first + i};
         char own[LOONG_HF_MODULE];
         loongi_lora_module(&first[i], own);
         LOONG_TRY(add(im, own, ".lora_B.weight", &b, first[i].shape[0]));
@@ -112,8 +116,8 @@ static loong_status_t add_experts(const importer_t *im,
 {
     char module[LOONG_HF_MODULE];
     char key[LOONG_HF_MODULE + 64];
-    const part_t a = {&m->a, NULL, 0};
-    const part_t b = {&m->b, NULL, m->experts};
+    const part_t a = {.from = &m->a};
+    const part_t b = {.from = &m->b, .experts = m->experts};
     if (m->experts != base->pieces / base->units ||
         m->a.shape[1] != base->shape[1] ||
         m->b.shape[0] * m->experts != base->shape[0]) {
@@ -133,6 +137,39 @@ static loong_status_t add_experts(const importer_t *im,
     LOONG_TRY(loongi_pairs_set_real(im->metadata, key, m->scale));
     LOONG_TRY(add(im, module, ".lora_A.weight", &a, m->a.shape[0]));
     return add(im, module, ".lora_B.weight", &b, base->shape[0]);
+}
+
+static loong_status_t add_embedding(const importer_t *im,
+                                    const loong_peft_module_t *m,
+                                    const loong_hf_param_t *base)
+{
+    const part_t a = {.from = &m->b, .turned = true};
+    const part_t b = {.from = &m->a, .turned = true};
+    char key[LOONG_HF_MODULE + 64];
+    if (m->a.shape[1] != base->shape[0] || m->b.shape[0] != base->shape[1]) {
+        loongi_problems_add(im->problems,
+                            "%s: matrices are [%lld, %lld] and [%lld, %lld], "
+                            "the table of the base is [%lld, %lld]",
+                            m->name, (long long)m->a.shape[0],
+                            (long long)m->a.shape[1],
+                            (long long)m->b.shape[0],
+                            (long long)m->b.shape[1],
+                            (long long)base->shape[0],
+                            (long long)base->shape[1]);
+        return LOONG_OK;
+    }
+    snprintf(key, sizeof(key), LOONG_ADAPTER_KEY "%s." LOONG_LORA_EMBEDDING,
+             im->component);
+    LOONG_TRY(loongi_pairs_set_real(im->metadata, key, m->scale));
+    LOONG_TRY(add(im, LOONG_LORA_EMBEDDING, ".lora_A.weight", &a,
+                  m->b.shape[1]));
+    return add(im, LOONG_LORA_EMBEDDING, ".lora_B.weight", &b, m->a.shape[1]);
+}
+
+static bool is_embedding(const loong_hf_param_t *base)
+{
+    return base != NULL &&
+           strcmp(base->name, LOONG_LORA_EMBEDDING ".weight") == 0;
 }
 
 /* "model.layers.0.mlp.experts.3.down_proj", as before transformers 5. */
@@ -158,18 +195,15 @@ static loong_status_t add_modules(const importer_t *im,
                 base = strcmp(module, name) == 0 ? p : base;
             }
         }
-        if (peft->modules[i].embedding) {
-            loongi_problems_add(im->problems,
-                                "%s: the adapter of an embedding is read by a "
-                                "training alone, finetune.adapter",
-                                name);
-        } else if (base == NULL) {
+        if (base == NULL || is_embedding(base) != peft->modules[i].embedding) {
             loongi_problems_add(im->problems,
                                 is_piece(name)
                                     ? "%s: adapters of single experts are read "
                                       "by a training alone, finetune.adapter"
                                     : "%s: the base has no matrix of this name",
                                 name);
+        } else if (is_embedding(base)) {
+            LOONG_TRY(add_embedding(im, &peft->modules[i], base));
         } else if (loongi_lora_of_experts(base)) {
             LOONG_TRY(add_experts(im, &peft->modules[i], base));
         } else {
@@ -192,7 +226,7 @@ static bool is_saved(const importer_t *im, const loong_hf_param_t *p,
 static loong_status_t add_saved(const importer_t *im,
                                 const loong_peft_saved_t *s)
 {
-    const part_t part = {&s->tensor, NULL, 0};
+    const part_t part = {.from = &s->tensor};
     for (int64_t k = 0; k < loongi_hf_map_count(im->map); k++) {
         const loong_hf_param_t *p = loongi_hf_map_get(im->map, k);
         if (is_saved(im, p, s->name) && p->ndim == s->tensor.ndim &&
@@ -237,18 +271,25 @@ loong_status_t loongi_peft_import(const loong_peft_t *peft,
 }
 
 /* Elements of a row one after the other: column k of expert e is column
- * k E + e of the files. */
-static loong_status_t expert_row(const loong_peft_import_t *im,
-                                 const part_t *part, int64_t row, char *to)
+ * k E + e of the files, and what is turned lies down a column. */
+static loong_status_t scattered_row(const loong_peft_import_t *im,
+                                    const part_t *part, int64_t row, char *to)
 {
     const loong_peft_tensor_t *t = part->from;
     size_t size = loong_dtype_size(t->dtype);
     int64_t out = t->shape[0];
     int64_t at = row % out * t->shape[1] + row / out;
-    for (int64_t k = 0; k < t->shape[1] / part->experts; k++) {
+    int64_t step = part->experts;
+    int64_t count = t->shape[1] / LOONG_MAX(step, 1);
+    if (part->turned) {
+        at = row;
+        step = t->shape[1];
+        count = t->shape[0];
+    }
+    for (int64_t k = 0; k < count; k++) {
         LOONG_TRY(loongi_convert(
             im->ctx, t->dtype,
-            (const char *)t->data + (size_t)(at + k * part->experts) * size,
+            (const char *)t->data + (size_t)(at + k * step) * size,
             t->stored, to + (size_t)k * loong_dtype_size(t->stored), 1));
     }
     return LOONG_OK;
@@ -262,7 +303,8 @@ loong_status_t loongi_peft_import_rows(void *user, int64_t index, int64_t row,
     const part_t *part = &im->parts[index];
     const loong_peft_tensor_t *t = part->from;
     size_t cols = (size_t)loongi_safetensors_row(t->ndim, t->shape);
-    size_t bytes = cols / (size_t)LOONG_MAX(part->experts, 1) *
+    size_t bytes = (part->turned ? (size_t)t->shape[0]
+                                 : cols / (size_t)LOONG_MAX(part->experts, 1)) *
                    loong_dtype_size(t->stored);
     (void)data_p;
     for (int64_t r = 0; r < rows; r++) {
@@ -272,8 +314,8 @@ loong_status_t loongi_peft_import_rows(void *user, int64_t index, int64_t row,
                          : row + r;
         const char *from = (const char *)t->data +
                            (size_t)at * cols * loong_dtype_size(t->dtype);
-        LOONG_TRY(part->experts > 0
-                      ? expert_row(im, part, row + r, to)
+        LOONG_TRY(part->experts > 0 || part->turned
+                      ? scattered_row(im, part, row + r, to)
                       : loongi_convert(im->ctx, t->dtype, from, t->stored, to,
                                        (int64_t)cols));
     }

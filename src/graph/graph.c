@@ -299,7 +299,8 @@ loong_val_t loong_graph_pack(loong_graph_t *graph, int num_params,
         if (!same_rules(&params[0], &params[i])) {
             return loong_graph_fail(g, LOONG_ERR_CONFIG,
                                     "%s and %s are rows of one matrix: globs "
-                                    "of model.freeze and scopes of "
+                                    "of model.freeze, target_modules where "
+                                    "finetune.bias is lora_only, and scopes of "
                                     "optimizer.groups and optimizer."
                                     "weight_decay_rules must match both of "
                                     "them or neither",

@@ -225,5 +225,6 @@ loongi_trainer_model(loong_trainer_t *t,
         }
     }
     bool judged = t->plan.judge && loong_comm_rank(t->comm) == 0;
-    return loongi_check_export(t->ctx, t->recipe, k, judged);
+    return loongi_check_export(t->ctx, t->recipe, k,
+                               params[0].request.rules.adapters, judged);
 }

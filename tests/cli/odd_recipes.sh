@@ -142,6 +142,13 @@ refused "seed: found .inf, a whole number wanted" plain.yaml seed=.inf
 refused "optimizer.lr: found nan, a number wanted" plain.yaml optimizer.lr=nan
 refused "seed: found 1_000, a whole number wanted" plain.yaml seed=1_000
 refused "device: found yes, allowed: auto cpu cuda xpu" plain.yaml device=yes
+lora='finetune.method=lora training_phase=pretrain model.foundation.family=qwen2'
+refused "export.merge: the adapter of embed_tokens cannot be merged" plain.yaml \
+    $lora finetune.target_modules=[embed_tokens] export.merge=true \
+    export.hf=merged checkpoint.save=saved \
+    model.foundation.untie_embeddings_and_output_weights=false
+refused "target_modules where finetune.bias is lora_only" plain.yaml $lora \
+    finetune.target_modules=[q_proj,v_proj] finetune.bias=lora_only
 
 # ---- sizes at the edge ----
 ranks 1 0 "finished at step 2 of 2 | 8 tokens" data.seq_length=1

@@ -64,6 +64,22 @@ static void nothing_is_replaced(void **state)
     assert_run("diff " LORA "/llama %/peft", 0, "all values are equal");
 }
 
+/* The table of an embedding has a row for each id, peft's matrices are turned;
+ * where the head is the same matrix there is nothing to merge into. */
+static void embeddings_have_some_too(void **state)
+{
+    (void)state;
+    assert_run("verify " LORA "/llama_ends" BASE, 0, "all fit the matrices of");
+    assert_run("import " LORA "/llama_ends %/ends" BASE, 0, "");
+    assert_run("export %/ends %/ends_same", 0, "");
+    assert_run("diff " LORA "/llama_ends %/ends_same", 0,
+               "all values are equal");
+    assert_run("export --merge %/ends %/no", 1, "cannot be merged");
+    assert_run("merge " LORA "/llama_ends=0.5 %/half", 0, "");
+    assert_run("merge " LORA "/mixtral=0.5 %/half", 2,
+               "has an adapter beside 'fixtures/llama3_gqa_tied'");
+}
+
 static void experts_have_some_too(void **state)
 {
     (void)state;
@@ -106,6 +122,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adapters_are_files_too),
         cmocka_unit_test(nothing_is_replaced),
+        cmocka_unit_test(embeddings_have_some_too),
         cmocka_unit_test(experts_have_some_too),
         cmocka_unit_test(magnitudes_are_of_one_adapter),
     };

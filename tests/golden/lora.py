@@ -463,8 +463,11 @@ def files(build, name):
     fixture = os.path.join(HERE, "fixtures", CASES[name][0])
     with tempfile.TemporaryDirectory() as place:
         start = os.path.join(place, "start")
-        begin(name).float().save_pretrained(start)
+        begin(name).float().save_pretrained(start, save_embedding_layers=False)
         equal = there_and_back(build, start, fixture, place)
+        if name == "llama_ends":  # there is nothing to merge it into
+            print(f"{name}: there and back {'equal' if equal else 'DIFFERS'}")
+            return equal
         single, _ = merged(build, start, fixture, place, "fp32")
         half, out = merged(build, start, fixture, place, "bf16")
     print(f"{name}: there and back {'equal' if equal else 'DIFFERS'}; merged "

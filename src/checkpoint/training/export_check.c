@@ -7,9 +7,11 @@
 #include "artifacts.h"
 #include "file.h"
 #include "from_hf.h"
+#include "hf_adapters.h"
 #include "hf_code.h"
 #include "hf_composite.h"
 #include "hf_config.h"
+#include "hf_names.h"
 #include "hf_weights.h"
 #include "native.h"
 #include "peft.h"
@@ -37,11 +39,35 @@ static bool exports_adapters(const loong_recipe_t *recipe)
            !loong_recipe_bool(recipe, "export.merge");
 }
 
+/* An adapter of the embedding alone cannot be merged where the head is the same
+ * matrix. */
+static loong_status_t check_merge(loong_context_t *ctx,
+                                  const loong_recipe_t *recipe,
+                                  const loong_hf_map_t *map,
+                                  const loong_adapters_t *a)
+{
+    bool embedding = a != NULL &&
+                     loongi_scope_ends_any(a->num_targets, a->targets,
+                                           LOONG_LORA_EMBEDDING) &&
+                     !loongi_scope_ends_any(a->num_excluded, a->excluded,
+                                            LOONG_LORA_EMBEDDING);
+    LOONG_CHECK(ctx,
+                !embedding || !loong_recipe_bool(recipe, "export.merge") ||
+                    loongi_hf_map_find(map, LOONG_HF_HEAD) != NULL,
+                LOONG_ERR_CONFIG,
+                "%s: export.merge: the adapter of " LOONG_LORA_EMBEDDING
+                " cannot be merged: the head is the same matrix and has none; "
+                "it can be exported as it is",
+                loong_recipe_where(recipe, "export.merge"));
+    return LOONG_OK;
+}
+
 /* dir: to be written, or NULL. */
 static loong_status_t check_as(loong_context_t *ctx,
                                const loong_recipe_t *recipe,
-                               const loong_pairs_t *model_keys, const char *dir,
-                               loong_pairs_t *code)
+                               const loong_pairs_t *model_keys,
+                               const loong_adapters_t *adapters,
+                               const char *dir, loong_pairs_t *code)
 {
     loong_hf_map_t *map = NULL;
     loong_pairs_t *model = NULL;
@@ -54,6 +80,9 @@ static loong_status_t check_as(loong_context_t *ctx,
         ctx, model_keys, loong_recipe_text(recipe, "export.as"),
         loongi_pairs_get(code, LOONG_HF_AUTO_MAP) != NULL, &model));
     loong_status_t status = loongi_hf_map_create(ctx, model, &map);
+    if (status == LOONG_OK) {
+        status = check_merge(ctx, recipe, map, adapters);
+    }
     loongi_hf_map_destroy(&map);
     if (status == LOONG_OK) {
         status = loongi_hf_config_check(ctx, model);
@@ -104,7 +133,9 @@ static loong_status_t check_whole(loong_context_t *ctx,
  * be later, a judged plan tells. */
 loong_status_t loongi_check_export(loong_context_t *ctx,
                                    const loong_recipe_t *recipe,
-                                   const loong_model_keys_t *model, bool judged)
+                                   const loong_model_keys_t *model,
+                                   const loong_adapters_t *adapters,
+                                   bool judged)
 {
     const char *dir = loong_recipe_text(recipe, "export.hf");
     loong_pairs_t *code = NULL;
@@ -113,8 +144,9 @@ loong_status_t loongi_check_export(loong_context_t *ctx,
     }
     LOONG_TRY(loongi_pairs_create(ctx, &code));
     loong_status_t status =
-        model->count == 1 ? check_as(ctx, recipe, model->keys[0], dir, code)
-                          : check_whole(ctx, recipe, model, dir, code);
+        model->count == 1
+            ? check_as(ctx, recipe, model->keys[0], adapters, dir, code)
+            : check_whole(ctx, recipe, model, dir, code);
     loongi_pairs_destroy(&code);
     if (status != LOONG_OK && dir != NULL) {
         loongi_error_note(ctx, "wanted for export.hf");

@@ -4,6 +4,7 @@
 #ifndef LOONG_FROM_HF_H
 #define LOONG_FROM_HF_H
 
+#include "loong/family.h"
 #include "loong/recipe.h"
 #include "pairs.h"
 #include "resume_check.h"
@@ -25,10 +26,11 @@ LOONG_NODISCARD loong_status_t loongi_check_import(loong_context_t *ctx,
                                                    const loong_pairs_t *meta);
 
 /* What cannot be exported at the end is refused at the start; with `judged`
- * that it could not be later is told. */
+ * that it could not be later is told. adapters: NULL, there are none. */
 LOONG_NODISCARD loong_status_t
 loongi_check_export(loong_context_t *ctx, const loong_recipe_t *recipe,
-                    const loong_model_keys_t *model, bool judged);
+                    const loong_model_keys_t *model,
+                    const loong_adapters_t *adapters, bool judged);
 
 #ifdef __cplusplus
 }

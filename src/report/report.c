@@ -335,20 +335,23 @@ void loongi_report_end(loong_report_t *r, bool stopped)
     char took[LOONG_TIME_SIZE];
     char tokens[LOONG_HUMAN_SIZE];
     char lowest[64] = "";
+    char loss[64] = "";
     const char *save = r->plan->set->save_dir;
     if (r->lowest_step > 0) {
         snprintf(lowest, sizeof(lowest), ", lowest %.4f at step %lld",
                  r->lowest_loss, (long long)r->lowest_step);
     }
+    if (r->ms_per_step > 0.0) { /* there was a step */
+        snprintf(loss, sizeof(loss), " | loss %.4f%s", r->last_loss, lowest);
+    }
     loongi_human_count(
         (double)(r->state->consumed_samples * r->plan->set->seq_length),
         tokens);
     loongi_log(r->ctx, LOONG_LOG_INFO,
-               "%s at step %lld of %lld | %s tokens | loss %.4f%s | this run "
-               "took %s",
+               "%s at step %lld of %lld | %s tokens%s | this run took %s",
                stopped ? "stopped" : "finished", (long long)r->state->step,
-               (long long)r->plan->set->train_iters, tokens, r->last_loss,
-               lowest, loongi_metrics_time(loongi_now() - r->start_time, took));
+               (long long)r->plan->set->train_iters, tokens, loss,
+               loongi_metrics_time(loongi_now() - r->start_time, took));
     if (r->skipped > 0) {
         loongi_log(r->ctx, LOONG_LOG_WARN,
                    "%lld steps were not applied, %lld updates were made with "

@@ -62,7 +62,8 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
     }
     loongi_losses_count(&t->losses, loongi_loader_sums(t->data.loader),
                         mine.sums);
-    mine.flags |= loongi_trainer_requests(t);
+    mine.flags |= loongi_trainer_requests(t) | t->saving.asked;
+    t->saving.asked = 0;
     if (loongi_fault_due(t->supervision.faults, LOONG_FAULT_IO_ERROR,
                          t->state.step)) {
         mine.status = LOONG_FAIL(t->ctx, LOONG_ERR_IO,
@@ -214,7 +215,9 @@ static loong_status_t ask_to_stop(loong_trainer_t *t,
         t->model->num_components > 1 || t->plan.mesh.size[LOONG_AXIS_PP] > 1) {
         return LOONG_OK;
     }
-    int64_t stop = (loongi_trainer_requests(t) & LOONG_STEP_STOP) != 0;
+    unsigned requests = loongi_trainer_requests(t);
+    int64_t stop = (requests & LOONG_STEP_STOP) != 0;
+    t->saving.asked |= requests & LOONG_STEP_SAVE; /* behind this step */
     LOONG_TRY(loong_comm_all_reduce(t->comm, &stop, 1, LOONG_I64,
                                     LOONG_REDUCE_MAX, "a request to stop"));
     t->flags |= stop != 0 ? LOONG_STEP_STOP : 0;

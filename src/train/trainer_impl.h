@@ -32,6 +32,7 @@ typedef struct loong_saving {
     int64_t loaded_bytes; /* of tensors that were taken of a checkpoint */
     double stall;         /* seconds that training has waited for the save */
     double last_time;
+    unsigned asked; /* LOONG_STEP_SAVE: within a step, for the next header */
     int locks[2]; /* of checkpoint.save and log.dir, rank 0; -1: none */
 } loong_saving_t;
 

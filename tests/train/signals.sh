@@ -95,6 +95,20 @@ stopped one
 start two
 kill -TERM "$(pgrep -P $job -x loongrun | tail -n 1)"
 stopped two
+# USR1 within a step of 400 micro-batches is about that step.
+"$mpirun" --oversubscribe -n 2 "$build/loongrun" recipe.yaml \
+    checkpoint.save=within train.global_batch_size=1600 log.interval=1 \
+    >out 2>err &
+job=$!
+within 30 grep -q '^step 1/' out || fail "within: no steps"
+sleep 0.2
+kill -USR1 $job
+within 30 test -e within/latest || fail "USR1 within a step saved nothing"
+kill -USR2 $job
+code=0
+wait $job || code=$?
+job=
+[ $code = 75 ] || fail "within: exit $code, not 75"
 # A step of 20001 micro-batches is given up: what is saved is the one before it.
 long() { # DIRECTORY [KEY]
     exec "$mpirun" --oversubscribe -n 2 "$build/loongrun" recipe.yaml \
@@ -116,4 +130,16 @@ has out "stopped at step 10 of 1000000"
 { "$build/loong-ckpt" verify during &&
     "$build/loong-ckpt" diff before/step_00000010 during/step_00000010; } \
     >whole 2>&1 || fail "in a step: $(cat whole)"
+# The first one that a run goes on with likewise, which then has no loss.
+long during checkpoint.load=auto >out 2>err &
+job=$!
+within 30 grep -q '^resumed from' out || fail "it does not go on"
+sleep 1
+kill -TERM "$(pgrep -P $job -x loongrun | tail -n 1)"
+code=0
+wait $job || code=$?
+job=
+[ $code = 75 ] || fail "in the first step: exit $code, not 75"
+has out "stopped at step 10 of 1000000"
+! grep -q '^stopped .*loss' out || fail "a loss of no step"
 echo "USR1 at step $saved and on, USR2 and TERM: 75"

@@ -36,6 +36,8 @@ static const char help_text[] =
     "or\n"
     "                          the path of a .jinja (default: the model's)\n"
     "  --template-kwargs JSON  more variables of the template\n"
+    "  --date DAY              that templates show, as 2026-01-31 (default: "
+    "today)\n"
     "  --train-on WHAT         assistant, all, last\n"
     "  --train-on-tool-results results of tools are learned as well\n"
     "  --use-chosen            learn what was preferred\n"
@@ -231,6 +233,7 @@ static const struct option long_options[] = {
     {"format", required_argument, NULL, 'f'},
     {"template", required_argument, NULL, 'm'},
     {"template-kwargs", required_argument, NULL, 'k'},
+    {"date", required_argument, NULL, 'D'},
     {"train-on", required_argument, NULL, 'o'},
     {"train-on-tool-results", no_argument, NULL, 'r'},
     {"use-chosen", no_argument, NULL, 'u'},
@@ -260,6 +263,9 @@ static bool take(options_t *o, const char *command, int option)
         return true;
     case 'k':
         o->chat.template_kwargs = optarg;
+        return true;
+    case 'D':
+        o->chat.date = optarg;
         return true;
     case 'o':
         o->chat.train_on = optarg;

@@ -172,7 +172,8 @@ static loong_status_t keep_key(void *user, const char *key, const char *value)
     const resumed_t *r = user;
     const loong_plan_t *plan = r->plan;
     const char *usual = NULL;
-    bool follows = strcmp(key, "data.chat.date") == 0 ||
+    bool day = strcmp(key, "data.chat.date") == 0;
+    bool follows = day ||
                    (r->tunes && (strcmp(key, "data.seq_length") == 0 ||
                                  strcmp(key, "train.global_batch_size") == 0));
     for (int64_t i = 0; r->tunes && i < LOONG_COUNT_OF(finetuning) && !follows;
@@ -183,6 +184,13 @@ static loong_status_t keep_key(void *user, const char *key, const char *value)
     bool said = follows && loong_recipe_is_set(plan->recipe, key) &&
                 strcmp(loong_recipe_where(plan->recipe, key), sft_origin) != 0;
     bool free = follows && loong_recipe_may_change(plan->recipe, key);
+    if (day && said && loong_comm_rank(plan->comm) == 0 &&
+        strcmp(loong_recipe_text(plan->recipe, key), value) != 0) {
+        loongi_log(plan->ctx, LOONG_LOG_WARN,
+                   "%s: %s, in the checkpoint's run %s: a template that shows "
+                   "the day makes other data",
+                   key, loong_recipe_text(plan->recipe, key), value);
+    }
     if (!follows || said || free ||
         (usual != NULL && strcmp(usual, value) == 0)) {
         return LOONG_OK;

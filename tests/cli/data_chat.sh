@@ -53,4 +53,9 @@ expect 1 'of no known format, its keys are' \
 expect 1 "^a.jsonl:1: the record has no 'instruction'" \
     check --format alpaca --tokenizer "$model" a.jsonl
 expect 66 'there is no such file' check --tokenizer "$model" none.jsonl
+echo "{{ strftime_now('%d %b %Y') }} {{ messages[-1].content }}" >day.jinja
+expect 0 '29 Feb 2020 there' inspect --date 2020-02-29 --train-on all \
+    --template ./day.jinja --tokenizer "$model" a.jsonl
+expect 2 "data.chat.date: found 'today'" check --date today \
+    --template ./day.jinja --tokenizer "$model" a.jsonl
 [ $failures = 0 ]

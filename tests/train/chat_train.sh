@@ -83,6 +83,10 @@ grep -qx 'train.global_batch_size: 2 as in the checkpoint, the recipe does not s
     on.out on.err || fail "not told: $(cat on.out on.err)"
 grep -q 'data.chat.date: 2020-02-29 as in the checkpoint' on.out on.err ||
     fail "another day on another day: $(cat on.out on.err)"
+train day 1 $open checkpoint.save=derived checkpoint.load=auto \
+    data.chat.date=2021-01-01 train.epochs=1
+grep -q "data.chat.date: 2021-01-01, in the checkpoint's run 2020-02-29" \
+    day.out day.err || fail "another day is not told: $(tail -n 5 day.err)"
 train ended 1 $open checkpoint.save=derived checkpoint.load=auto train.epochs=1
 grep -q 'step 2, train.epochs asks for no more' ended.err ended.out ||
     fail "what asks for no more: $(tail -n 5 ended.err)"

@@ -349,10 +349,39 @@ static void check_map(check_t *c, const place_t *map)
     }
 }
 
+/* A list of a model, which families read as a text: [16, 24, 24] is
+ * "[16,24,24]". */
+static void join_list(check_t *c, const place_t *at)
+{
+    loong_tree_t *node = at->node;
+    loong_text_t text = loongi_text_begin(c->recipe->ctx);
+    char *joined = NULL;
+    bool scalars = true;
+    for (int64_t i = 0; i < node->count; i++) {
+        const loong_tree_t *item = node->items[i].value;
+        scalars = scalars && item->kind == LOONG_TREE_SCALAR;
+        loongi_text_printf(&text, "%s%s", i > 0 ? "," : "[", item->text);
+    }
+    loongi_text_printf(&text, "]");
+    if (scalars && node->count > 0 &&
+        loongi_arena_strdup(c->recipe->arena, loongi_text_get(&text),
+                            &joined) == LOONG_OK) {
+        node->kind = LOONG_TREE_SCALAR;
+        node->text = joined;
+        node->count = 0;
+    }
+    loongi_text_free(&text);
+}
+
 static void check_node(check_t *c, const place_t *at)
 {
     const loong_tree_t *node = at->node;
     const loong_recipe_key_t *key = loongi_recipe_find(c->recipe, at->path);
+    if (key != NULL && key->type == LOONG_RECIPE_TEXT &&
+        node->kind == LOONG_TREE_LIST &&
+        strncmp(at->path, "model.foundation.", 17) == 0) {
+        join_list(c, at);
+    }
     bool lists = key != NULL && (key->type == LOONG_RECIPE_INTS ||
                                  key->type == LOONG_RECIPE_TEXTS);
     bool maps = key == NULL &&

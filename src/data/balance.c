@@ -66,7 +66,7 @@ static void measure_drawn(loong_balance_t *b)
     b->drawn = most_over_mean(b);
 }
 
-/* ---- exchanges ------------------------------------------------------------ */
+/* ---- exchanges ----------------------------------------------------------- */
 
 /* While it is dealt, `order` has places in the sorted micro-batches. */
 static int32_t *micro_batch(const loong_balance_t *b, int64_t k, int rank)

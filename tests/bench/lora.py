@@ -27,7 +27,6 @@ import argparse
 import ctypes
 import json
 import os
-import resource
 import statistics
 import struct
 import subprocess
@@ -46,8 +45,12 @@ TUNED = {"OMP_NUM_THREADS": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:"
 
 
 def resident():
-    """MiB, the most so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """MiB, the most so far of this program; getrusage's begins with that of
+    the process that started it."""
+    with open("/proc/self/status") as f:
+        for line in f:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
 
 
 class Turns:
@@ -198,15 +201,16 @@ class Floor:
         pass
 
 
-def make_model(args, place):
+def make_model(place, *sizes):
     import torch
     import transformers
     torch.manual_seed(1)
+    layers, hidden, ffn, heads, vocab, length = map(int, sizes)
     transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        vocab_size=args.vocab, hidden_size=args.hidden,
-        intermediate_size=args.ffn, num_hidden_layers=args.layers,
-        num_attention_heads=args.heads, num_key_value_heads=args.heads,
-        max_position_embeddings=args.length, tie_word_embeddings=False,
+        vocab_size=vocab, hidden_size=hidden, intermediate_size=ffn,
+        num_hidden_layers=layers, num_attention_heads=heads,
+        num_key_value_heads=heads, max_position_embeddings=length,
+        tie_word_embeddings=False,
     )).to(torch.bfloat16).save_pretrained(place)
 
 
@@ -245,7 +249,8 @@ def tell(workers, least):
 def compare(args, place):
     if args.model is None:
         args.model = os.path.join(place, "model")
-        make_model(args, args.model)
+        Worker("model", args.model, args.layers, args.hidden, args.ffn,
+               args.heads, args.vocab, args.length).child.wait()
     with open(os.path.join(args.model, "config.json")) as f:
         write_text(place, json.load(f)["vocab_size"], args.length)
     library = os.path.join(args.build, "libloong.so")
@@ -281,8 +286,8 @@ def compare(args, place):
 
 def main():
     if sys.argv[1:2] == ["--worker"]:
-        work = ours if sys.argv[2] == "ours" else theirs
-        work(*sys.argv[3:])
+        work = {"ours": ours, "theirs": theirs, "model": make_model}
+        work[sys.argv[2]](*sys.argv[3:])
         return
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default="build")

@@ -92,7 +92,7 @@ static loong_status_t add_module(const importer_t *im,
         loongi_lora_module(&first[i], own);
         LOONG_TRY(add(im, own, ".lora_B.weight", &b, first[i].shape[0]));
         if (m->magnitude.ndim > 0) {
-            const part_t magnitude = {&m->magnitude, first + i, 0};
+            const part_t magnitude = {.from = &m->magnitude, .rows = first + i};
             LOONG_TRY(add(im, own, LOONG_PEFT_MAGNITUDE, &magnitude,
                           first[i].shape[0]));
         }

@@ -64,7 +64,8 @@ typedef enum loong_init_kind {
     LOONG_INIT_ONES,
     LOONG_INIT_NORMAL,  /* mean 0, standard deviation `std` */
     LOONG_INIT_UNIFORM, /* of the same mean and deviation */
-    LOONG_INIT_TRUNCATED_NORMAL /* drawn again beyond 3 std */
+    LOONG_INIT_TRUNCATED_NORMAL, /* drawn again beyond 3 std */
+    LOONG_INIT_CONSTANT          /* `std` everywhere */
 } loong_init_kind_t;
 
 /* Which part of a parameter a rank holds. All zero: the whole of it, and no

@@ -87,18 +87,19 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_image_resize(
 
 typedef struct loong_image_processor loong_image_processor_t;
 
-/* Reads a Hugging Face preprocessor_config.json of a ViT, CLIP, SigLIP or
- * Qwen2-VL image processor ("...Fast" and the older "...FeatureExtractor" are
- * the same one here, and computed as the slow one is). What the file leaves out
- * has that class's default. Errors: LOONG_ERR_UNSUPPORTED names another
- * processor, or a field that is not known and not off; LOONG_ERR_FORMAT one
- * whose value is not allowed. */
+/* Reads a Hugging Face preprocessor_config.json of a ViT, CLIP, SigLIP,
+ * GOT-OCR2 or Qwen2-VL image processor ("...Fast" and the older
+ * "...FeatureExtractor" are the same one here, and computed as the slow one
+ * is). What the file leaves out has that class's default. Errors:
+ * LOONG_ERR_UNSUPPORTED names another processor, or a field that is not known
+ * and not off; LOONG_ERR_FORMAT one whose value is not allowed. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_image_processor_create(loong_context_t *ctx, const char *path,
                              loong_image_processor_t **processor_p);
-/* That of a class, "ViT", "CLIP", "Siglip" or "Qwen2VL", as transformers has it
- * by default for pictures of image_size pixels a side, which are of no meaning
- * to the last one. Errors: LOONG_ERR_ARG. */
+/* That of a class, "ViT", "CLIP", "Siglip", "GotOcr2" (InternVL's, without
+ * tiles) or "Qwen2VL", as transformers has it by default for pictures of
+ * image_size pixels a side, which are of no meaning to the last one. Errors:
+ * LOONG_ERR_ARG. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_processor_create_default(
     loong_context_t *ctx, const char *class_name, int64_t image_size,
     loong_image_processor_t **processor_p);
@@ -220,6 +221,7 @@ LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
  *     position_weights f32 or f64 [R,k] their weights; 0 likewise
  *     tap_order       i32 [n], n <= R k: 0, 1, 2 ..., the source and dest
  *                     (loong_expert_rows_t) of rows of taps
+ *     ones            f32 or f64 [n], n <= R, all 1
  *     is_class        i32 [R] 1 in rows of class tokens
  *     is_masked       i32 [R] 1 in rows of masked patches
  *     cu_seqlens      i32 [count] starts of the pictures and of the padding, in

@@ -125,10 +125,8 @@ LOONG_API loong_val_t loong_nn_row_linear(loong_nn_t *nn, const char *name,
                                           loong_val_t x, loong_nn_slice_t in,
                                           int64_t out, bool bias);
 
-typedef enum loong_norm_kind {
-    LOONG_NORM_RMS,
-    LOONG_NORM_LAYER
-} loong_norm_kind_t;
+typedef enum loong_norm_kind { LOONG_NORM_RMS, LOONG_NORM_LAYER }
+loong_norm_kind_t;
 
 /* `name`.weight (and .bias for LayerNorm) of the given width, on the stream. */
 LOONG_API loong_val_t loong_nn_norm(loong_nn_t *nn, const char *name,
@@ -156,8 +154,7 @@ typedef struct loong_nn_attention {
 /* The heads of a rank of TP: whole groups of query heads with their key head,
  * or a part of the query heads of one key head, which several ranks hold. */
 typedef struct loong_nn_heads {
-    loong_nn_slice_t q;
-    loong_nn_slice_t kv;
+    loong_nn_slice_t q, kv;
     bool shared; /* the key head, by the ranks of group KV */
 } loong_nn_heads_t;
 LOONG_API loong_nn_heads_t loong_nn_heads(const loong_mesh_t *mesh, int heads,
@@ -210,10 +207,7 @@ LOONG_API loong_val_t loong_nn_latent_attention(
     const loong_nn_sequence_t *sequence);
 
 typedef enum loong_mlp_kind {
-    LOONG_MLP_SWIGLU,
-    LOONG_MLP_GELU,
-    LOONG_MLP_GELU_TANH,
-    LOONG_MLP_QUICK_GELU
+    LOONG_MLP_SWIGLU, LOONG_MLP_GELU, LOONG_MLP_GELU_TANH, LOONG_MLP_QUICK_GELU
 } loong_mlp_kind_t;
 
 /* Feed-forward; scope "mlp". */
@@ -277,6 +271,12 @@ LOONG_API loong_val_t loong_nn_moe(loong_nn_t *nn, loong_val_t x,
 LOONG_API void loong_nn_pooled_loss(loong_nn_t *nn,
                                     const loong_nn_router_pool_t *pool,
                                     double factor, loong_val_t *loss_p);
+
+/* x of the stream times `name` wide [width], which begins as `start`, row by
+ * row; ones: wide [rows of the stream,1], all 1. */
+LOONG_API loong_val_t loong_nn_layer_scale(loong_nn_t *nn, const char *name,
+                                           loong_val_t x, loong_val_t ones,
+                                           double start);
 
 /* ids i32 [T] of all rows -> the stream; `table` has the given rows. */
 LOONG_API loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,

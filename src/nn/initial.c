@@ -45,6 +45,9 @@ void loongi_initial(const loong_param_params_t *param,
     case LOONG_INIT_ONES:
         fill(1.0, d->count, values);
         break;
+    case LOONG_INIT_CONSTANT:
+        fill(param->std, d->count, values);
+        break;
     case LOONG_INIT_NORMAL:
         loongi_rng_normals(d->seed, d->key, d->index, d->count, values);
         scale(param->std, d->count, values);

@@ -81,11 +81,11 @@ def load(model, params):
     return missing
 
 
-def samples(place):
+def samples(place, processor=None):
     """Of each text its ids, pixels or None, and which labels are learned."""
     with open(os.path.join(place, "tokenizer.json")) as f:
         vocab = json.load(f)["model"]["vocab"]
-    processor = transformers.CLIPImageProcessor(
+    processor = processor or transformers.CLIPImageProcessor(
         size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE})
     with open(os.path.join(place, "texts.jsonl")) as f:
         for record in map(json.loads, f):

@@ -24,7 +24,8 @@ MODULES = ["modeling_rope_utils", "vision_utils"] + [
                                         "ernie4_5_vl_moe",
                                         "deepseek_v3", "vit", "clip",
                                         "siglip", "llava", "qwen2_vl",
-                                        "qwen2_5_vl", "qwen3_vl")]
+                                        "qwen2_5_vl", "qwen3_vl",
+                                        "internvl")]
 
 
 class _WideTorch(types.ModuleType):

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: llava_train.sh BUILD SOURCE MPIRUN: twenty steps of models of the shapes
-# of LLaVA, Qwen2-VL, Qwen2.5-VL and Qwen3-VL are those of transformers
+# of LLaVA, InternVL, Qwen2-VL, Qwen2.5-VL and Qwen3-VL are those of transformers
 # (*_train.py in tests/golden), with the image encoder trained and frozen, on
 # several ranks.
 set -eu
@@ -76,6 +76,16 @@ if [ "$(drawn image_encoder backward)" != 48 ] ||
     exit 1
 fi
 
+# Layer scale, one norm of all heads, blocks of four patches.
+model=internvl_train
+steps 1 21 model.image_encoder.freeze=true
+steps 4 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
+    model.image_projector.parallel.$t=2 \
+    model.image_projector.parallel.sequence_parallel=true \
+    parallel.pipeline_model_parallel_size=2
+steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
+
 # Pictures of sizes of their own: one is wide, one is high.
 model=qwen2_vl_train
 keys=("data.image_processor=$place/preprocessor_config.json")
@@ -125,4 +135,4 @@ grep -q 'num_deep_features: 2 layers .* layer 1 is in another' "$place/out" || {
     cat "$place/out"
     exit 1
 }
-echo "20 layouts, twenty steps each"
+echo "23 layouts, twenty steps each"

@@ -206,6 +206,16 @@ static void fill_tap_order(const loong_patch_params_t *p, void *const *rows,
     }
 }
 
+static void fill_ones(const loong_patch_params_t *p, void *const *rows,
+                      const loong_field_t *field)
+{
+    (void)p;
+    (void)rows;
+    for (int64_t i = 0; i < field->count; i++) {
+        put_real(field, i, 1.0);
+    }
+}
+
 static void fill_is_class(const loong_patch_params_t *p, void *const *rows,
                           const loong_field_t *field)
 {
@@ -382,6 +392,7 @@ typedef enum extent {
     ROW_PAIRS,
     TAPS,
     SOME_TAPS, /* at most so many */
+    SOME_ROWS,
     PICTURES,
     BOUNDS, /* at least so many */
     WINDOW_BOUNDS
@@ -403,6 +414,7 @@ static const field_kind_t fields[] = {
     {{"position_taps", LOONG_I32, LOONG_I32}, TAPS, fill_position_taps},
     {{"position_weights", LOONG_F32, LOONG_F64}, TAPS, fill_position_weights},
     {{"tap_order", LOONG_I32, LOONG_I32}, SOME_TAPS, fill_tap_order},
+    {{"ones", LOONG_F32, LOONG_F64}, SOME_ROWS, fill_ones},
     {{"is_class", LOONG_I32, LOONG_I32}, ROWS, fill_is_class},
     {{"is_masked", LOONG_I32, LOONG_I32}, ROWS, fill_is_masked},
     {{"cu_seqlens", LOONG_I32, LOONG_I32}, BOUNDS, fill_cu_seqlens},
@@ -424,6 +436,7 @@ static int64_t elements_of(const loong_patch_params_t *p, extent_t extent)
     case PATCHES:
         return p->rows * loongi_patch_elements(p);
     case ROWS:
+    case SOME_ROWS:
         return p->rows;
     case ROW_PAIRS:
         return 2 * p->rows;
@@ -451,7 +464,7 @@ loong_status_t loongi_patch_bind(loong_context_t *ctx, const void *config,
     const field_kind_t *kind = field->kind;
     int64_t count = elements_of(p, kind->extent);
     bool least = kind->extent == BOUNDS || kind->extent == WINDOW_BOUNDS;
-    bool most = kind->extent == SOME_TAPS;
+    bool most = kind->extent == SOME_TAPS || kind->extent == SOME_ROWS;
     return loongi_field_check_count(ctx, field, count,
                                     least  ? field->count >= count
                                     : most ? field->count <= count

@@ -75,6 +75,15 @@ static const struct {
       .factor = 1.0 / 255,
       .mean = HALF,
       .deviation = HALF}},
+    {"GotOcr2",
+     {.resize = true,
+      .rescale = true,
+      .normalize = true,
+      .size = {.width = 384, .height = 384},
+      .filter = LOONG_IMAGE_BICUBIC,
+      .factor = 1.0 / 255,
+      .mean = CLIP_MEAN,
+      .deviation = CLIP_DEVIATION}},
     {"Qwen2VL",
      {.cut = {14, 2, 2, 0},
       .resize = true,
@@ -244,6 +253,8 @@ static const struct {
     {"return_tensors", NULL, 0, NULL},
     {"device", NULL, 0, NULL},
     {"default_to_square", NULL, 0, NULL},
+    {"min_patches", NULL, 0, NULL}, /* of crop_to_patches */
+    {"max_patches", NULL, 0, NULL},
 };
 
 /* A field that is not known is an error, unless it is off. */
@@ -291,7 +302,7 @@ static loong_status_t find_kind(loong_context_t *ctx, const char *path,
     }
     return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
                       "%s: image_processor_type is \"%s\", of which ViT, CLIP, "
-                      "Siglip and Qwen2VLImageProcessor are read",
+                      "Siglip, GotOcr2 and Qwen2VLImageProcessor are read",
                       path, name);
 }
 

@@ -88,7 +88,8 @@ static const loong_recipe_field_t fields[] = {
     {TEXT("family", SAME,
           "mlp_projector: LLaVA's, two products; patch_merger, "
           "qwen2_5_vl_merger, qwen3_vl_merger: Qwen2-VL's and its "
-          "successors', a norm, blocks of patches, two products"),
+          "successors', a norm, blocks of patches, two products; "
+          "internvl_projector: InternVL's, the norm behind the blocks"),
      .needed = true},
     {INT64("input_size", input_size, 1, 1e6, SAME,
            "width of what it reads; the encoder's hidden_size when not given"),
@@ -98,12 +99,13 @@ static const loong_recipe_field_t fields[] = {
      .needed = true},
     {INT64("ffn_hidden_size", ffn_hidden_size, 1, 1e7, SAME,
            "width between the products; when not given hidden_size, with "
-           "merge_size above 1 that of a block")},
+           "merge_size above 1 and without norm_of_blocks that of a block")},
     {INT64("merge_size", merge_size, 1, 64, SAME,
-           "so many by so many patches become one row; 2 of mergers, else 1, "
-           "when not given")},
+           "so many by so many patches become one row; 1 of mlp_projector, "
+           "else 2, when not given")},
     {BOOL("pre_layernorm", norm, SAME,
-          "a norm in front; true of mergers, else false, when not given")},
+          "a norm in front; false of mlp_projector, else true, when not "
+          "given")},
     {CHOICE("normalization", normalization, "LayerNorm RMSNorm", norms, SAME,
             "kind of that norm")},
     {BOOL("norm_of_blocks", norm_of_blocks, SAME,
@@ -161,6 +163,10 @@ static const struct {
     {"qwen2_5_vl_merger", {"normalization", "RMSNorm"}},
     {"qwen3_vl_merger", {"merge_size", "2"}},
     {"qwen3_vl_merger", {"pre_layernorm", "true"}},
+    {"internvl_projector", {"merge_size", "2"}},
+    {"internvl_projector", {"pre_layernorm", "true"}},
+    {"internvl_projector", {"norm_of_blocks", "true"}},
+    {"internvl_projector", {"layernorm_epsilon", "1e-5"}},
 };
 
 loong_status_t loongi_projector_configure(loong_context_t *ctx,
@@ -189,8 +195,9 @@ loong_status_t loongi_projector_configure(loong_context_t *ctx,
     }
     if (c->ffn_hidden_size == 0) {
         c->ffn_hidden_size =
-            c->merge_size > 1 ? c->merge_size * c->merge_size * c->input_size
-                              : c->hidden_size;
+            c->merge_size > 1 && !c->norm_of_blocks
+                ? c->merge_size * c->merge_size * c->input_size
+                : c->hidden_size;
     }
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "the projector");
 }
@@ -224,7 +231,8 @@ static loong_status_t state(const void *config, loong_model_state_fn add,
 static const loong_family_t families[] = {FAMILY("mlp_projector"),
                                           FAMILY("patch_merger"),
                                           FAMILY("qwen2_5_vl_merger"),
-                                          FAMILY("qwen3_vl_merger")};
+                                          FAMILY("qwen3_vl_merger"),
+                                          FAMILY("internvl_projector")};
 
 loong_status_t loongi_register_projector(loong_context_t *ctx)
 {

@@ -160,6 +160,18 @@ static int64_t window_rows(const loong_vision_config_t *c)
     return window_side(c) * window_side(c);
 }
 
+/* What a layer adds to the stream. */
+static loong_val_t scaled(vision_t *v, const char *name, loong_val_t x)
+{
+    if (v->c->layer_scale == 0.0) {
+        return x;
+    }
+    loong_val_t ones = loong_graph_input(
+        v->g, "ones", loong_graph_precision(v->g).wide,
+        loong_shape_2d(loong_value_shape(v->g, x).dim[0], 1));
+    return loong_nn_layer_scale(&v->nn, name, x, ones, v->c->layer_scale);
+}
+
 static loong_val_t layer(vision_t *v, loong_val_t x, int index)
 {
     const loong_vision_config_t *c = v->c;
@@ -171,7 +183,10 @@ static loong_val_t layer(vision_t *v, loong_val_t x, int index)
         .kv_heads = (int)c->num_attention_heads,
         .head_dim = head_dim,
         .hidden = c->hidden_size,
-        .qkv_bias = true,
+        .qkv_bias = c->qkv_bias,
+        .qk_norm = c->qk_norm,
+        .qk_norm_whole = c->qk_norm_whole,
+        .norm_eps = c->norm_eps,
         .output_bias = true,
         .max_seqlen = windows ? LOONG_MIN(v->request->max_seqlen,
                                           window_rows(c))
@@ -184,11 +199,11 @@ static loong_val_t layer(vision_t *v, loong_val_t x, int index)
     loong_graph_push(v->g, "%d", index);
     loong_val_t h = norm(v, "input_layernorm", x);
     h = loong_nn_attention(&v->nn, h, &attention, &sequence);
-    x = loong_add(v->g, h, x);
+    x = loong_add(v->g, scaled(v, "attention_scale", h), x);
     h = norm(v, "post_attention_layernorm", x);
     h = loong_nn_mlp(&v->nn, h, c->mlp, c->hidden_size, c->ffn_hidden_size,
                      true);
-    x = loong_add(v->g, h, x);
+    x = loong_add(v->g, scaled(v, "mlp_scale", h), x);
     loong_graph_pop(v->g);
     loong_graph_pop(v->g);
     return x;
@@ -489,7 +504,8 @@ static const loong_family_t families[] = {
     FAMILY("siglip_vision_model", "Siglip", "mlp_projector"),
     FAMILY("qwen2_vl_vision", "Qwen2VL", "patch_merger"),
     FAMILY("qwen2_5_vl_vision", "Qwen2VL", "qwen2_5_vl_merger"),
-    FAMILY("qwen3_vl_vision", "Qwen2VL", "qwen3_vl_merger")};
+    FAMILY("qwen3_vl_vision", "Qwen2VL", "qwen3_vl_merger"),
+    FAMILY("internvl_vision", "GotOcr2", "internvl_projector")};
 
 loong_status_t loongi_register_vision(loong_context_t *ctx)
 {

@@ -2,12 +2,12 @@
  *
  * The configurable vision transformer: ViT (Dosovitskiy et al. 2021) and the
  * image encoders of CLIP (Radford et al. 2021), SigLIP (Zhai et al. 2023),
- * Qwen2-VL (Wang et al. 2024), Qwen2.5-VL and Qwen3-VL (Bai et al. 2025) are
- * settings of it. Layers' parameters have the decoder's names
- * (layers.N.self_attn.q_proj.weight); beside them are patch_embedding (columns:
- * channel, frame, row, column of a patch), class_token, position_embeddings,
- * pre_layernorm, norm and classifier; with masked image modelling (Xie et al.
- * 2022, SimMIM) mask_token and decoder. */
+ * Qwen2-VL (Wang et al. 2024), Qwen2.5-VL and Qwen3-VL (Bai et al. 2025) and
+ * InternVL (Chen et al. 2024) are settings of it. Layers' parameters have the
+ * decoder's names (layers.N.self_attn.q_proj.weight); beside them are
+ * patch_embedding (columns: channel, frame, row, column of a patch),
+ * class_token, position_embeddings, pre_layernorm, norm and classifier; with
+ * masked image modelling (Xie et al. 2022, SimMIM) mask_token and decoder. */
 #ifndef LOONG_VISION_H
 #define LOONG_VISION_H
 
@@ -50,7 +50,11 @@ typedef struct loong_vision_config {
     int64_t num_channels;
     bool class_token; /* in front of the patches of a picture */
     bool patch_bias;
-    bool pre_norm;  /* in front of the layers */
+    bool qkv_bias;
+    bool qk_norm;       /* of queries and keys, RMSNorm */
+    bool qk_norm_whole; /* over all heads, not one of each */
+    double layer_scale; /* factors of what layers add begin so; 0: none */
+    bool pre_norm;      /* in front of the layers */
     bool post_norm; /* behind them, of all rows */
     loong_mlp_kind_t mlp;
     double norm_eps;
@@ -99,14 +103,15 @@ extern const loong_recipe_table_t loongi_vision_fields;
  * segments of padding, none longer than a picture. Inputs: patches wide [R,
  * channels frames p^2], positions i32 [R] in the picture, or with rotary ones
  * patch_positions i32 [2,R], row and column; of a table that is resampled
- * position_taps, position_weights and tap_order; cu_seqlens i32 [max_segments +
- * 1]; with windows, whose patches stand together, cu_window_seqlens i32 [R /
- * min(window_size / patch_size, LOONG_PADDING_ROWS) + max_segments + 2] and
- * raster_index i32 [R] (loong/image.h); with class tokens is_class i32 [R], 1
- * where one is; with masked image modelling is_masked i32 [R], 1 where
- * mask_token stands. With a classifier pooled_picture i32 [R], the number of
- * the picture whose vector the row goes into (that of the class token, or those
- * of the patches) and N elsewhere; labels i32 [N], loss_weight wide [N].
+ * position_taps, position_weights and tap_order; with layer scale ones;
+ * cu_seqlens i32 [max_segments + 1]; with windows, whose patches stand
+ * together, cu_window_seqlens i32 [R / min(window_size / patch_size,
+ * LOONG_PADDING_ROWS) + max_segments + 2] and raster_index i32 [R]
+ * (loong/image.h); with class tokens is_class i32 [R], 1 where one is; with
+ * masked image modelling is_masked i32 [R], 1 where mask_token stands. With a
+ * classifier pooled_picture i32 [R], the number of the picture whose vector the
+ * row goes into (that of the class token, or those of the patches) and N
+ * elsewhere; labels i32 [N], loss_weight wide [N].
  *
  * Loss "classification", over normaliser "pictures", or output "logits" [N,
  * classes]; loss "masked_mse", the mean squared error of the pixels of masked
@@ -128,7 +133,7 @@ LOONG_NODISCARD loong_status_t loongi_vision_state(const void *config,
                                                    void *user);
 
 /* Enters families vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision,
- * qwen2_5_vl_vision and qwen3_vl_vision. */
+ * qwen2_5_vl_vision, qwen3_vl_vision and internvl_vision. */
 LOONG_NODISCARD loong_status_t loongi_register_vision(loong_context_t *ctx);
 
 #ifdef __cplusplus

@@ -22,7 +22,7 @@ static const int poolings[] = {LOONG_POOL_CLASS_TOKEN, LOONG_POOL_MEAN};
 static const loong_recipe_field_t fields[] = {
     {TEXT("family", SAME,
           "vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision, "
-          "qwen2_5_vl_vision, qwen3_vl_vision"),
+          "qwen2_5_vl_vision, qwen3_vl_vision, internvl_vision"),
      .needed = true},
     {INT64("num_layers", num_layers, 1, 10000, SAME, "transformer layers"),
      .needed = true},
@@ -67,6 +67,13 @@ static const loong_recipe_field_t fields[] = {
     {BOOL("add_class_token", class_token, SAME,
           "a row in front of the patches")},
     {BOOL("add_patch_bias", patch_bias, SAME, "bias of the patch projection")},
+    {BOOL("add_qkv_bias", qkv_bias, SAME, "biases of q, k and v")},
+    {BOOL("qk_layernorm", qk_norm, SAME, "norm of each head of q and k")},
+    {BOOL("qk_layernorm_whole", qk_norm_whole, SAME,
+          "that norm over all heads together")},
+    {REAL("layer_scale_init_value", layer_scale, 0, 1e3, SAME,
+          "what a layer adds has a factor for each channel, which begins so; "
+          "0: none")},
     {BOOL("pre_layernorm", pre_norm, SAME, "a norm in front of the layers")},
     {BOOL("post_layernorm", post_norm, SAME, "a norm behind the layers")},
     {CHOICE("activation", mlp, "gelu gelu_tanh quick_gelu swiglu", activations,
@@ -107,6 +114,7 @@ static const loong_vision_config_t common = {.num_channels = 3,
                                              .normalization = LOONG_NORM_LAYER,
                                              .class_token = true,
                                              .patch_bias = true,
+                                             .qkv_bias = true,
                                              .post_norm = true,
                                              .mlp = LOONG_MLP_GELU,
                                              .norm_eps = 1e-12,
@@ -153,6 +161,11 @@ static const struct {
     {"qwen3_vl_vision", {"position_align_corners", "true"}},
     {"qwen3_vl_vision", {"activation", "gelu_tanh"}},
     {"qwen3_vl_vision", {"layernorm_epsilon", "1e-6"}},
+    {"internvl_vision", {"post_layernorm", "false"}},
+    {"internvl_vision", {"add_qkv_bias", "false"}},
+    {"internvl_vision", {"qk_layernorm_whole", "true"}},
+    {"internvl_vision", {"layer_scale_init_value", "0.1"}},
+    {"internvl_vision", {"layernorm_epsilon", "1e-6"}},
 };
 
 static void set_defaults(loong_problems_t *problems,

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Twenty AdamW steps of transformers' InternVL from the engine's own start.
+
+  internvl_train.py BUILD          writes internvl_train.txt, as llava_train.py
+  internvl_train.py BUILD --check  computes again and compares
+
+Layer scale, one norm over all heads of queries and keys, and a class token that
+the projector does not see.
+"""
+import functools
+import sys
+
+import transformers
+from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import \
+    GotOcr2ImageProcessorPil
+
+import llava_train
+import qwen2_vl_train as qwen2
+
+SIDE = 16
+NAMES = [
+    (r"^model\.language_model\.", "foundation."),
+    (r"^lm_head", "foundation.lm_head"),
+    (r"^model\.multi_modal_projector\.layer_norm", "image_projector.norm"),
+    (r"^model\.multi_modal_projector\.", "image_projector."),
+    (r"^model\.vision_tower\.embeddings\.", "image_encoder."),
+    (r"cls_token", "class_token.weight"),
+    (r"patch_embeddings\.projection", "patch_embedding"),
+    (r"position_embeddings$", "position_embeddings.weight"),
+    (r"^model\.vision_tower\.encoder\.layer\.", "image_encoder.layers."),
+    (r"\.layernorm_before\.", ".input_layernorm."),
+    (r"\.layernorm_after\.", ".post_attention_layernorm."),
+    (r"\.attention\.projection_layer\.", ".self_attn.o_proj."),
+    (r"\.attention\.", ".self_attn."),
+    (r"\.mlp\.fc1\.", ".mlp.up_proj."),
+    (r"\.mlp\.fc2\.", ".mlp.down_proj."),
+    (r"lambda_1", "attention_scale"),
+    (r"lambda_2", "mlp_scale"),
+]
+
+
+def make():
+    text = dict(model_type="qwen2", vocab_size=12, hidden_size=16,
+                intermediate_size=24, num_hidden_layers=2,
+                num_attention_heads=4, num_key_value_heads=2,
+                max_position_embeddings=24, rms_norm_eps=1e-6,
+                tie_word_embeddings=False,
+                rope_parameters=dict(rope_type="default", rope_theta=1e4))
+    config = transformers.InternVLConfig(
+        vision_config=dict(
+            hidden_size=12, num_hidden_layers=2, num_attention_heads=2,
+            intermediate_size=20, image_size=[SIDE, SIDE], patch_size=[4, 4],
+            use_qk_norm=True),
+        text_config=text, image_token_id=qwen2.PICTURE,
+        tie_word_embeddings=False)
+    with llava_train.wide.widened():
+        return transformers.InternVLForConditionalGeneration._from_config(
+            config, attn_implementation="eager").double().eval()
+
+
+load = functools.partial(qwen2.load, names=NAMES)
+samples = functools.partial(
+    llava_train.samples, processor=GotOcr2ImageProcessorPil(
+        size=dict(height=SIDE, width=SIDE)))
+
+if __name__ == "__main__":
+    llava_train.run(sys.modules[__name__], "internvl_train")

@@ -25,7 +25,7 @@
 
 namespace loong_cuda {
 
-/* The current device has these products. */
+/* The current device has these products; none is of capability 0.0. */
 static inline bool has_wgmma(char reason[LOONG_REASON_SIZE])
 {
     int device = 0;
@@ -43,7 +43,7 @@ static inline bool has_wgmma(char reason[LOONG_REASON_SIZE])
     }
     snprintf(reason, LOONG_REASON_SIZE,
              "products of warpgroups are there on compute capability 9.0, "
-             "this is %s%d.%d", known ? "" : "no device: ", major, minor);
+             "this is %d.%d", major, minor);
     return false;
 }
 

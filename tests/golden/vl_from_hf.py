@@ -28,11 +28,12 @@ from safetensors.torch import load_file, save_file
 import llava_train
 import qwen2_5_vl_train
 import qwen2_vl_train
+import qwen3_vl_train
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURE = os.path.join(HERE, "vl_from_hf")
 MODELS = {"llava": llava_train, "qwen2_vl": qwen2_vl_train,
-          "qwen2_5_vl": qwen2_5_vl_train}
+          "qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train}
 # Names of modules, and what files call them.
 MODULES = {
     "llava": [(r"^model\.vision_tower\.", "{tower}"),
@@ -56,6 +57,7 @@ NAMES = {
 
 MODULES["qwen2_5_vl"], NAMES["qwen2_5_vl"] = (
     MODULES["qwen2_vl"], NAMES["qwen2_vl"])
+MODULES["qwen3_vl"], NAMES["qwen3_vl"] = [], [{}]  # as the modules
 PUBLISHED = ["llava", "qwen2_vl"]  # of the fixture
 
 
@@ -73,7 +75,13 @@ def spread(model):
 def old_config(name, config):
     """As files had it before transformers 5."""
     text = config["text_config"]
-    if name != "llava":
+    if name == "qwen3_vl":
+        rope = text.pop("rope_parameters")
+        text["rope_theta"] = rope.pop("rope_theta")
+        text["rope_scaling"] = dict(rope, mrope_interleaved=True)
+        config["vision_config"].pop("rope_parameters", None)
+        config["vision_config"]["model_type"] = name
+    elif name != "llava":
         text = config.pop("text_config")
         rope = text.pop("rope_parameters")
         vision = config["vision_config"]

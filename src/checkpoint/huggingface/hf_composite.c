@@ -436,12 +436,15 @@ int loongi_hf_composite_owner(const loong_hf_composite_t *composite,
     int owner = LOONG_HF_PART_LOSS;
     size_t longest = 0;
     for (int l = 0; l < composite->num_layouts; l++) {
-        for (int i = 0; i < LOONG_HF_PARTS; i++) {
-            const char *prefix = composite->layouts[l].prefix[i];
-            size_t length = strlen(prefix);
+        const loong_hf_layout_t *layout = &composite->layouts[l];
+        for (int i = 0; i < 2 * LOONG_HF_PARTS; i++) {
+            const char *prefix = i < LOONG_HF_PARTS
+                                     ? layout->prefix[i]
+                                     : layout->bare[i - LOONG_HF_PARTS];
+            size_t length = prefix != NULL ? strlen(prefix) : 0;
             if (length > longest && strncmp(name, prefix, length) == 0) {
                 longest = length;
-                owner = i;
+                owner = i % LOONG_HF_PARTS;
             }
         }
     }
@@ -455,7 +458,7 @@ static void place(const loong_hf_composite_t *composite, int part, int layout,
     map->composite = composite;
     map->part = part;
     map->prefix = l->prefix[part];
-    map->bare = part == LOONG_HF_PART_LOSS ? l->bare : map->prefix;
+    map->bare = l->bare[part] != NULL ? l->bare[part] : map->prefix;
 }
 
 void loongi_hf_composite_place(const loong_hf_composite_t *composite, int part,

@@ -49,10 +49,10 @@ typedef struct loong_hf_shared_field {
 } loong_hf_shared_field_t;
 
 /* What names in files begin with: those that have the prefix of a base model,
- * by part, and those of the last part that have none. */
+ * by part, and those that have none; NULL: the same. */
 typedef struct loong_hf_layout {
     const char *prefix[LOONG_HF_PARTS];
-    const char *bare;
+    const char *bare[LOONG_HF_PARTS];
 } loong_hf_layout_t;
 
 typedef struct loong_hf_composite {

@@ -82,6 +82,9 @@ static void emit_shared(const writing_t *c, const char *section,
             (section != NULL && strcmp(f->section, section) != 0)) {
             continue;
         }
+        if (f->field.kind == LOONG_HF_COUNT) {
+            continue; /* another field has the list */
+        }
         if (f->field.key != NULL) {
             emit_key(c, &f->field, to);
             continue;
@@ -149,6 +152,20 @@ static void emit_whole(const writing_t *c, const char *dtype, loong_text_t *to)
 
 /* ---- what the file says again -------------------------------------------- */
 
+/* A shared field says the part's key. */
+static bool is_shared(const writing_t *c, int i, const char *key)
+{
+    char name[96];
+    const loong_hf_shared_field_t *f = c->composite->fields;
+    snprintf(name, sizeof(name), "%s.%s", c->composite->parts[i].role, key);
+    while (f->field.name != NULL &&
+           (f->field.key == NULL || strcmp(f->field.key, name) != 0)) {
+        f++;
+    }
+    return f->field.name != NULL;
+}
+
+/* The component with the loss has said itself what its kind cannot. */
 static loong_status_t compare(const writing_t *c, int i,
                               const loong_json_t *json)
 {
@@ -161,7 +178,8 @@ static loong_status_t compare(const writing_t *c, int i,
     for (int64_t k = 0; k < w->model->count && status == LOONG_OK; k++) {
         const loong_pair_t *pair = &w->model->items[k];
         const char *means = loongi_pairs_get(read, pair->key);
-        if (strcmp(pair->key, "init_method_std") != 0 &&
+        if ((i < LOONG_HF_PART_LOSS || is_shared(c, i, pair->key)) &&
+            strcmp(pair->key, "init_method_std") != 0 &&
             !loongi_hf_is_section_key(w, pair->key) &&
             (means == NULL ||
              !loongi_hf_same_value(w->model, pair->key, means))) {
@@ -177,7 +195,6 @@ static loong_status_t compare(const writing_t *c, int i,
     return status;
 }
 
-/* The component with the loss says itself what it cannot. */
 static loong_status_t read_back(const writing_t *c, const loong_text_t *text)
 {
     loong_context_t *ctx = c->parts[0]->ctx;
@@ -186,7 +203,7 @@ static loong_status_t read_back(const writing_t *c, const loong_text_t *text)
     LOONG_TRY(
         loongi_json_parse(ctx, text->data, text->length, "config.json", &json));
     loong_status_t status = LOONG_OK;
-    for (int i = 0; i < LOONG_HF_PART_LOSS && status == LOONG_OK; i++) {
+    for (int i = 0; i < LOONG_HF_PARTS && status == LOONG_OK; i++) {
         status = compare(c, i, json);
     }
     loongi_json_destroy(&json);

@@ -179,6 +179,23 @@ static loong_status_t map_signed(loong_hf_reader_t *r,
     return loongi_pairs_set_int(r->pairs, f->key, loongi_json_int(value));
 }
 
+/* The list, or how many items it has. */
+static loong_status_t map_list(loong_hf_reader_t *r, const loong_json_t *value,
+                               const loong_hf_field_t *f)
+{
+    if (value == NULL) {
+        return set_fallback(r, f);
+    }
+    if (loongi_json_kind(value) != LOONG_JSON_ARRAY) {
+        loongi_hf_refuse(r, f->name, value, "a list is needed");
+        return LOONG_OK;
+    }
+    return f->kind == LOONG_HF_LIST
+               ? loongi_pairs_set_json(r->pairs, f->key, value)
+               : loongi_pairs_set_int(r->pairs, f->key,
+                                      loongi_json_count(value));
+}
+
 loong_status_t loongi_hf_map_field(loong_hf_reader_t *r,
                                    const loong_hf_field_t *f)
 {
@@ -188,6 +205,9 @@ loong_status_t loongi_hf_map_field(loong_hf_reader_t *r,
         return map_signed(r, value, f);
     case LOONG_HF_WORD:
         return map_word(r, value, f);
+    case LOONG_HF_LIST:
+    case LOONG_HF_COUNT:
+        return map_list(r, value, f);
     case LOONG_HF_CODE:
         return LOONG_OK;
     case LOONG_HF_NEUTRAL:

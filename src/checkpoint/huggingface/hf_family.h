@@ -19,6 +19,9 @@ typedef enum loong_hf_field_kind {
     LOONG_HF_SIGNED,  /* maps to an integer key, of either sign */
     LOONG_HF_WORD,    /* maps to a key in other words: fallback is
                          "theirs=ours|...", the first where it is absent */
+    LOONG_HF_LIST,    /* maps to a text with a list of numbers */
+    LOONG_HF_COUNT,   /* of a list whose numbers another field maps: how many
+                         there are, to an integer key */
     LOONG_HF_NEUTRAL, /* text: the only values allowed, JSON, '|' between */
     LOONG_HF_CODE     /* handled by code */
 } loong_hf_field_kind_t;

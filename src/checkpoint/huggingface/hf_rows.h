@@ -20,6 +20,14 @@
     {                                         \
         name_, LOONG_HF_BOOL, key_, fallback_ \
     }
+#define LIST_FIELD(name_, key_, fallback_)    \
+    {                                         \
+        name_, LOONG_HF_LIST, key_, fallback_ \
+    }
+#define COUNT_FIELD(name_, key_, fallback_)    \
+    {                                          \
+        name_, LOONG_HF_COUNT, key_, fallback_ \
+    }
 #define NEUTRAL_FIELD(name_, allowed_)          \
     {                                           \
         name_, LOONG_HF_NEUTRAL, NULL, allowed_ \

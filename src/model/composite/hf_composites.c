@@ -64,15 +64,15 @@ static const loong_hf_shared_field_t llava_fields[] = {
 static const loong_hf_layout_t llava_layouts[] = {
     {{"vision_tower.vision_model.", "multi_modal_projector.",
       "language_model.model."},
-     "language_model."},
+     {NULL, NULL, "language_model."}},
     {{"vision_tower.", "multi_modal_projector.", "language_model.model."},
-     "language_model."},
+     {NULL, NULL, "language_model."}},
     {{"model.vision_tower.vision_model.", "model.multi_modal_projector.",
       "model.language_model."},
-     ""},
+     {NULL, NULL, ""}},
     {{"model.vision_tower.", "model.multi_modal_projector.",
       "model.language_model."},
-     ""}};
+     {NULL, NULL, ""}}};
 
 /* ---- Qwen2-VL (Wang et al. 2024) ----------------------------------------- */
 
@@ -93,8 +93,9 @@ static const loong_hf_shared_field_t qwen2_vl_fields[] = {
     SHARED_END};
 
 static const loong_hf_layout_t qwen2_vl_layouts[] = {
-    {{"visual.", "visual.merger.", "model."}, ""},
-    {{"model.visual.", "model.visual.merger.", "model.language_model."}, ""}};
+    {{"visual.", "visual.merger.", "model."}, {NULL, NULL, ""}},
+    {{"model.visual.", "model.visual.merger.", "model.language_model."},
+     {NULL, NULL, ""}}};
 
 /* ---- Qwen2.5-VL (Bai et al. 2025) ---------------------------------------- */
 
@@ -114,6 +115,32 @@ static const loong_hf_shared_field_t qwen2_5_vl_fields[] = {
     TOP(CODE_FIELD("vision_token_id")),
     TIED,
     SHARED_END};
+
+/* ---- Qwen3-VL (Bai et al. 2025) ------------------------------------------ */
+
+static const loong_hf_fixed_t qwen3_vl_merger[] = {
+    {"family", "qwen3_vl_merger"}, {NULL, NULL}};
+
+#define DEEP(key_)      \
+    IN("vision_config", \
+       COUNT_FIELD("deepstack_visual_indexes", key_ ".num_deep_features", "3"))
+static const loong_hf_shared_field_t qwen3_vl_fields[] = {
+    IN("vision_config",
+       INT_FIELD("out_hidden_size", "image_projector.hidden_size", "3584")),
+    IN("vision_config",
+       INT_FIELD("spatial_merge_size", "image_projector.merge_size", "2")),
+    DEEP("image_projector"),
+    DEEP("foundation"),
+    TOP(CODE_FIELD("image_token_id")),
+    TOP(CODE_FIELD("video_token_id")),
+    TOP(CODE_FIELD("vision_start_token_id")),
+    TOP(CODE_FIELD("vision_end_token_id")),
+    TIED,
+    SHARED_END};
+
+static const loong_hf_layout_t qwen3_vl_layouts[] = {
+    {{"model.visual.", "model.visual.merger.", "model.language_model."},
+     {NULL, "model.visual.deepstack_merger_list.", ""}}};
 
 /* -------------------------------------------------------------------------- */
 
@@ -154,6 +181,24 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .fields = qwen2_5_vl_fields,
      .num_layouts = LOONG_COUNT_OF(qwen2_vl_layouts),
      .layouts = qwen2_vl_layouts,
+     .image_token = "<|image_pad|>",
+     .image_token_id = "image_token_id"},
+    {.model_type = "qwen3_vl",
+     .architecture = "Qwen3VLForConditionalGeneration",
+     .parts = {{.role = "image_encoder",
+                .section = "vision_config",
+                .type = "qwen3_vl_vision",
+                .family = "qwen3_vl_vision"},
+               {.role = "image_projector",
+                .family = "qwen3_vl_merger",
+                .keys = qwen3_vl_merger},
+               {.role = "foundation",
+                .section = "text_config",
+                .type = "qwen3_vl_text",
+                .family = "qwen3"}},
+     .fields = qwen3_vl_fields,
+     .num_layouts = LOONG_COUNT_OF(qwen3_vl_layouts),
+     .layouts = qwen3_vl_layouts,
      .image_token = "<|image_pad|>",
      .image_token_id = "image_token_id"},
     {.model_type = "llava",

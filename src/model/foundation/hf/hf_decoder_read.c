@@ -149,7 +149,9 @@ static loong_status_t map_qwen(loong_hf_reader_t *r)
 
 bool loongi_hf_has_width(const loong_hf_reader_t *r)
 {
-    return loongi_hf_is_type(r, "qwen3") || loongi_hf_is_type(r, "ernie4_5") ||
+    return loongi_hf_is_type(r, "qwen3") ||
+           loongi_hf_is_type(r, "qwen3_vl_text") ||
+           loongi_hf_is_type(r, "ernie4_5") ||
            loongi_hf_is_type(r, "minimax_m2");
 }
 

@@ -52,6 +52,11 @@ static void check_rope_keys(loong_hf_reader_t *r, const loong_json_t *rope,
             loongi_hf_has_field(r->type->fields, key)) {
             continue;
         }
+        if (strcmp(key, "mrope_interleaved") == 0 &&
+            loongi_hf_has_field(r->type->fields, key)) {
+            loongi_hf_check_neutral(r, full, value, "true");
+            continue;
+        }
         if (strcmp(key, "partial_rotary_factor") == 0) {
             if (!loongi_hf_has_field(r->type->fields, key)) {
                 loongi_hf_check_neutral(r, full, value, "1|1.0");

@@ -76,6 +76,16 @@ static const loong_hf_field_t qwen2_vl_fields[] = {
 static const loong_hf_field_t qwen3_fields[] = {
     QWEN_FIELDS, CODE_FIELD("attention_bias"), FIELDS_END};
 
+/* text_config of Qwen3-VL; layers of the encoder say how many deep features
+ * there are. */
+static const loong_hf_field_t qwen3_vl_fields[] = {
+    ROTARY_FIELDS,
+    CODE_FIELD("attention_bias"),
+    CODE_FIELD("mrope_section"),
+    CODE_FIELD("mrope_interleaved"),
+    CODE_FIELD("num_deep_features"),
+    FIELDS_END};
+
 #define QWEN_MOE_FIELDS                                                       \
     ROTARY_FIELDS, CODE_FIELD("num_experts"), CODE_FIELD("num_local_experts"),\
         INT_FIELD("num_experts_per_tok", "moe_router_topk", NULL),            \
@@ -304,6 +314,13 @@ static const loong_hf_fixed_t qwen3_fixed[] = {ROTARY_FIXED,
                                                {"add_bias_linear", "false"},
                                                {NULL, NULL}};
 
+static const loong_hf_fixed_t qwen3_vl_fixed[] = {
+    ROTARY_FIXED,
+    {"qk_layernorm", "true"},
+    {"add_bias_linear", "false"},
+    {"mrope_interleaved", "true"},
+    {NULL, NULL}};
+
 static const loong_hf_fixed_t ernie4_5_fixed[] = {
     ROTARY_FIXED,
     {"qk_layernorm", "false"},
@@ -414,6 +431,8 @@ const loong_hf_type_t loongi_hf_decoder_types[] = {
      qwen2_vl_fields, qwen2_fixed, 1e6, false, true},
     {"qwen3", "Qwen3ForCausalLM", "qwen3", qwen3_fields, qwen3_fixed, 1e4,
      false, true},
+    {"qwen3_vl_text", "Qwen3VLForConditionalGeneration", "qwen3",
+     qwen3_vl_fields, qwen3_vl_fixed, 5e5, false, true},
     {"internlm2", "InternLM2ForCausalLM", "internlm2", internlm2_fields,
      internlm2_fixed, 1e4, false, false},
     {"mimo", "MiMoForCausalLM", "mimo", mimo_fields, qwen2_fixed, 1e4, false,

@@ -18,6 +18,9 @@ static void emit_sections(loong_hf_writer_t *w)
     if (sections != NULL) {
         loongi_hf_emit(w, "mrope_section", sections);
     }
+    if (loongi_hf_writes(w, "mrope_interleaved")) {
+        loongi_hf_emit(w, "mrope_interleaved", "true");
+    }
     loongi_hf_end_object(w, "rope_parameters", whole);
 }
 

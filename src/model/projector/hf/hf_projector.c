@@ -24,10 +24,25 @@ static const loong_hf_row_t rms_merger_rows[] = {
     BOTH("linear_1", "mlp.0", HF_FFN, HF_PATCH),
     BOTH("linear_2", "mlp.2", HF_HIDDEN, HF_FFN), ROWS_END};
 
+/* Mergers of deep features stand beside the one of the last layer's. */
+#define DEEP(name_, hf_, rows_, columns_) \
+    ROW("deepstack.#." name_, "#." hf_, rows_, columns_, HF_ALWAYS, HF_BARE)
+#define DEEP_BOTH(name_, hf_, rows_, columns_)             \
+    DEEP(name_ ".weight", hf_ ".weight", rows_, columns_), \
+        DEEP(name_ ".bias", hf_ ".bias", rows_, HF_NONE)
+static const loong_hf_row_t deep_merger_rows[] = {
+    BOTH("norm", "norm", HF_QUERY, HF_NONE),
+    BOTH("linear_1", "linear_fc1", HF_FFN, HF_PATCH),
+    BOTH("linear_2", "linear_fc2", HF_HIDDEN, HF_FFN),
+    DEEP_BOTH("norm", "norm", HF_PATCH, HF_NONE),
+    DEEP_BOTH("linear_1", "linear_fc1", HF_FFN, HF_PATCH),
+    DEEP_BOTH("linear_2", "linear_fc2", HF_HIDDEN, HF_FFN), ROWS_END};
+
 static const loong_hf_names_t names[] = {
     {"mlp_projector", "", mlp_rows, false, NULL},
     {"patch_merger", "", merger_rows, false, NULL},
     {"qwen2_5_vl_merger", "", rms_merger_rows, false, NULL},
+    {"qwen3_vl_merger", "", deep_merger_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 static const loong_hf_type_t types[] = {{.model_type = NULL}};
@@ -39,6 +54,7 @@ static loong_status_t size(loong_hf_map_t *map, const loong_pairs_t *model)
     int64_t *s = map->sizes;
     LOONG_TRY(loongi_projector_configure(map->ctx, model, &c));
     map->groups = 1;
+    map->layers = c.num_deep_features;
     s[HF_NONE] = 1;
     s[HF_QUERY] = c.input_size;
     s[HF_PATCH] = c.input_size * c.merge_size * c.merge_size;

@@ -75,6 +75,20 @@ static const loong_hf_field_t qwen2_5_vl_fields[] = {
     CODE_FIELD("tokens_per_second"),
     CODE_FIELD("rope_parameters"),
     CODE_FIELD(NULL)};
+static const loong_hf_field_t qwen3_vl_fields[] = {
+    INT_FIELD("depth", "num_layers", "27"),
+    INT_FIELD("hidden_size", "hidden_size", "1152"),
+    INT_FIELD("intermediate_size", "ffn_hidden_size", "4304"),
+    INT_FIELD("num_heads", "num_attention_heads", "16"),
+    INT_FIELD("patch_size", "patch_size", "16"),
+    INT_FIELD("temporal_patch_size", "temporal_patch_size", "2"),
+    INT_FIELD("num_position_embeddings", "num_position_embeddings", "2304"),
+    LIST_FIELD("deepstack_visual_indexes", "deepstack_layers", "[8,16,24]"),
+    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
+    CODE_FIELD("hidden_act"),
+    NEUTRAL_FIELD("in_channels", "3"),
+    CODE_FIELD("rope_parameters"),
+    CODE_FIELD(NULL)};
 /* Beside vision_config; text and its logits are no part of the encoder. */
 static const loong_hf_field_t whole_fields[] = {
     CODE_FIELD("vision_config"),      CODE_FIELD("text_config"),
@@ -109,17 +123,24 @@ static const loong_hf_fixed_t siglip_fixed[] = {
     {"masked_image_modeling", "false"},
     {NULL, NULL}};
 
-#define QWEN_FIXED(norm_)                                             \
-    {"add_class_token", "false"}, {"add_patch_bias", "false"},        \
+#define QWEN_FIXED(norm_, patch_bias_)                                \
+    {"add_class_token", "false"}, {"add_patch_bias", patch_bias_},    \
         {"pre_layernorm", "false"}, {"post_layernorm", "false"},      \
         {"position_embedding_type", "rope"}, {"image_size", "0"},     \
         {"normalization", norm_}, {"layernorm_epsilon", "1e-06"},     \
-        {"rotary_base", "10000"}, {"masked_image_modeling", "false"}, \
+        {"rotary_base", "10000"},                                     \
     {                                                                 \
-        NULL, NULL                                                    \
+        "masked_image_modeling", "false"                              \
     }
-static const loong_hf_fixed_t qwen2_vl_fixed[] = {QWEN_FIXED("LayerNorm")};
-static const loong_hf_fixed_t qwen2_5_vl_fixed[] = {QWEN_FIXED("RMSNorm")};
+static const loong_hf_fixed_t qwen2_vl_fixed[] = {
+    QWEN_FIXED("LayerNorm", "false"), {NULL, NULL}};
+static const loong_hf_fixed_t qwen2_5_vl_fixed[] = {
+    QWEN_FIXED("RMSNorm", "false"), {NULL, NULL}};
+static const loong_hf_fixed_t qwen3_vl_fixed[] = {
+    QWEN_FIXED("LayerNorm", "true"),
+    {"position_interpolation", "bilinear"},
+    {"position_align_corners", "true"},
+    {NULL, NULL}};
 
 /* `architecture` is what the names of the type's classes begin with. */
 #define TYPE(type_, class_, family_, of_)                               \
@@ -133,6 +154,7 @@ static const loong_hf_type_t types[] = {
     TYPE("siglip_vision_model", "Siglip", "siglip_vision_model", siglip),
     TYPE("qwen2_vl_vision", "Qwen2VL", "qwen2_vl_vision", qwen2_vl),
     TYPE("qwen2_5_vl_vision", "Qwen2_5VL", "qwen2_5_vl_vision", qwen2_5_vl),
+    TYPE("qwen3_vl_vision", "Qwen3VL", "qwen3_vl_vision", qwen3_vl),
     TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
     {.model_type = NULL}};
@@ -150,6 +172,7 @@ static const kind_t kinds[] = {
     {"siglip_vision_model", "siglip", "gelu_tanh"},
     {"qwen2_vl_vision", NULL, "quick_gelu"},
     {"qwen2_5_vl_vision", NULL, "swiglu"},
+    {"qwen3_vl_vision", NULL, "gelu_tanh"},
 };
 
 static const kind_t *kind_of(const loong_hf_type_t *type)
@@ -169,6 +192,7 @@ static const loong_hf_fixed_t words[] = {{"gelu", "gelu"},
 
 static const char full_field[] = "fullatt_block_indexes";
 static const char full_key[] = "full_attention_layers";
+static const char deep_key[] = "deepstack_layers";
 
 /* ---- reading ------------------------------------------------------------- */
 
@@ -207,14 +231,15 @@ static loong_status_t map_ratio(loong_hf_reader_t *r)
                                 (int64_t)(times * (double)width));
 }
 
-/* The layers that see whole pictures, by their numbers: [7,15]. */
-static loong_status_t set_full(loong_pairs_t *pairs,
-                               const loong_layer_kinds_t *full, int64_t layers)
+/* Those of the layers that are marked, by their numbers: [7,15]. */
+static loong_status_t set_layers(loong_pairs_t *pairs, const char *key,
+                                 const loong_layer_kinds_t *marked,
+                                 int64_t layers)
 {
     loong_text_t text = loongi_text_begin(pairs->ctx);
     loongi_text_printf(&text, "[");
     for (int64_t i = 0; i < layers; i++) {
-        if (full->of[i] != 0) {
+        if (marked->of[i] != 0) {
             loongi_text_printf(&text, "%s%" PRId64, text.length > 1 ? "," : "",
                                i);
         }
@@ -222,7 +247,7 @@ static loong_status_t set_full(loong_pairs_t *pairs,
     loongi_text_printf(&text, "]");
     loong_status_t status = text.status;
     if (status == LOONG_OK) {
-        status = loongi_pairs_set(pairs, full_key, text.data);
+        status = loongi_pairs_set(pairs, key, text.data);
     }
     loongi_text_free(&text);
     return status;
@@ -248,7 +273,7 @@ static loong_status_t map_windows(loong_hf_reader_t *r)
             full.of[at] = 1;
         }
     }
-    return set_full(r->pairs, &full, layers);
+    return set_layers(r->pairs, full_key, &full, layers);
 }
 
 /* What the classes' names end with. Those of masked images are ViT's alone. */
@@ -380,6 +405,9 @@ static void emit_fields(loong_hf_writer_t *w)
             loongi_hf_emit_int(w, f->name, f->key);
         } else if (f->kind == LOONG_HF_REAL) {
             loongi_hf_emit_real(w, f->name, f->key);
+        } else if (f->kind == LOONG_HF_LIST) {
+            const char *list = loongi_pairs_get(w->model, f->key);
+            loongi_hf_emit(w, f->name, list != NULL ? list : "[]");
         }
     }
     for (int64_t i = 0; i < LOONG_COUNT_OF(words) && word[0] == '\0'; i++) {
@@ -484,8 +512,12 @@ static loong_status_t fill(loong_context_t *ctx, loong_pairs_t *keys)
     loong_vision_config_t config;
     LOONG_TRY(loongi_vision_configure(ctx, keys, &config));
     LOONG_TRY(loongi_vision_state(&config, set_key, keys));
-    return config.window_size > 0
-               ? set_full(keys, &config.full, config.num_layers)
+    if (config.window_size > 0) {
+        LOONG_TRY(
+            set_layers(keys, full_key, &config.full, config.num_layers));
+    }
+    return loongi_pairs_get(keys, deep_key) != NULL
+               ? set_layers(keys, deep_key, &config.deep, config.num_layers)
                : LOONG_OK;
 }
 

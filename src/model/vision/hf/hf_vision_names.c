@@ -125,6 +125,21 @@ static const loong_hf_row_t qwen2_5_vl_rows[] = {
     BOTH(MLP "down_proj", LAYER "mlp.down_proj", HF_HIDDEN, HF_FFN),
     ROWS_END};
 
+static const loong_hf_row_t qwen3_vl_rows[] = {
+    IMAGE("patch_embed.proj.weight"),
+    NAMED("patch_embedding.bias", "patch_embed.proj.bias", HF_HIDDEN, HF_NONE),
+    NAMED("position_embeddings.weight", "pos_embed.weight", HF_POSITION,
+          HF_HIDDEN),
+    BOTH("layers.#.input_layernorm", LAYER "norm1", HF_HIDDEN, HF_NONE),
+    PARTS("weight", HF_HIDDEN),
+    PARTS("bias", HF_NONE),
+    BOTH(ATTN "o_proj", LAYER "attn.proj", HF_HIDDEN, HF_HIDDEN),
+    BOTH("layers.#.post_attention_layernorm", LAYER "norm2", HF_HIDDEN,
+         HF_NONE),
+    BOTH(MLP "up_proj", LAYER "mlp.linear_fc1", HF_FFN, HF_HIDDEN),
+    BOTH(MLP "down_proj", LAYER "mlp.linear_fc2", HF_HIDDEN, HF_FFN),
+    ROWS_END};
+
 /* What looks at a class token or an attention pool of its own, and texts. */
 static const char *const vit_beside[] = {"vit.pooler.", "pooler.", NULL};
 static const char *const tower_beside[] = {
@@ -139,6 +154,7 @@ const loong_hf_names_t loongi_hf_vision_names[] = {
     {"siglip_vision_model", "vision_model.", siglip_rows, false, tower_beside},
     {"qwen2_vl_vision", "", qwen2_vl_rows, false, NULL},
     {"qwen2_5_vl_vision", "", qwen2_5_vl_rows, false, NULL},
+    {"qwen3_vl_vision", "", qwen3_vl_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
@@ -157,7 +173,8 @@ loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
     s[HF_FFN] = c.ffn_hidden_size;
     s[HF_PATCH] = c.num_channels * c.temporal_patch_size * c.patch_size *
                   c.patch_size;
-    s[HF_POSITION] = loongi_vision_rows(&c);
+    s[HF_POSITION] =
+        c.num_positions > 0 ? c.num_positions : loongi_vision_rows(&c);
     s[HF_CLASSES] = c.num_classes;
     map->conditions[HF_ALWAYS] = true;
     map->conditions[HF_IF_CLASSES] = c.num_classes > 0;

@@ -121,9 +121,9 @@ static const loong_hf_shared_field_t qwen2_5_vl_fields[] = {
 static const loong_hf_fixed_t qwen3_vl_merger[] = {
     {"family", "qwen3_vl_merger"}, {NULL, NULL}};
 
-#define DEEP(key_)      \
-    IN("vision_config", \
-       COUNT_FIELD("deepstack_visual_indexes", key_ ".num_deep_features", "3"))
+#define DEEP(key_)                                              \
+    IN("vision_config", COUNT_FIELD("deepstack_visual_indexes", \
+                                    key_ ".num_deep_features", "3"))
 static const loong_hf_shared_field_t qwen3_vl_fields[] = {
     IN("vision_config",
        INT_FIELD("out_hidden_size", "image_projector.hidden_size", "3584")),

@@ -36,7 +36,8 @@ static const loong_hf_row_t deep_merger_rows[] = {
     BOTH("linear_2", "linear_fc2", HF_HIDDEN, HF_FFN),
     DEEP_BOTH("norm", "norm", HF_PATCH, HF_NONE),
     DEEP_BOTH("linear_1", "linear_fc1", HF_FFN, HF_PATCH),
-    DEEP_BOTH("linear_2", "linear_fc2", HF_HIDDEN, HF_FFN), ROWS_END};
+    DEEP_BOTH("linear_2", "linear_fc2", HF_HIDDEN, HF_FFN),
+    ROWS_END};
 
 static const loong_hf_names_t names[] = {
     {"mlp_projector", "", mlp_rows, false, NULL},

@@ -123,14 +123,14 @@ static const loong_hf_fixed_t siglip_fixed[] = {
     {"masked_image_modeling", "false"},
     {NULL, NULL}};
 
-#define QWEN_FIXED(norm_, patch_bias_)                                \
-    {"add_class_token", "false"}, {"add_patch_bias", patch_bias_},    \
-        {"pre_layernorm", "false"}, {"post_layernorm", "false"},      \
-        {"position_embedding_type", "rope"}, {"image_size", "0"},     \
-        {"normalization", norm_}, {"layernorm_epsilon", "1e-06"},     \
-        {"rotary_base", "10000"},                                     \
-    {                                                                 \
-        "masked_image_modeling", "false"                              \
+#define QWEN_FIXED(norm_, patch_bias_)                             \
+    {"add_class_token", "false"}, {"add_patch_bias", patch_bias_}, \
+        {"pre_layernorm", "false"}, {"post_layernorm", "false"},   \
+        {"position_embedding_type", "rope"}, {"image_size", "0"},  \
+        {"normalization", norm_}, {"layernorm_epsilon", "1e-06"},  \
+        {"rotary_base", "10000"},                                  \
+    {                                                              \
+        "masked_image_modeling", "false"                           \
     }
 static const loong_hf_fixed_t qwen2_vl_fixed[] = {
     QWEN_FIXED("LayerNorm", "false"), {NULL, NULL}};
@@ -513,8 +513,7 @@ static loong_status_t fill(loong_context_t *ctx, loong_pairs_t *keys)
     LOONG_TRY(loongi_vision_configure(ctx, keys, &config));
     LOONG_TRY(loongi_vision_state(&config, set_key, keys));
     if (config.window_size > 0) {
-        LOONG_TRY(
-            set_layers(keys, full_key, &config.full, config.num_layers));
+        LOONG_TRY(set_layers(keys, full_key, &config.full, config.num_layers));
     }
     return loongi_pairs_get(keys, deep_key) != NULL
                ? set_layers(keys, deep_key, &config.deep, config.num_layers)

@@ -12,28 +12,26 @@
 const loong_head_roles_t *
 loongi_cross_entropy_roles(const loong_kernel_query_t *query)
 {
+    enum { LOSS, LOGPROB, GRADIENT, OPS };
     static const struct {
-        const char *op;
         int num_in; /* with one pair */
         loong_head_roles_t roles[LOONG_HEAD_PAIRS];
-    } ops[] = {
-        {"cross_entropy",
-         4,
-         {{3, 4, 0, 1, {{0, 1, 5, 6}}, 1.0, false},
-          {3, 6, 0, 2, {{0, 1, 7, 8}, {4, 5, 9, 10}}, 1.0, false}}},
-        {"token_logprob",
-         3,
-         {{0, 3, 4, 1, {{0, 1, 0, 0}}, -1.0, false},
-          {0, 5, 6, 2, {{0, 1, 0, 0}, {3, 4, 0, 0}}, -1.0, false}}},
-        {"token_logprob_grad",
-         6,
-         {{5, 3, 4, 1, {{0, 1, 6, 7}}, -1.0, true},
-          {5, 3, 4, 2, {{0, 1, 8, 9}, {6, 7, 10, 11}}, -1.0, true}}},
+    } ops[OPS] = {
+        [LOSS] = {4,
+                  {{3, 4, 0, 1, {{0, 1, 5, 6}}, 1.0, false},
+                   {3, 6, 0, 2, {{0, 1, 7, 8}, {4, 5, 9, 10}}, 1.0, false}}},
+        [LOGPROB] = {3,
+                     {{0, 3, 4, 1, {{0, 1, 0, 0}}, -1.0, false},
+                      {0, 5, 6, 2, {{0, 1, 0, 0}, {3, 4, 0, 0}}, -1.0, false}}},
+        [GRADIENT] = {6,
+                      {{5, 3, 4, 1, {{0, 1, 6, 7}}, -1.0, true},
+                       {5, 3, 4, 2, {{0, 1, 8, 9}, {6, 7, 10, 11}}, -1.0,
+                        true}}},
     };
-    int i = 0;
-    while (strcmp(ops[i].op, query->op) != 0) {
-        i++;
-    }
+    /* A step calls no strcmp: cross_entropy, or a token_logprob by its inputs. */
+    int i = query->op[0] == 'c'                    ? LOSS
+            : query->num_in < ops[GRADIENT].num_in ? LOGPROB
+                                                   : GRADIENT;
     return &ops[i].roles[query->num_in > ops[i].num_in];
 }
 

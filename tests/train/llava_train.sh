@@ -1,13 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: llava_train.sh BUILD SOURCE MPIRUN: twenty steps of models of the shapes
-# of LLaVA, InternVL, Qwen2-VL, Qwen2.5-VL and Qwen3-VL are those of transformers
-# (*_train.py in tests/golden), with the image encoder trained and frozen, on
-# several ranks.
+# usage: llava_train.sh BUILD SOURCE MPIRUN [all]: twenty steps of models of the
+# shapes of LLaVA, InternVL, Qwen2-VL, Qwen2.5-VL and Qwen3-VL are those of
+# transformers (*_train.py in tests/golden), with the image encoder trained and
+# frozen, on several ranks; all: in every layout.
 set -eu
 build=$1
 source=$2
 mpirun=$3
+all=${4:-}
+runs=0
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 export OMP_NUM_THREADS=1
@@ -38,21 +40,26 @@ steps() {
         NF != 4 || off($1, $3) || off($2, $4) {
             printf "FAILED: %s, step %d: %s\n", what, NR, $0; bad = 1 }
         END { if (NR != 20 || bad) exit 1 }'
+    runs=$((runs + 1))
+}
+# One of the layouts that are taken when all are.
+also() {
+    [ "$all" != all ] || steps "$@"
 }
 steps 1 1
-steps 1 1 train.micro_batch_size=1 data.max_images=2
-steps 2 1 parallel.$t=2 parallel.sequence_parallel=true
-steps 2 1 ${e}$t=2 ${e}sequence_parallel=true \
+also 1 1 train.micro_batch_size=1 data.max_images=2
+also 2 1 parallel.$t=2 parallel.sequence_parallel=true
+also 2 1 ${e}$t=2 ${e}sequence_parallel=true \
     parallel.data_parallel_sharding=optim_grads_params
 steps 4 1 ${e}$t=2 parallel.$t=2 parallel.pipeline_model_parallel_size=2 \
     --profile "$place/trace" --schedule-plot "$place/step.svg"
 m=model. r=ranks
-steps 4 1 ${m}image_encoder.$r=0-1 ${m}image_projector.$r=0-1 \
+also 4 1 ${m}image_encoder.$r=0-1 ${m}image_projector.$r=0-1 \
     ${m}foundation.$r=2-3 parallel.pipeline_model_parallel_size=2
 steps 4 21 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=1- ${e}$t=2 model.image_encoder.freeze=true
-steps 1 21 model.image_encoder.freeze=true
-steps 2 21 model.image_encoder.freeze=true parallel.$t=2
+also 1 21 model.image_encoder.freeze=true
+also 2 21 model.image_encoder.freeze=true parallel.$t=2
 # The timeline of four ranks has all components; measured, encoder and projector
 # leave micro-batches out that have no picture.
 drawn() {
@@ -78,8 +85,8 @@ fi
 
 # Layer scale, one norm of all heads, blocks of four patches.
 model=internvl_train
-steps 1 21 model.image_encoder.freeze=true
-steps 4 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
+also 1 21 model.image_encoder.freeze=true
+also 4 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
     model.image_projector.parallel.$t=2 \
     model.image_projector.parallel.sequence_parallel=true \
     parallel.pipeline_model_parallel_size=2
@@ -96,32 +103,32 @@ cat >"$place/preprocessor_config.json" <<JSON
 "size": {"shortest_edge": 64, "longest_edge": 384}}
 JSON
 steps 1 1
-steps 2 21 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
+also 2 21 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
     model.image_encoder.freeze=true
 steps 4 1 parallel.$t=2 parallel.sequence_parallel=true \
     model.image_projector.parallel.$t=2 parallel.pipeline_model_parallel_size=2 \
     model.image_projector.parallel.sequence_parallel=true
-steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 \
     parallel.data_parallel_sharding=optim_grads_params
 
 # Windows of four patches a side, one of three layers without.
 model=qwen2_5_vl_train
-steps 1 21 model.image_encoder.freeze=true
-steps 2 1 ${e}$t=2 ${e}sequence_parallel=true
+also 1 21 model.image_encoder.freeze=true
+also 2 1 ${e}$t=2 ${e}sequence_parallel=true
 steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.$t=2 \
     parallel.data_parallel_sharding=optim_grads_params
 
 # Positions that are resampled, features of two deep layers.
 model=qwen3_vl_train
-steps 1 1 train.micro_batch_size=1 data.max_images=2
-steps 1 21 model.image_encoder.freeze=true
+also 1 1 train.micro_batch_size=1 data.max_images=2
+also 1 21 model.image_encoder.freeze=true
 steps 4 1 parallel.$t=2 parallel.sequence_parallel=true ${e}$t=2 \
     model.image_projector.parallel.$t=2 ${e}sequence_parallel=true \
     model.image_projector.parallel.sequence_parallel=true \
     parallel.pipeline_model_parallel_size=2
-steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
 # The first stage has one of the two layers that read them.
 "$build/loongrun" "$source/tests/golden/$model.yaml" --dry-run --ranks 2 \
@@ -135,4 +142,4 @@ grep -q 'num_deep_features: 2 layers .* layer 1 is in another' "$place/out" || {
     cat "$place/out"
     exit 1
 }
-echo "23 layouts, twenty steps each"
+echo "$runs layouts, twenty steps each"

@@ -261,7 +261,7 @@ static void rules_that_cannot_hold_are_refused(void **state)
     assert_refused(&p, "model.freeze=['*gate*']\n",
                    "layers.0.mlp.gate_proj.weight and "
                    "layers.0.mlp.up_proj.weight are rows of one matrix: globs "
-                   "of model.freeze and");
+                   "of model.freeze, ");
     assert_refused(&p,
                    "init.from_hf=/nowhere\ninit.by_scope=[{scope: layers}]\n",
                    "/nowhere");

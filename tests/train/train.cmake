@@ -67,6 +67,12 @@ if(MPI_C_FOUND)
   add_test(NAME llava_train COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/llava_train.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  add_test(NAME llava_train_long COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/train/llava_train.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE} all)
+  set_tests_properties(llava_train_long PROPERTIES LABELS "train;full"
+    TIMEOUT 600
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   add_test(NAME vl_from_hf COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/vl_from_hf.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR})

@@ -101,6 +101,8 @@ foreach(name pointwise gradients in_place optimizer adamw_bf16 update muon_ops m
     softmax_cross_entropy kl_estimate quantize)
   loong_op_test(${name})
 endforeach()
+# Its kernels are those of cross_entropy, which is tried on that processor.
+set_property(TEST op_token_logprob_AVX2 APPEND PROPERTY LABELS full)
 loong_test(NAME op_graph_gradients SOURCES tests/ops/test_graph_gradients.c
   examples/extension/rings.c LABELS ops)
 # The example as a user builds it, against what the shared library exports.

@@ -22,13 +22,14 @@ loongi_cross_entropy_roles(const loong_kernel_query_t *query)
                    {3, 6, 0, 2, {{0, 1, 7, 8}, {4, 5, 9, 10}}, 1.0, false}}},
         [LOGPROB] = {3,
                      {{0, 3, 4, 1, {{0, 1, 0, 0}}, -1.0, false},
-                      {0, 5, 6, 2, {{0, 1, 0, 0}, {3, 4, 0, 0}}, -1.0, false}}},
+                      {0, 5, 6, 2, {{0, 1, 0, 0}, {3, 4, 0, 0}}, -1.0,
+                       false}}},
         [GRADIENT] = {6,
                       {{5, 3, 4, 1, {{0, 1, 6, 7}}, -1.0, true},
                        {5, 3, 4, 2, {{0, 1, 8, 9}, {6, 7, 10, 11}}, -1.0,
                         true}}},
     };
-    /* A step calls no strcmp: cross_entropy, or a token_logprob by its inputs. */
+    /* A step calls no strcmp. */
     int i = query->op[0] == 'c'                    ? LOSS
             : query->num_in < ops[GRADIENT].num_in ? LOGPROB
                                                    : GRADIENT;

@@ -25,6 +25,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import internvl_train
 import llava_train
 import qwen2_5_vl_train
 import qwen2_vl_train
@@ -33,7 +34,8 @@ import qwen3_vl_train
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURE = os.path.join(HERE, "vl_from_hf")
 MODELS = {"llava": llava_train, "qwen2_vl": qwen2_vl_train,
-          "qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train}
+          "qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train,
+          "internvl": internvl_train}
 # Names of modules, and what files call them.
 MODULES = {
     "llava": [(r"^model\.vision_tower\.", "{tower}"),
@@ -57,6 +59,8 @@ NAMES = {
 
 MODULES["qwen2_5_vl"], NAMES["qwen2_5_vl"] = (
     MODULES["qwen2_vl"], NAMES["qwen2_vl"])
+MODULES["internvl"], NAMES["internvl"] = (
+    MODULES["llava"], NAMES["llava"][1::2])
 MODULES["qwen3_vl"], NAMES["qwen3_vl"] = [], [{}]  # as the modules
 # Of the fixture.
 PUBLISHED = {"llava": torch.float32, "qwen2_vl": torch.float32,
@@ -83,7 +87,15 @@ def old_config(name, config):
         text["rope_scaling"] = dict(rope, mrope_interleaved=True)
         config["vision_config"].pop("rope_parameters", None)
         config["vision_config"]["model_type"] = name
-    elif name != "llava":
+    elif name in ("llava", "internvl"):
+        rope = text.pop("rope_parameters")
+        text["rope_theta"] = rope["rope_theta"]
+        if name == "llava":
+            config["ignore_index"] = -100
+            config["vision_config"]["vocab_size"] = 32000
+        else:
+            config["vision_config"]["architectures"] = ["InternVisionModel"]
+    else:
         text = config.pop("text_config")
         rope = text.pop("rope_parameters")
         vision = config["vision_config"]
@@ -97,11 +109,6 @@ def old_config(name, config):
         config["rope_theta"] = rope["rope_theta"]
         config["rope_scaling"] = dict(type="mrope",
                                       mrope_section=rope["mrope_section"])
-    else:
-        rope = text.pop("rope_parameters")
-        text["rope_theta"] = rope["rope_theta"]
-        config["ignore_index"] = -100
-        config["vision_config"]["vocab_size"] = 32000
     config["torch_dtype"] = config.pop("dtype")
     config["transformers_version"] = "4.45.0"
     return config
@@ -130,6 +137,9 @@ def write(model, name, place, to, layout, old):
         image_processor_type="CLIPImageProcessor",
         size={"shortest_edge": side}, crop_size=dict(height=side, width=side)
     ) if name == "llava" else dict(
+        image_processor_type="GotOcr2ImageProcessorFast",
+        size=dict(height=internvl_train.SIDE, width=internvl_train.SIDE)
+    ) if name == "internvl" else dict(
         image_processor_type="Qwen2VLImageProcessor",
         size=qwen2_vl_train.PIXELS, **qwen2_vl_train.CUT)
     if old:

@@ -28,23 +28,6 @@ static loong_hf_writer_t *writer_of(const writing_t *c, const char **key_p)
     return NULL;
 }
 
-/* Theirs of "theirs=ours|..."; an empty one when there is none. */
-static const char *find_word(const char *words, const char *value,
-                             char quoted[64])
-{
-    quoted[0] = '\0';
-    for (const char *at = words; *at != '\0' && quoted[0] == '\0';) {
-        size_t theirs = strcspn(at, "=");
-        const char *ours = at + theirs + 1;
-        size_t length = strcspn(ours, "|");
-        if (strlen(value) == length && memcmp(value, ours, length) == 0) {
-            snprintf(quoted, 64, "\"%.*s\"", (int)theirs, at);
-        }
-        at = ours + length + (ours[length] == '|');
-    }
-    return quoted;
-}
-
 /* A field with the value of its key, into `to`. */
 static void emit_key(const writing_t *c, const loong_hf_field_t *f,
                      loong_text_t *to)
@@ -52,19 +35,8 @@ static void emit_key(const writing_t *c, const loong_hf_field_t *f,
     const char *key = f->key;
     loong_hf_writer_t *w = writer_of(c, &key);
     loong_text_t own = w->text;
-    char quoted[64];
     w->text = *to;
-    if (f->kind == LOONG_HF_WORD) {
-        loongi_hf_emit(
-            w, f->name,
-            find_word(f->fallback, loongi_pairs_get(w->model, key), quoted));
-    } else if (f->kind == LOONG_HF_REAL) {
-        loongi_hf_emit_real(w, f->name, key);
-    } else if (f->kind == LOONG_HF_BOOL) {
-        loongi_hf_emit_bool(w, f->name, loongi_pairs_true(w->model, key));
-    } else {
-        loongi_hf_emit_int(w, f->name, key);
-    }
+    loongi_hf_emit_field(w, f, key);
     *to = w->text;
     w->text = own;
 }
@@ -81,9 +53,6 @@ static void emit_shared(const writing_t *c, const char *section,
         if ((f->section == NULL) != (section == NULL) ||
             (section != NULL && strcmp(f->section, section) != 0)) {
             continue;
-        }
-        if (f->field.kind == LOONG_HF_COUNT) {
-            continue; /* another field has the list */
         }
         if (f->field.key != NULL) {
             emit_key(c, &f->field, to);

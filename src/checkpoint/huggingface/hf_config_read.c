@@ -196,6 +196,23 @@ static loong_status_t map_list(loong_hf_reader_t *r, const loong_json_t *value,
                                       loongi_json_count(value));
 }
 
+static loong_status_t map_square(loong_hf_reader_t *r,
+                                 const loong_json_t *value,
+                                 const loong_hf_field_t *f)
+{
+    if (value != NULL && loongi_json_kind(value) == LOONG_JSON_ARRAY) {
+        const loong_json_t *side = loongi_json_at(value, 0);
+        if (loongi_json_count(value) != 2 ||
+            loongi_json_int(side) != loongi_json_int(loongi_json_at(value, 1))) {
+            loongi_hf_refuse(r, f->name, value, "equal sides are");
+            return LOONG_OK;
+        }
+        value = side;
+    }
+    return value != NULL ? loongi_hf_map_int(r, value, f->name, f->key)
+                         : set_fallback(r, f);
+}
+
 loong_status_t loongi_hf_map_field(loong_hf_reader_t *r,
                                    const loong_hf_field_t *f)
 {
@@ -205,6 +222,8 @@ loong_status_t loongi_hf_map_field(loong_hf_reader_t *r,
         return map_signed(r, value, f);
     case LOONG_HF_WORD:
         return map_word(r, value, f);
+    case LOONG_HF_SQUARE:
+        return map_square(r, value, f);
     case LOONG_HF_LIST:
     case LOONG_HF_COUNT:
         return map_list(r, value, f);

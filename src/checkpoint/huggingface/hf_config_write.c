@@ -45,6 +45,53 @@ void loongi_hf_emit_bool(loong_hf_writer_t *w, const char *name, bool value)
     loongi_hf_emit(w, name, value ? "true" : "false");
 }
 
+/* Theirs of "theirs=ours|..."; an empty one when there is none. */
+static const char *find_word(const char *words, const char *value,
+                             char quoted[64])
+{
+    quoted[0] = '\0';
+    for (const char *at = words; *at != '\0' && quoted[0] == '\0';) {
+        size_t theirs = strcspn(at, "=");
+        const char *ours = at + theirs + 1;
+        size_t length = strcspn(ours, "|");
+        if (strlen(value) == length && memcmp(value, ours, length) == 0) {
+            snprintf(quoted, 64, "\"%.*s\"", (int)theirs, at);
+        }
+        at = ours + length + (ours[length] == '|');
+    }
+    return quoted;
+}
+
+void loongi_hf_emit_field(loong_hf_writer_t *w, const loong_hf_field_t *f,
+                          const char *key)
+{
+    const char *value = key != NULL ? loongi_pairs_get(w->model, key) : NULL;
+    char quoted[64];
+    switch (f->kind) {
+    case LOONG_HF_INT:
+    case LOONG_HF_SQUARE:
+    case LOONG_HF_SIGNED:
+        loongi_hf_emit_int(w, f->name, key);
+        break;
+    case LOONG_HF_REAL:
+        loongi_hf_emit_real(w, f->name, key);
+        break;
+    case LOONG_HF_BOOL:
+        loongi_hf_emit_bool(w, f->name, loongi_pairs_true(w->model, key));
+        break;
+    case LOONG_HF_WORD:
+        loongi_hf_emit(w, f->name, find_word(f->fallback, value, quoted));
+        break;
+    case LOONG_HF_LIST:
+        loongi_hf_emit(w, f->name, value != NULL ? value : "[]");
+        break;
+    case LOONG_HF_COUNT:
+    case LOONG_HF_NEUTRAL:
+    case LOONG_HF_CODE:
+        break;
+    }
+}
+
 loong_text_t loongi_hf_begin_object(loong_hf_writer_t *w)
 {
     loong_text_t whole = w->text;

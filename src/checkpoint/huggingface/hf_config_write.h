@@ -49,6 +49,10 @@ void loongi_hf_emit_int(loong_hf_writer_t *w, const char *name,
 void loongi_hf_emit_real(loong_hf_writer_t *w, const char *name,
                          const char *key);
 void loongi_hf_emit_bool(loong_hf_writer_t *w, const char *name, bool value);
+/* With the value of the key, by its kind; nothing where the table alone does
+ * not say it: CODE, NEUTRAL and COUNT, whose list is another field's. */
+void loongi_hf_emit_field(loong_hf_writer_t *w, const loong_hf_field_t *f,
+                          const char *key);
 /* A key of another value is a problem, also where that is the engine's
  * default. */
 void loongi_hf_want_value(loong_hf_writer_t *w, const char *key,

@@ -53,6 +53,7 @@ typedef enum loong_hf_condition {
     HF_IF_CLASSES, /* of a vision transformer */
     HF_IF_MASKED,
     HF_IF_POST_NORM,
+    HF_IF_NORM_BIAS,
     HF_IF_DENSE, /* the layer has a feed-forward; else these: */
     HF_IF_EXPERTS,
     HF_IF_BIAS, /* of the choice of experts */

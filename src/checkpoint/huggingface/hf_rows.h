@@ -12,6 +12,10 @@
     {                                        \
         name_, LOONG_HF_INT, key_, fallback_ \
     }
+#define SQUARE_FIELD(name_, key_, fallback_)    \
+    {                                           \
+        name_, LOONG_HF_SQUARE, key_, fallback_ \
+    }
 #define REAL_FIELD(name_, key_, fallback_)    \
     {                                         \
         name_, LOONG_HF_REAL, key_, fallback_ \
@@ -31,6 +35,10 @@
 #define NEUTRAL_FIELD(name_, allowed_)          \
     {                                           \
         name_, LOONG_HF_NEUTRAL, NULL, allowed_ \
+    }
+#define WORD_FIELD(name_, key_, words_)    \
+    {                                      \
+        name_, LOONG_HF_WORD, key_, words_ \
     }
 #define CODE_FIELD(name_)                \
     {                                    \

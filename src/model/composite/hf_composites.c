@@ -14,10 +14,6 @@
     {                        \
         section_, field_     \
     }
-#define WORD_FIELD(name_, key_, words_)    \
-    {                                      \
-        name_, LOONG_HF_WORD, key_, words_ \
-    }
 #define SIGNED_FIELD(name_, key_, fallback_)    \
     {                                           \
         name_, LOONG_HF_SIGNED, key_, fallback_ \
@@ -142,6 +138,28 @@ static const loong_hf_layout_t qwen3_vl_layouts[] = {
     {{"model.visual.", "model.visual.merger.", "model.language_model."},
      {NULL, "model.visual.deepstack_merger_list.", ""}}};
 
+/* ---- InternVL (Chen et al. 2024; Zhu et al. 2025) ------------------------ */
+
+static const loong_hf_fixed_t internvl_projector[] = {
+    {"family", "internvl_projector"}, {NULL, NULL}};
+
+static const loong_hf_shared_field_t internvl_fields[] = {
+    TOP(NEUTRAL_FIELD("downsample_ratio", "0.5")),
+    TOP(NEUTRAL_FIELD("vision_feature_layer", "-1")),
+    TOP(NEUTRAL_FIELD("vision_feature_select_strategy", "\"default\"")),
+    TOP(NEUTRAL_FIELD("projector_hidden_act", "\"gelu\"")),
+    TOP(CODE_FIELD("image_token_id")),
+    TOP(CODE_FIELD("image_seq_length")),
+    TIED,
+    SHARED_END};
+
+static const loong_hf_layout_t internvl_layouts[] = {
+    {{"vision_tower.", "multi_modal_projector.", "language_model.model."},
+     {NULL, NULL, "language_model."}},
+    {{"model.vision_tower.", "model.multi_modal_projector.",
+      "model.language_model."},
+     {NULL, NULL, ""}}};
+
 /* -------------------------------------------------------------------------- */
 
 const loong_hf_composite_t loongi_hf_composites[] = {
@@ -200,6 +218,23 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .num_layouts = LOONG_COUNT_OF(qwen3_vl_layouts),
      .layouts = qwen3_vl_layouts,
      .image_token = "<|image_pad|>",
+     .image_token_id = "image_token_id"},
+    {.model_type = "internvl",
+     .architecture = "InternVLForConditionalGeneration",
+     .parts = {{.role = "image_encoder",
+                .section = "vision_config",
+                .type = "internvl_vision",
+                .family = "internvl_vision"},
+               {.role = "image_projector",
+                .family = "internvl_projector",
+                .keys = internvl_projector},
+               {.role = "foundation",
+                .section = "text_config",
+                .type = "qwen2"}},
+     .fields = internvl_fields,
+     .num_layouts = LOONG_COUNT_OF(internvl_layouts),
+     .layouts = internvl_layouts,
+     .image_token = "<IMG_CONTEXT>",
      .image_token_id = "image_token_id"},
     {.model_type = "llava",
      .architecture = "LlavaForConditionalGeneration",

@@ -84,14 +84,8 @@ static bool is_rate(const char *key)
 static void emit_table(loong_hf_writer_t *w)
 {
     for (const loong_hf_field_t *f = w->type->fields; f->name != NULL; f++) {
-        if (f->kind == LOONG_HF_INT) {
-            loongi_hf_emit_int(w, f->name, f->key);
-        } else if (f->kind == LOONG_HF_REAL) {
-            loongi_hf_emit_real(w, f->name, f->key);
-        } else if (f->kind == LOONG_HF_BOOL) {
-            loongi_hf_emit_bool(w, f->name,
-                                loongi_pairs_true(w->model, f->key));
-        } else if (f->kind == LOONG_HF_NEUTRAL) {
+        loongi_hf_emit_field(w, f, f->key);
+        if (f->kind == LOONG_HF_NEUTRAL) {
             char value[64]; /* the first of those allowed */
             snprintf(value, sizeof(value), "%.*s",
                      (int)strcspn(f->fallback, "|"), f->fallback);

@@ -24,6 +24,11 @@ static const loong_hf_row_t rms_merger_rows[] = {
     BOTH("linear_1", "mlp.0", HF_FFN, HF_PATCH),
     BOTH("linear_2", "mlp.2", HF_HIDDEN, HF_FFN), ROWS_END};
 
+static const loong_hf_row_t internvl_rows[] = {
+    BOTH("norm", "layer_norm", HF_PATCH, HF_NONE),
+    BOTH("linear_1", "linear_1", HF_FFN, HF_PATCH),
+    BOTH("linear_2", "linear_2", HF_HIDDEN, HF_FFN), ROWS_END};
+
 /* Mergers of deep features stand beside the one of the last layer's. */
 #define DEEP(name_, hf_, rows_, columns_) \
     ROW("deepstack.#." name_, "#." hf_, rows_, columns_, HF_ALWAYS, HF_BARE)
@@ -44,6 +49,7 @@ static const loong_hf_names_t names[] = {
     {"patch_merger", "", merger_rows, false, NULL},
     {"qwen2_5_vl_merger", "", rms_merger_rows, false, NULL},
     {"qwen3_vl_merger", "", deep_merger_rows, false, NULL},
+    {"internvl_projector", "", internvl_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 static const loong_hf_type_t types[] = {{.model_type = NULL}};

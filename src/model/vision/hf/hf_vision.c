@@ -89,6 +89,32 @@ static const loong_hf_field_t qwen3_vl_fields[] = {
     NEUTRAL_FIELD("in_channels", "3"),
     CODE_FIELD("rope_parameters"),
     CODE_FIELD(NULL)};
+/* Norms of queries and keys have the class' own epsilon, which others' is. */
+static const loong_hf_field_t internvl_fields[] = {
+    INT_FIELD("num_hidden_layers", "num_layers", "24"),
+    INT_FIELD("hidden_size", "hidden_size", "1024"),
+    INT_FIELD("intermediate_size", "ffn_hidden_size", "4096"),
+    INT_FIELD("num_attention_heads", "num_attention_heads", "16"),
+    SQUARE_FIELD("image_size", "image_size", "448"),
+    SQUARE_FIELD("patch_size", "patch_size", "14"),
+    INT_FIELD("num_channels", "num_channels", "3"),
+    BOOL_FIELD("attention_bias", "add_qkv_bias", "false"),
+    BOOL_FIELD("use_qk_norm", "qk_layernorm", "false"),
+    WORD_FIELD("norm_type", "normalization",
+               "layer_norm=LayerNorm|rms_norm=RMSNorm"),
+    REAL_FIELD("layer_scale_init_value", "layer_scale_init_value", "0.1"),
+    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
+    CODE_FIELD("initializer_factor"),
+    CODE_FIELD("hidden_act"),
+    NEUTRAL_FIELD("layer_norm_eps", "1e-06"),
+    NEUTRAL_FIELD("dropout", "0|0.0"),
+    NEUTRAL_FIELD("hidden_dropout_prob", "0|0.0"),
+    NEUTRAL_FIELD("attention_dropout", "0|0.0"),
+    NEUTRAL_FIELD("projection_dropout", "0|0.0"),
+    NEUTRAL_FIELD("use_mask_token", "false"),
+    NEUTRAL_FIELD("use_absolute_position_embeddings", "true"),
+    NEUTRAL_FIELD("use_mean_pooling", "true"),
+    CODE_FIELD(NULL)};
 /* Beside vision_config; text and its logits are no part of the encoder. */
 static const loong_hf_field_t whole_fields[] = {
     CODE_FIELD("vision_config"),      CODE_FIELD("text_config"),
@@ -142,6 +168,16 @@ static const loong_hf_fixed_t qwen3_vl_fixed[] = {
     {"position_align_corners", "true"},
     {NULL, NULL}};
 
+static const loong_hf_fixed_t internvl_fixed[] = {
+    {"add_class_token", "true"},
+    {"add_patch_bias", "true"},
+    {"pre_layernorm", "false"},
+    {"post_layernorm", "false"},
+    {"qk_layernorm_whole", "true"},
+    {"layernorm_epsilon", "1e-06"},
+    {"masked_image_modeling", "false"},
+    {NULL, NULL}};
+
 /* `architecture` is what the names of the type's classes begin with. */
 #define TYPE(type_, class_, family_, of_)                               \
     {                                                                   \
@@ -155,6 +191,7 @@ static const loong_hf_type_t types[] = {
     TYPE("qwen2_vl_vision", "Qwen2VL", "qwen2_vl_vision", qwen2_vl),
     TYPE("qwen2_5_vl_vision", "Qwen2_5VL", "qwen2_5_vl_vision", qwen2_5_vl),
     TYPE("qwen3_vl_vision", "Qwen3VL", "qwen3_vl_vision", qwen3_vl),
+    TYPE("internvl_vision", "InternVLVision", "internvl_vision", internvl),
     TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
     {.model_type = NULL}};
@@ -173,6 +210,7 @@ static const kind_t kinds[] = {
     {"qwen2_vl_vision", NULL, "quick_gelu"},
     {"qwen2_5_vl_vision", NULL, "swiglu"},
     {"qwen3_vl_vision", NULL, "gelu_tanh"},
+    {"internvl_vision", NULL, "gelu"},
 };
 
 static const kind_t *kind_of(const loong_hf_type_t *type)
@@ -299,10 +337,12 @@ static void refuse_class(loong_hf_reader_t *r, const loong_json_t *list)
 }
 
 /* A class for images has as many as it has names; two when they are left out.
- * Others have none. */
+ * Others, and sections, which are not of a class of their own, have none. */
 static loong_status_t map_head(loong_hf_reader_t *r)
 {
-    const loong_json_t *list = loongi_hf_field(r->json, "architectures");
+    const loong_json_t *list = r->section == NULL
+                                   ? loongi_hf_field(r->json, "architectures")
+                                   : NULL;
     const loong_json_t *names = loongi_hf_field(r->json, "id2label");
     const loong_json_t *first = list != NULL ? loongi_json_at(list, 0) : NULL;
     const char *name = first != NULL ? loongi_json_string(first) : "";
@@ -401,14 +441,7 @@ static void emit_fields(loong_hf_writer_t *w)
     const char *activation = loongi_pairs_get(w->model, "activation");
     char word[40] = "";
     for (const loong_hf_field_t *f = w->type->fields; f->name != NULL; f++) {
-        if (f->kind == LOONG_HF_INT) {
-            loongi_hf_emit_int(w, f->name, f->key);
-        } else if (f->kind == LOONG_HF_REAL) {
-            loongi_hf_emit_real(w, f->name, f->key);
-        } else if (f->kind == LOONG_HF_LIST) {
-            const char *list = loongi_pairs_get(w->model, f->key);
-            loongi_hf_emit(w, f->name, list != NULL ? list : "[]");
-        }
+        loongi_hf_emit_field(w, f, f->key);
     }
     for (int64_t i = 0; i < LOONG_COUNT_OF(words) && word[0] == '\0'; i++) {
         if (strcmp(words[i].value, activation) == 0) {

@@ -89,6 +89,42 @@ static const loong_hf_row_t siglip_rows[] = {
     CLASSIFIER};
 
 #undef LAYER
+#undef SELF
+#define LAYER "encoder.layer.#."
+#define SELF LAYER "attention."
+#define WITH(name_, hf_, columns_, condition_) \
+    ROW(name_, hf_, HF_HIDDEN, columns_, condition_, 0)
+#define NORM(name_, hf_)                                    \
+    WITH(name_ ".weight", hf_ ".weight", HF_NONE, HF_ALWAYS), \
+        WITH(name_ ".bias", hf_ ".bias", HF_NONE, HF_IF_NORM_BIAS)
+#define PRODUCT(name_)                                                       \
+    NAMED(ATTN name_ ".weight", SELF name_ ".weight", HF_HIDDEN, HF_HIDDEN), \
+        WITH(ATTN name_ ".bias", SELF name_ ".bias", HF_NONE, HF_IF_QKV_BIAS)
+#define QK_NORM(name_) \
+    WITH(ATTN name_ ".weight", SELF name_ ".weight", HF_NONE, HF_IF_QK_NORM)
+static const loong_hf_row_t internvl_rows[] = {
+    ROW("class_token.weight", "embeddings.cls_token", HF_NONE, HF_HIDDEN,
+        HF_ALWAYS, HF_FIRST),
+    ROW("position_embeddings.weight", "embeddings.position_embeddings",
+        HF_POSITION, HF_HIDDEN, HF_ALWAYS, HF_FIRST),
+    IMAGE("embeddings.patch_embeddings.projection.weight"),
+    NAMED("patch_embedding.bias", "embeddings.patch_embeddings.projection.bias",
+          HF_HIDDEN, HF_NONE),
+    NORM("layers.#.input_layernorm", LAYER "layernorm_before"),
+    PRODUCT("q_proj"),
+    PRODUCT("k_proj"),
+    PRODUCT("v_proj"),
+    QK_NORM("q_norm"),
+    QK_NORM("k_norm"),
+    BOTH(ATTN "o_proj", SELF "projection_layer", HF_HIDDEN, HF_HIDDEN),
+    NAMED("layers.#.attention_scale", LAYER "lambda_1", HF_HIDDEN, HF_NONE),
+    NORM("layers.#.post_attention_layernorm", LAYER "layernorm_after"),
+    BOTH(MLP "up_proj", LAYER "mlp.fc1", HF_FFN, HF_HIDDEN),
+    BOTH(MLP "down_proj", LAYER "mlp.fc2", HF_HIDDEN, HF_FFN),
+    NAMED("layers.#.mlp_scale", LAYER "lambda_2", HF_HIDDEN, HF_NONE),
+    ROWS_END};
+
+#undef LAYER
 #define LAYER "blocks.#."
 #define PART(name_, hf_, columns_, part_)                                 \
     {                                                                     \
@@ -155,6 +191,7 @@ const loong_hf_names_t loongi_hf_vision_names[] = {
     {"qwen2_vl_vision", "", qwen2_vl_rows, false, NULL},
     {"qwen2_5_vl_vision", "", qwen2_5_vl_rows, false, NULL},
     {"qwen3_vl_vision", "", qwen3_vl_rows, false, NULL},
+    {"internvl_vision", "", internvl_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
@@ -180,5 +217,8 @@ loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
     map->conditions[HF_IF_CLASSES] = c.num_classes > 0;
     map->conditions[HF_IF_MASKED] = c.masked_image_modeling;
     map->conditions[HF_IF_POST_NORM] = c.post_norm;
+    map->conditions[HF_IF_NORM_BIAS] = c.normalization == LOONG_NORM_LAYER;
+    map->conditions[HF_IF_QKV_BIAS] = c.qkv_bias;
+    map->conditions[HF_IF_QK_NORM] = c.qk_norm;
     return LOONG_OK;
 }

@@ -203,7 +203,8 @@ static loong_status_t map_square(loong_hf_reader_t *r,
     if (value != NULL && loongi_json_kind(value) == LOONG_JSON_ARRAY) {
         const loong_json_t *side = loongi_json_at(value, 0);
         if (loongi_json_count(value) != 2 ||
-            loongi_json_int(side) != loongi_json_int(loongi_json_at(value, 1))) {
+            loongi_json_int(side) !=
+                loongi_json_int(loongi_json_at(value, 1))) {
             loongi_hf_refuse(r, f->name, value, "equal sides are");
             return LOONG_OK;
         }

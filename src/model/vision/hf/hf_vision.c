@@ -169,14 +169,10 @@ static const loong_hf_fixed_t qwen3_vl_fixed[] = {
     {NULL, NULL}};
 
 static const loong_hf_fixed_t internvl_fixed[] = {
-    {"add_class_token", "true"},
-    {"add_patch_bias", "true"},
-    {"pre_layernorm", "false"},
-    {"post_layernorm", "false"},
-    {"qk_layernorm_whole", "true"},
-    {"layernorm_epsilon", "1e-06"},
-    {"masked_image_modeling", "false"},
-    {NULL, NULL}};
+    {"add_class_token", "true"},        {"add_patch_bias", "true"},
+    {"pre_layernorm", "false"},         {"post_layernorm", "false"},
+    {"qk_layernorm_whole", "true"},     {"layernorm_epsilon", "1e-06"},
+    {"masked_image_modeling", "false"}, {NULL, NULL}};
 
 /* `architecture` is what the names of the type's classes begin with. */
 #define TYPE(type_, class_, family_, of_)                               \
@@ -340,9 +336,8 @@ static void refuse_class(loong_hf_reader_t *r, const loong_json_t *list)
  * Others, and sections, which are not of a class of their own, have none. */
 static loong_status_t map_head(loong_hf_reader_t *r)
 {
-    const loong_json_t *list = r->section == NULL
-                                   ? loongi_hf_field(r->json, "architectures")
-                                   : NULL;
+    const loong_json_t *list =
+        r->section == NULL ? loongi_hf_field(r->json, "architectures") : NULL;
     const loong_json_t *names = loongi_hf_field(r->json, "id2label");
     const loong_json_t *first = list != NULL ? loongi_json_at(list, 0) : NULL;
     const char *name = first != NULL ? loongi_json_string(first) : "";
@@ -385,6 +380,17 @@ static void check_stride(loong_hf_reader_t *r)
     }
 }
 
+/* 0 is none to the engine, and factors of 0 to the class. */
+static void check_scale(loong_hf_reader_t *r)
+{
+    static const char name[] = "layer_scale_init_value";
+    const loong_json_t *value = loongi_hf_field(r->json, name);
+    if (value != NULL && loongi_hf_has_field(r->type->fields, name) &&
+        loongi_json_real(value) == 0.0) {
+        loongi_hf_refuse(r, name, value, "a number > 0 is needed");
+    }
+}
+
 static loong_status_t read_config(loong_hf_reader_t *r)
 {
     const char *whole = kind_of(r->type)->whole;
@@ -406,6 +412,7 @@ static loong_status_t read_config(loong_hf_reader_t *r)
     LOONG_TRY(map_ratio(r));
     LOONG_TRY(map_windows(r));
     check_stride(r);
+    check_scale(r);
     loongi_hf_check_others(r, r->type->fields);
     return LOONG_OK;
 }

@@ -54,6 +54,13 @@ for model in llava qwen2_vl qwen3_vl; do
     "$ckpt" inspect "$from" | grep -q '^model.image_projector family: ' ||
         fail "$model: inspect"
 done
+# Layer 0 of transformers is what the layers read, and of the engine none.
+cp -r "$golden/vl_from_hf/llava" "$place/first"
+sed -i 's/"vision_feature_layer": -2/"vision_feature_layer": 0/' \
+    "$place/first/config.json"
+"$ckpt" verify "$place/first" >"$place/text" 2>&1 && fail "a layer 0 is read"
+grep -q 'vision_feature_layer = 0 is not supported' "$place/text" ||
+    fail "layer 0: $(cat "$place/text")"
 # Of each component a directory.
 i=init.from_hf
 step qwen3_vl model.foundation.$i="$from" model.image_encoder.$i="$from" \

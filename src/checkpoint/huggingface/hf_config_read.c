@@ -172,8 +172,9 @@ static loong_status_t map_signed(loong_hf_reader_t *r,
     if (value == NULL) {
         return set_fallback(r, f);
     }
-    if (loongi_json_kind(value) != LOONG_JSON_INT) {
-        loongi_hf_refuse(r, f->name, value, "an integer is needed");
+    if (loongi_json_kind(value) != LOONG_JSON_INT ||
+        loongi_json_int(value) == 0) {
+        loongi_hf_refuse(r, f->name, value, "an integer but 0 is needed");
         return LOONG_OK;
     }
     return loongi_pairs_set_int(r->pairs, f->key, loongi_json_int(value));

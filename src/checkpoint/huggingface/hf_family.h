@@ -17,7 +17,8 @@ typedef enum loong_hf_field_kind {
     LOONG_HF_SQUARE,  /* the same, or a list that has it twice */
     LOONG_HF_REAL,    /* maps to a real key */
     LOONG_HF_BOOL,    /* maps to a flag */
-    LOONG_HF_SIGNED,  /* maps to an integer key, of either sign */
+    LOONG_HF_SIGNED,  /* maps to an integer key, of either sign; 0 is refused:
+                         to the engine it is a key that is not given */
     LOONG_HF_WORD,    /* maps to a key in other words: fallback is
                          "theirs=ours|...", the first where it is absent */
     LOONG_HF_LIST,    /* maps to a text with a list of numbers */

@@ -217,14 +217,12 @@ static loong_status_t write_model(export_t *e)
     return status;
 }
 
-/* Adapters stand beside modules, which transformers calls otherwise than files
- * call their tensors. */
 static loong_status_t write_adapters(export_t *e)
 {
     export_part_t *part = last_of(e);
     if (e->composite != NULL) {
-        loongi_hf_composite_place_modules(e->composite, e->count - 1,
-                                          part->map);
+        loongi_hf_composite_place_as(e->composite, e->count - 1, NULL,
+                                     part->map);
     }
     return export_adapters(&part->source, part->map, e->params->out_dir,
                            e->kept_files.data);

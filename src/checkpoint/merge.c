@@ -5,10 +5,12 @@
  *
  * A model is merged as a checkpoint of adapters is that is exported so: the sum
  * becomes one beside OUT, which goes when the model is there. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "file.h"
+#include "hf_composite.h"
 #include "loong/checkpoint.h"
 #include "native.h"
 #include "peft.h"
@@ -47,6 +49,26 @@ static loong_status_t sort_inputs(merger_t *m)
         m->base = dir;
         m->count--;
     }
+    return LOONG_OK;
+}
+
+/* Weights are numbers; the model is one that adapters are all beside. */
+static loong_status_t check_terms(const merger_t *m)
+{
+    const loong_checkpoint_merge_params_t *p = m->params;
+    const loong_hf_composite_t *composite = NULL;
+    for (int64_t i = 0; i < p->count; i++) {
+        LOONG_CHECK(m->ctx, isfinite(p->weights[i]), LOONG_ERR_ARG,
+                    "'%s' has the weight %g: a number is wanted", p->inputs[i],
+                    p->weights[i]);
+    }
+    if (m->base != NULL) {
+        LOONG_TRY(loongi_hf_composite_of(m->ctx, m->base, &composite));
+    }
+    LOONG_CHECK(m->ctx, composite == NULL, LOONG_ERR_UNSUPPORTED,
+                "'%s' is of several components, of which adapters are beside "
+                "one: a training merges them into the whole (export.merge), or "
+                "loong-ckpt export of its checkpoint with --merge", m->base);
     return LOONG_OK;
 }
 
@@ -198,6 +220,7 @@ loong_checkpoint_merge(loong_context_t *ctx,
     LOONG_TRY(name_work(&m));
     LOONG_TRY(sort_inputs(&m));
     LOONG_TRY(check_output(&m));
+    LOONG_TRY(check_terms(&m));
     if (m.base == NULL) {
         return add(&m, params->out_dir);
     }

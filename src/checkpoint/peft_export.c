@@ -13,6 +13,7 @@
 
 #include "convert.h"
 #include "hf_adapters.h"
+#include "hf_composite.h"
 #include "hf_names.h"
 #include "peft.h"
 
@@ -279,7 +280,7 @@ static loong_status_t keep(exporter_t *e, const loong_hf_param_t *p)
                 "both (export.merge, loong-ckpt export --merge)",
                 p->name);
     LOONG_TRY(loongi_arena_printf(
-        e->arena, &name, "%s%s", loongi_hf_param_prefix(e->map, p),
+        e->arena, &name, "%s%s", loongi_hf_module_prefix(e->map, p),
         p->hf_name));
     LOONG_TRY(read(e, t, &values));
     loong_peft_saved_t saved = {

@@ -17,6 +17,7 @@
 #include "convert.h"
 #include "file.h"
 #include "hf_adapters.h"
+#include "hf_composite.h"
 #include "native_source.h"
 #include "problems.h"
 
@@ -216,7 +217,7 @@ static loong_status_t add_modules(const importer_t *im,
 static bool is_saved(const importer_t *im, const loong_hf_param_t *p,
                      const char *name)
 {
-    const char *own = loongi_hf_param_prefix(im->map, p);
+    const char *own = loongi_hf_module_prefix(im->map, p);
     size_t prefix = strlen(own);
     return p->parts == 1 && p->pieces == 1 && !p->transposed &&
            strncmp(name, own, prefix) == 0 &&

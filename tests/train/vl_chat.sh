@@ -122,6 +122,12 @@ losses() {
     fail "two ranks: $(losses one; losses two)"
 grep -q '"model.language_model.layers.0.self_attn.q_proj"' \
     one.adapter/adapter_config.json || fail "the adapter is of other modules"
+# Its names are those of modules, which the files of this model call otherwise.
+"$build/loong-ckpt" verify one.adapter --base model >out 2>&1 ||
+    fail "adapters beside a whole model: $(cat out)"
+"$build/loong-ckpt" merge one.adapter model other >out 2>&1 &&
+    fail "a merge leaves the encoder out"
+grep -q "'model' is of several components" out || fail "a merge: $(cat out)"
 "$build/loong-ckpt" export --quiet --merge adapter.checkpoints merged ||
     fail "the adapter is not merged"
 "$build/loong-ckpt" diff model merged >out

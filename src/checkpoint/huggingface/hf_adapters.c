@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "hf_composite.h"
 #include "peft.h"
 
 /* Layers that some files have as one. */
@@ -139,7 +140,7 @@ static void in_files(const loong_hf_map_t *map, const loong_hf_param_t *base,
                      const char *end, char module[LOONG_HF_MODULE])
 {
     char name[LOONG_HF_MODULE + 16];
-    snprintf(name, sizeof(name), "%s%s", loongi_hf_param_prefix(map, base),
+    snprintf(name, sizeof(name), "%s%s", loongi_hf_module_prefix(map, base),
              end);
     cut_weight(name, module);
 }

@@ -484,10 +484,15 @@ void loongi_hf_composite_place_as(const loong_hf_composite_t *composite,
     place(composite, part, layout, map);
 }
 
-void loongi_hf_composite_place_modules(const loong_hf_composite_t *composite,
-                                       int part, loong_hf_map_t *map)
+const char *loongi_hf_module_prefix(const loong_hf_map_t *map,
+                                    const loong_hf_param_t *param)
 {
-    place(composite, part, composite->num_layouts - 1, map);
+    loong_hf_map_t modules = *map;
+    if (map->composite != NULL) {
+        place(map->composite, map->part, map->composite->num_layouts - 1,
+              &modules);
+    }
+    return loongi_hf_param_prefix(&modules, param);
 }
 
 bool loongi_hf_composite_is_other(const loong_hf_map_t *map, const char *name)

@@ -131,9 +131,10 @@ void loongi_hf_composite_place(const loong_hf_composite_t *composite, int part,
 void loongi_hf_composite_place_as(const loong_hf_composite_t *composite,
                                   int part, const loong_pairs_t *kept,
                                   loong_hf_map_t *map);
-/* As transformers calls the modules. */
-void loongi_hf_composite_place_modules(const loong_hf_composite_t *composite,
-                                       int part, loong_hf_map_t *map);
+/* That of a parameter as transformers calls its modules, whatever the files
+ * do: in adapters. */
+const char *loongi_hf_module_prefix(const loong_hf_map_t *map,
+                                    const loong_hf_param_t *param);
 /* The part that a tensor is of. */
 int loongi_hf_composite_owner(const loong_hf_composite_t *composite,
                               const char *name);

@@ -9,6 +9,7 @@
 
 #include "adapter_start.h"
 #include "hf_adapters.h"
+#include "hf_composite.h"
 #include "peft.h"
 
 typedef struct start {
@@ -254,7 +255,7 @@ static const loong_peft_saved_t *saved_of(const start_t *s, const char *name)
         return NULL;
     }
     snprintf(file, sizeof(file), "%s%s",
-             loongi_hf_param_prefix(s->map, p), p->hf_name);
+             loongi_hf_module_prefix(s->map, p), p->hf_name);
     for (int64_t i = 0; i < s->peft->num_saved; i++) {
         if (strcmp(s->peft->saved[i].name, file) == 0) {
             return &s->peft->saved[i];

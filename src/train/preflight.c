@@ -160,7 +160,7 @@ static loong_status_t check_samples(const loong_trainer_t *t)
             continue;
         }
         LOONG_TRY(check_items(t, blend));
-        if (p->most == 0) {
+        if (p->reader.rows == NULL) { /* no pictures, or no plan of them */
             continue;
         }
         loong_blend_get_info(blend, &info);

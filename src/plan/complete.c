@@ -47,6 +47,15 @@ bool loongi_recipe_finetunes(const loong_recipe_t *recipe)
            loong_recipe_reads_texts(recipe);
 }
 
+/* Samples with pictures have rows of their own, and none are drawn. */
+static bool completes(const loong_recipe_t *recipe, int64_t i)
+{
+    const char *key = finetuning[i].key;
+    return loong_recipe_component(recipe, 1) == NULL ||
+           (strcmp(key, "data.packing") != 0 &&
+            strncmp(key, "eval.sample.", 12) != 0);
+}
+
 static const char sft_origin[] = "training_phase: sft";
 
 static bool is_set_one_of(const loong_recipe_t *recipe,
@@ -102,18 +111,10 @@ static loong_status_t complete_freezing(loong_recipe_t *recipe)
     return LOONG_OK;
 }
 
-/* Samples with pictures have rows of their own, and none are drawn. */
-static bool is_of_texts(const char *key)
-{
-    return strcmp(key, "data.packing") == 0 ||
-           strncmp(key, "eval.sample.", 12) == 0;
-}
-
 loong_status_t loongi_complete_finetuning(loong_recipe_t *recipe)
 {
     static const char *const warmup[2] = {"optimizer.lr_warmup_iters",
                                           "optimizer.lr_warmup_fraction"};
-    bool sees = loong_recipe_component(recipe, 1) != NULL;
     if (!loongi_recipe_finetunes(recipe)) {
         return LOONG_OK;
     }
@@ -121,7 +122,7 @@ loong_status_t loongi_complete_finetuning(loong_recipe_t *recipe)
     for (int64_t i = 0; i < LOONG_COUNT_OF(finetuning); i++) {
         bool said = (strcmp(finetuning[i].key, warmup[1]) == 0 &&
                      is_set_one_of(recipe, warmup)) ||
-                    (sees && is_of_texts(finetuning[i].key));
+                    !completes(recipe, i);
         LOONG_TRY(said ? LOONG_OK
                        : set_open(recipe, finetuning[i].key,
                                   finetuning_value(recipe, i), sft_origin));
@@ -175,10 +176,12 @@ static loong_status_t keep_key(void *user, const char *key, const char *value)
     bool day = strcmp(key, "data.chat.date") == 0;
     bool follows = day ||
                    (r->tunes && (strcmp(key, "data.seq_length") == 0 ||
+                                 strcmp(key, "data.max_images") == 0 ||
                                  strcmp(key, "train.global_batch_size") == 0));
     for (int64_t i = 0; r->tunes && i < LOONG_COUNT_OF(finetuning) && !follows;
          i++) {
-        follows = strcmp(key, finetuning[i].key) == 0;
+        follows = strcmp(key, finetuning[i].key) == 0 &&
+                  completes(plan->recipe, i);
         usual = follows ? finetuning_value(plan->recipe, i) : NULL;
     }
     bool said = follows && loong_recipe_is_set(plan->recipe, key) &&

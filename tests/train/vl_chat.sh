@@ -120,6 +120,12 @@ losses() {
 }
 [ "$(losses one)" = "$(losses two)" ] && [ "$(losses one | wc -l)" = 2 ] ||
     fail "two ranks: $(losses one; losses two)"
+# A run goes on with the rows and the room for pictures that it had.
+status=75 run half 1 lora.yaml log.interval=1 train.exit_interval=1 \
+    export.hf=half
+run rest 1 lora.yaml log.interval=1 checkpoint.load=auto export.hf=half
+[ "$(losses one)" = "$(losses half; losses rest)" ] ||
+    fail "resumed: $(losses one; losses half; losses rest)"
 # cannot TEXT KEY=VALUE
 cannot() {
     status=2 run cannot 1 lora.yaml --check "$2"

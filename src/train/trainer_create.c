@@ -496,6 +496,7 @@ double loong_trainer_get_loss(const loong_trainer_t *trainer, int i,
 loong_status_t loong_trainer_fill_recipe(loong_context_t *ctx,
                                          loong_recipe_t *recipe, bool tells)
 {
+    LOONG_TRY(loongi_recipe_fill_loss(ctx, recipe));
     LOONG_TRY(loongi_complete_phase(recipe));
     LOONG_TRY(loongi_recipe_fill(ctx, recipe, tells));
     return loongi_complete_finetuning(recipe);

@@ -120,17 +120,25 @@ losses() {
 }
 [ "$(losses one)" = "$(losses two)" ] && [ "$(losses one | wc -l)" = 2 ] ||
     fail "two ranks: $(losses one; losses two)"
-# A run goes on with the rows and the room for pictures that it had.
+# A run goes on with the rows and the room for pictures that it had, and other
+# components than the language model may learn.
 status=75 run half 1 lora.yaml log.interval=1 train.exit_interval=1 \
     export.hf=half
 run rest 1 lora.yaml log.interval=1 checkpoint.load=auto export.hf=half
 [ "$(losses one)" = "$(losses half; losses rest)" ] ||
     fail "resumed: $(losses one; losses half; losses rest)"
+for part in encoder projector; do
+    status=0 run $part 1 lora.yaml model.image_$part.freeze=false \
+        export.merge=true export.hf=merged --check
+    grep "image_$part: .* frozen" $part.out && fail "the $part is frozen"
+done
 # cannot TEXT KEY=VALUE
 cannot() {
     status=2 run cannot 1 lora.yaml --check "$2"
     grep -qF "$1" cannot.out || fail "$2: $(tail -n 3 cannot.out)"
 }
+cannot 'model.image_projector learns is no part of an adapter' \
+    model.image_projector.freeze=false
 cannot 'pictures of family clip_vision_model are all of one size' \
     data.max_patches=64
 cannot 'no whole blocks of 64' finetune.method=qlora

@@ -2,6 +2,7 @@
  *
  * Whether what a run trains can be exported, known before it begins. Called by
  * trainer_model.c. Read from_hf.h before. */
+#include <stdio.h>
 #include <string.h>
 
 #include "artifacts.h"
@@ -96,6 +97,22 @@ static loong_status_t check_as(loong_context_t *ctx,
     return status;
 }
 
+/* An adapter stands beside the language model alone. */
+static loong_status_t check_frozen(loong_context_t *ctx,
+                                   const loong_recipe_t *recipe)
+{
+    for (int64_t i = 0; loong_recipe_component(recipe, i + 1) != NULL; i++) {
+        const char *role = loong_recipe_component(recipe, i);
+        char key[64];
+        snprintf(key, sizeof(key), "model.%s.freeze", role);
+        LOONG_CHECK(ctx, loong_recipe_bool(recipe, key), LOONG_ERR_CONFIG,
+                    "%s: %s: what model.%s learns is no part of an adapter: "
+                    "export.merge: true writes the whole model",
+                    loong_recipe_where(recipe, key), key, role);
+    }
+    return LOONG_OK;
+}
+
 /* The same of several components. */
 static loong_status_t check_whole(loong_context_t *ctx,
                                   const loong_recipe_t *recipe,
@@ -117,6 +134,9 @@ static loong_status_t check_whole(loong_context_t *ctx,
         LOONG_TRY(loongi_checkpoint_check_outside(ctx, dir));
         LOONG_TRY(check_no_source(ctx, recipe, dir));
     }
+    LOONG_TRY(dir != NULL && exports_adapters(recipe)
+                  ? check_frozen(ctx, recipe)
+                  : LOONG_OK);
     LOONG_TRY(loongi_artifacts_code(ctx, recipe, code));
     const loong_hf_config_params_t config = {
         "",   NULL,      LOONG_F32,

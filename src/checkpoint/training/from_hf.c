@@ -254,6 +254,26 @@ static loong_status_t adopt_whole(const adoption_t *from, const char *key,
     return composite != NULL ? set_processor(recipe, composite, dir) : LOONG_OK;
 }
 
+loong_status_t loongi_recipe_fill_loss(loong_context_t *ctx,
+                                       loong_recipe_t *recipe)
+{
+    const char *key = loong_recipe_is_set(recipe, "model.from_hf")
+                          ? "model.from_hf"
+                          : "init.from_hf";
+    const char *dir = loong_recipe_text(recipe, key);
+    const loong_hf_composite_t *composite = NULL;
+    if (dir == NULL || loong_recipe_reads_texts(recipe)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_composite_of(ctx, dir, &composite));
+    adoption_t a = {ctx, recipe, NULL, NULL, NULL};
+    if (composite == NULL) {
+        return LOONG_OK;
+    }
+    a.role = composite->parts[LOONG_HF_PART_LOSS].role;
+    return adopt(a, key, false, true);
+}
+
 loong_status_t loongi_recipe_fill(loong_context_t *ctx,
                                   loong_recipe_t *recipe, bool tells)
 {

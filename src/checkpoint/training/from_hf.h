@@ -13,6 +13,10 @@
 extern "C" {
 #endif
 
+/* Of a recipe that speaks of other components of a directory of several alone:
+ * the component with the loss, by which the phase of training is known. */
+LOONG_NODISCARD loong_status_t loongi_recipe_fill_loss(loong_context_t *ctx,
+                                                       loong_recipe_t *recipe);
 /* See loong_trainer_fill_recipe. */
 LOONG_NODISCARD loong_status_t loongi_recipe_fill(loong_context_t *ctx,
                                                   loong_recipe_t *recipe,

@@ -55,6 +55,15 @@ user() {
 }
 refused "there is no picture 'none.png'" \
     "$(user '[{"type": "image", "image": "none.png"}]')"
+printf hello >text.png
+: >empty.png
+head -c 20 "$pictures/rgb.png" >short.png
+refused 'one.jsonl:1: ./text.png: is no JPEG, PNG or WebP picture' \
+    "$(user '[{"type": "image", "image": "./text.png"}]')"
+refused 'one.jsonl:1: ./empty.png: is empty' \
+    "$(user '"<image>"' ', "images": ["./empty.png"]')"
+refused 'one.jsonl:1: ./short.png: no PNG header' \
+    "$(user '"<image>"' ', "image": "./short.png"')"
 refused 'paths of files are read' \
     "$(user '[{"type": "image_url", "image_url": {"url": "https://a/b.png"}}]')"
 refused "of type 'video', this source has texts and pictures" \
@@ -128,7 +137,7 @@ run rest 1 lora.yaml log.interval=1 checkpoint.load=auto export.hf=half
 [ "$(losses one)" = "$(losses half; losses rest)" ] ||
     fail "resumed: $(losses one; losses half; losses rest)"
 for part in encoder projector; do
-    status=0 run $part 1 lora.yaml model.image_$part.freeze=false \
+    run $part 1 lora.yaml model.image_$part.freeze=false \
         export.merge=true export.hf=merged --check
     grep "image_$part: .* frozen" $part.out && fail "the $part is frozen"
 done

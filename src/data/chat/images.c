@@ -63,6 +63,7 @@ static loong_status_t add_path(chat_conversation_t *c, const char *path)
     static const char file[] = "file://";
     const char *slash = c->path != NULL ? strrchr(c->path, '/') : NULL;
     size_t before = c->image_paths.length;
+    loong_image_info_t info;
     path += strncmp(path, file, sizeof(file) - 1) == 0 ? sizeof(file) - 1 : 0;
     LOONG_CHECK(c->ctx,
                 strstr(path, "://") == NULL && strncmp(path, "data:", 5) != 0,
@@ -80,7 +81,8 @@ static loong_status_t add_path(chat_conversation_t *c, const char *path)
     LOONG_CHECK(c->ctx, loongi_file_exists(c->image_paths.data + before),
                 LOONG_ERR_FORMAT, "there is no picture '%s'",
                 c->image_paths.data + before);
-    return LOONG_OK;
+    return loong_image_get_file_info(c->ctx, c->image_paths.data + before,
+                                     &info);
 }
 
 /* The next one that the record lists. */

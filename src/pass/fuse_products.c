@@ -4,8 +4,8 @@
  * GELU becomes a part of the products around it: of the one that makes what it
  * is applied to, and, in the backward, of the one that makes its gradient; the
  * tanh form alone, which libraries have. The gradient of a bias comes with that
- * of its weight. A product that is one term of a gradient's sum adds to the
- * other one. Called by compile.c. Read passes.h before. */
+ * of its weight. An adapter's product that is one term of a gradient's sum adds
+ * to the other one. Called by compile.c. Read passes.h before. */
 #include <string.h>
 
 #include "loong/ops.h"
@@ -218,20 +218,20 @@ loong_status_t loongi_pass_fuse_gradients(loong_graph_t *g,
 
 /* ---- sums of gradients --------------------------------------------------- */
 
-/* Of a product without a bias that node n alone reads; of what is made by
- * something else more than any product has. */
-static int64_t depth_of(const loong_graph_t *g, int64_t n, loong_val_t v,
-                        const int32_t *uses, const loong_fuse_scopes_t *scopes)
+/* A product by an adapter's matrix, without a bias, that node n alone reads. */
+static bool is_adapter_for(const loong_graph_t *g, int64_t n, loong_val_t v,
+                           const int32_t *uses,
+                           const loong_fuse_scopes_t *scopes)
 {
     const loong_node_t *product = loongi_producer(g, v);
-    if (!is_product_for(g, n, v, uses, scopes) || product->num_in > 2) {
-        return INT64_MAX;
+    if (!is_product_for(g, n, v, uses, scopes) || product->num_in > 2 ||
+        !loong_value_is_param(g, product->in[1])) {
+        return false;
     }
     const loong_value_t *x = &g->values[product->in[0]];
     const loong_value_t *w = &g->values[product->in[1]];
-    bool one_type =
-        x->dtype == w->dtype && x->dtype == g->values[v].dtype;
-    return one_type ? x->shape.dim[1] : INT64_MAX;
+    return g->params[w->index].params.adapter != 0.0 && x->dtype == w->dtype &&
+           x->dtype == g->values[v].dtype;
 }
 
 /* y + linear(x, w) becomes linear_add(y, x, w). */
@@ -256,8 +256,9 @@ static loong_status_t fuse_add(loong_graph_t *g, loong_node_t *add, int term)
     return LOONG_OK;
 }
 
-/* Of two products the shallow one is added: that of an adapter, whose passes
- * over memory cost more than its sums. */
+/* An adapter's passes over memory cost more than its sums. Of other products a
+ * sum is rounded once or twice as parts and passes are cut, and so in other
+ * layouts to other bits: these stay as they are. */
 loong_status_t loongi_pass_fuse_sums(loong_graph_t *g, const char *device,
                                      const loong_fuse_scopes_t *scopes)
 {
@@ -274,10 +275,10 @@ loong_status_t loongi_pass_fuse_sums(loong_graph_t *g, const char *device,
             node->program != LOONG_PROGRAM_B) {
             continue;
         }
-        int64_t first = depth_of(g, n, node->in[0], uses, scopes);
-        int64_t second = depth_of(g, n, node->in[1], uses, scopes);
-        if (first != second || first < INT64_MAX) {
-            status = fuse_add(g, node, second < first);
+        if (is_adapter_for(g, n, node->in[1], uses, scopes)) {
+            status = fuse_add(g, node, 1);
+        } else if (is_adapter_for(g, n, node->in[0], uses, scopes)) {
+            status = fuse_add(g, node, 0);
         }
     }
     loongi_free(g->ctx, uses);

@@ -43,8 +43,8 @@ LOONG_NODISCARD loong_status_t
 loongi_pass_fuse_gradients(loong_graph_t *g,
                            const loong_fuse_scopes_t *scopes);
 
-/* Lets a product that is one term of a sum in the backward add to the other
- * term. */
+/* Lets an adapter's product that is one term of a sum in the backward add to
+ * the other term. */
 LOONG_NODISCARD loong_status_t
 loongi_pass_fuse_sums(loong_graph_t *g, const char *device,
                       const loong_fuse_scopes_t *scopes);

@@ -33,7 +33,7 @@ typedef struct sampler {
     void *row; /* logits as they come */
     char *inputs;
     int32_t *prompt; /* [window] */
-    uint8_t *starts; /* [window + 1] 0: it is one document */
+    uint8_t *zeros;  /* [window + 1] one document, no label learned */
 } sampler_t;
 
 /* ---- one token ----------------------------------------------------------- */
@@ -56,7 +56,8 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
     const loong_input_list_t *list = loongi_inputs_of(
         s->from->inputs, loongi_model_first(plan->component) + number,
         LOONG_VARIANT_LOGITS);
-    loong_token_row_t row = {.ids = s->prompt, .starts = s->starts};
+    loong_token_row_t row = {
+        .ids = s->prompt, .weight = s->zeros, .starts = s->zeros};
     void *const rows[] = {&row};
     loong_token_params_t layout =
         *(const loong_token_params_t *)loongi_plan_reader(plan)->config;
@@ -482,7 +483,7 @@ static loong_status_t run_sampler(sampler_t *s, int64_t prompts)
     LOONG_TRY(loongi_calloc(plan->ctx, (size_t)s->window, sizeof(*s->prompt),
                             "prompt", &s->prompt));
     LOONG_TRY(loongi_calloc(plan->ctx, (size_t)s->window + 1, 1,
-                            "starts of documents", &s->starts));
+                            "starts of documents", &s->zeros));
     for (int64_t i = 0; i < prompts; i++) {
         LOONG_TRY(continue_prompt(s, i));
     }
@@ -515,7 +516,7 @@ loong_status_t loongi_sample(const loong_sampling_t *sampling, int64_t step)
     loongi_free(plan->ctx, s.row);
     loongi_free(plan->ctx, s.inputs);
     loongi_free(plan->ctx, s.prompt);
-    loongi_free(plan->ctx, s.starts);
+    loongi_free(plan->ctx, s.zeros);
     loongi_free(plan->ctx, s.logits);
     loongi_free(plan->ctx, s.counts);
     return status;

@@ -100,18 +100,24 @@ static void ten_steps_are_those_of_transformers(void **state)
 static void the_model_is_sampled(void **state)
 {
     (void)state;
-    job_place_t p = job_begin();
-    job_result_t r;
-    job_run(&p, 2,
-            "model.foundation.vocab_size=257\ndata.tokenizer=bytes\n"
-            "train.train_iters=2\ntrain.kl_loss_coeff=0.5\neval.interval=2\n"
-            "eval.sample.prompts=[ab]\neval.sample.max_new_tokens=4\n"
-            "parallel.tensor_model_parallel_size=2\n",
-            &r);
-    if (r.status != LOONG_OK || strstr(r.log, "ab") == NULL) {
-        fail_msg("status %d: %s %s", (int)r.status, r.error, r.log);
+    static const char *const methods[] = {"", "finetune.method=lora\n"};
+    for (int i = 0; i < LOONG_COUNT_OF(methods); i++) {
+        job_place_t p = job_begin();
+        job_result_t r;
+        char keys[512];
+        snprintf(keys, sizeof(keys),
+                 "model.foundation.vocab_size=257\ndata.tokenizer=bytes\n"
+                 "training_phase=pretrain\ntrain.train_iters=2\n"
+                 "train.kl_loss_coeff=0.5\neval.interval=2\n"
+                 "eval.sample.prompts=[ab]\neval.sample.max_new_tokens=4\n"
+                 "parallel.tensor_model_parallel_size=2\n%s",
+                 methods[i]);
+        job_run(&p, 2, keys, &r);
+        if (r.status != LOONG_OK || strstr(r.log, "ab") == NULL) {
+            fail_msg("status %d: %s %s", (int)r.status, r.error, r.log);
+        }
+        job_end(&p);
     }
-    job_end(&p);
 }
 
 /* Its parameters have no masters: in bf16 they are saved as they are. */

@@ -122,6 +122,11 @@ grep -q 'image_encoder: tensor 1 x data 1, .* frozen' one.out ||
     fail "the encoder is not frozen"
 mv adapter one.adapter
 rm -rf adapter.checkpoints
+run again 1 lora.yaml finetune.adapter=one.adapter optimizer.lr=0
+cmp one.adapter/adapter_model.safetensors adapter/adapter_model.safetensors ||
+    fail "an adapter does not go on as it was"
+rm -r adapter
+rm -rf adapter.checkpoints
 run two 2 lora.yaml log.interval=1
 losses() {
     sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*/\1 \2/p' \

@@ -392,7 +392,7 @@ loong_status_t loongi_adapter_load(loong_component_t *component,
 {
     const loong_adapters_t *adapters = component->params.request.rules.adapters;
     loong_peft_t *peft = NULL;
-    if (dir == NULL && (adapters == NULL || !adapters->magnitudes)) {
+    if (adapters == NULL || (dir == NULL && !adapters->magnitudes)) {
         return LOONG_OK;
     }
     if (dir != NULL) {

@@ -117,6 +117,35 @@ static void magnitudes_are_of_one_adapter(void **state)
                "magnitudes (use_dora) are not added");
 }
 
+/* What peft makes of it is another model than base + scale b a. */
+static void other_methods_are_refused(void **state)
+{
+    (void)state;
+    static const char *const keys[][3] = {
+        {"init_lora_weights", "true", "\"pissa_niter_16\""},
+        {"init_lora_weights", "true", "\"olora\""},
+        {"init_lora_weights", "true", "\"gaussian\""},
+        {"init_lora_weights", "true", "\"eva\""},
+        {"layer_replication", "null", "[[0, 2]]"},
+        {"use_qalora", "false", "true"},
+        {"alora_invocation_tokens", "null", "[1, 2]"},
+        {"alora_invocation_tokens", "null", "[]"},
+    };
+    for (int i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        const char *const *k = keys[i];
+        bool plain = strstr("\"gaussian\" \"eva\" []", k[2]) != NULL;
+        char command[2048];
+        snprintf(command, sizeof(command),
+                 "rm -rf %s/other && cp -r " LORA "/llama %s/other && "
+                 "chmod -R u+w %s/other && sed -i "
+                 "'s/\"%s\": %s/\"%s\": %s/' %s/other/adapter_config.json",
+                 dir, dir, dir, k[0], k[1], k[0], k[2], dir);
+        assert_int_equal(system(command), 0);
+        assert_run("verify %/other" BASE, plain ? 0 : 1,
+                   plain ? "all fit the matrices of" : k[0]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +154,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(embeddings_have_some_too),
         cmocka_unit_test(experts_have_some_too),
         cmocka_unit_test(magnitudes_are_of_one_adapter),
+        cmocka_unit_test(other_methods_are_refused),
     };
     if (argc != 2) {
         return 2;

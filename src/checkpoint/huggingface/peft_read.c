@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "convert.h"
 #include "file.h"
@@ -123,6 +124,58 @@ static loong_status_t pattern(const loong_peft_t *p, const char *list,
     return LOONG_OK;
 }
 
+static bool is_set(const loong_json_t *value)
+{
+    switch (loongi_json_kind(value)) {
+    case LOONG_JSON_NULL:
+        return false;
+    case LOONG_JSON_BOOL:
+        return loongi_json_bool(value);
+    case LOONG_JSON_ARRAY:
+    case LOONG_JSON_OBJECT:
+        return loongi_json_count(value) > 0;
+    default:
+        return true;
+    }
+}
+
+/* What would make the result another than base + scale * b a: some change the
+ * base when they are loaded, some are other methods. Source: peft's
+ * LoraLayer.update_layer, LoraConfig. */
+static loong_status_t check_plain(const loong_peft_t *p, const char *path)
+{
+    static const char *const starts[] = {"gaussian", "eva", "orthogonal",
+                                         "mica"};
+    static const char *const others[] = {
+        "layer_replication", "alora_invocation_tokens", "use_qalora",
+        "use_bdlora",        "arrow_config",            "kasa_config",
+        "monteclora_config", "trainable_token_indices", "lora_bias"};
+    const char *key = "init_lora_weights";
+    const loong_json_t *start = loongi_json_get(p->config, key);
+    if (start != NULL && loongi_json_kind(start) == LOONG_JSON_STRING) {
+        const char *name = loongi_json_string(start);
+        bool keeps = false;
+        for (int64_t i = 0; i < LOONG_COUNT_OF(starts); i++) {
+            keeps = keeps || strcasecmp(name, starts[i]) == 0;
+        }
+        LOONG_CHECK(p->ctx, keeps, LOONG_ERR_UNSUPPORTED,
+                    "%s: %s is '%s': peft changes the base when it loads such "
+                    "an adapter; save_pretrained's "
+                    "path_initial_model_for_weight_conversion makes a plain "
+                    "one of it (true, false, gaussian, eva, orthogonal and "
+                    "mica leave the base alone)",
+                    path, key, name);
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(others); i++) {
+        const loong_json_t *value = loongi_json_get(p->config, others[i]);
+        LOONG_CHECK(p->ctx, value == NULL || !is_set(value),
+                    LOONG_ERR_UNSUPPORTED,
+                    "%s has %s: plain LoRA (rsLoRA, DoRA) is what can be read",
+                    path, others[i]);
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t read_config(loong_peft_t *p)
 {
     char path[4096];
@@ -135,6 +188,7 @@ static loong_status_t read_config(loong_peft_t *p)
     LOONG_CHECK(p->ctx, strcmp(method, "LORA") == 0, LOONG_ERR_UNSUPPORTED,
                 "%s: peft_type is '%s'; LORA is the method that can be read",
                 path, method);
+    LOONG_TRY(check_plain(p, path));
     p->base = base != NULL && loongi_json_kind(base) == LOONG_JSON_STRING
                   ? loongi_json_string(base)
                   : NULL;

@@ -15,6 +15,7 @@
 #include "schema.h"
 
 #define FREEZE "model.freeze"
+#define SAVED "finetune.modules_to_save"
 #define TRAINABLE "model.trainable"
 #define DECAY "optimizer.weight_decay_rules"
 #define GROUPS "optimizer.groups"
@@ -352,7 +353,7 @@ static void check_modules(const loong_recipe_t *recipe,
         const char *list;
         const char *key;
         bool adapters;
-    } lists[] = {{"finetune.modules_to_save", "", false},
+    } lists[] = {{SAVED, "", false},
                  {"finetune.rank_pattern", ".scope", true},
                  {"finetune.alpha_pattern", ".scope", true}};
     const loong_component_t *c = model->components[model->num_components - 1];
@@ -381,6 +382,33 @@ static void check_modules(const loong_recipe_t *recipe,
     }
 }
 
+/* The matrix beside an adapter, peft loads in one of the two ways alone. */
+static void check_saved(const loong_recipe_t *recipe,
+                        const loong_component_t *c, loong_problems_t *problems)
+{
+    static const char a[] = ".lora_A.weight";
+    for (int64_t i = 0; i < c->num_whole; i++) {
+        const char *own = c->whole[i].name;
+        int length = (int)(strlen(own) - strlen(a));
+        int64_t k = 0;
+        if (length <= 0 || strcmp(own + length, a) != 0) {
+            continue;
+        }
+        while (k < c->num_whole &&
+               (c->whole[k].frozen ||
+                strncmp(c->whole[k].name, own, (size_t)length) != 0 ||
+                strcmp(c->whole[k].name + length, ".weight") != 0)) {
+            k++;
+        }
+        if (k < c->num_whole) {
+            loongi_problems_add(problems,
+                                "%s: " SAVED ": %.*s has an adapter and is "
+                                "trained as it is: peft has one or the other",
+                                loong_recipe_where(recipe, SAVED), length, own);
+        }
+    }
+}
+
 loong_status_t loongi_param_rules_check(loong_context_t *ctx,
                                         const loong_recipe_t *recipe,
                                         const loong_model_t *model)
@@ -390,6 +418,8 @@ loong_status_t loongi_param_rules_check(loong_context_t *ctx,
     bool trains = false;
     check_globs(recipe, model, &problems);
     check_modules(recipe, model, &problems);
+    check_saved(recipe, model->components[model->num_components - 1],
+                &problems);
     for (int k = 0; k < model->num_components; k++) {
         const loong_component_t *c = model->components[k];
         check_matrices(recipe, c, &problems);

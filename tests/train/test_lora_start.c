@@ -186,6 +186,8 @@ static void what_does_not_fit_is_refused(void **state)
          "up_proj down_proj, and the head is the matrix of embed_tokens"},
         {"finetune.modules_to_save=[nrm]\n",
          "finetune.modules_to_save[0]: no parameter matches nrm; their names"},
+        {"finetune.modules_to_save=[down_proj]\n",
+         "layers.1.mlp.down_proj has an adapter and is trained as it is"},
         {"finetune.rank_pattern=[{scope: k_proj, rank: 2}]\n",
          "finetune.rank_pattern[0].scope: no parameter matches k_proj"},
         {"finetune.rank=5\n", "has rank 4, here it has 5"},

@@ -258,7 +258,12 @@ static loong_status_t open_import(importer_t *im)
     if (open.model == NULL) {
         LOONG_TRY(loongi_hf_composite_of(im->ctx, im->dir, &whole));
     }
-    int first = whole == NULL || im->peft != NULL ? LOONG_HF_PART_LOSS : 0;
+    LOONG_CHECK(im->ctx, whole == NULL || im->peft == NULL,
+                LOONG_ERR_UNSUPPORTED,
+                "'%s' is of several components, of which adapters are beside "
+                "one: a training goes on with them (finetune.adapter)",
+                im->dir);
+    int first = whole == NULL ? LOONG_HF_PART_LOSS : 0;
     for (int i = first; i < LOONG_HF_PARTS; i++) {
         loong_hf_t **hf = &im->hf[im->num_parts];
         open.role = whole != NULL ? whole->parts[i].role : NULL;

@@ -164,6 +164,9 @@ grep -q '"model.language_model.layers.0.self_attn.q_proj"' \
 "$build/loong-ckpt" merge one.adapter model other >out 2>&1 &&
     fail "a merge leaves the encoder out"
 grep -q "'model' is of several components" out || fail "a merge: $(cat out)"
+"$build/loong-ckpt" import one.adapter other --base model >out 2>&1 &&
+    fail "an import leaves the encoder out"
+grep -q 'goes on with them (finetune.adapter)' out || fail "$(cat out)"
 "$build/loong-ckpt" export --quiet --merge adapter.checkpoints merged ||
     fail "the adapter is not merged"
 "$build/loong-ckpt" diff model merged >out

@@ -147,6 +147,50 @@ static __device__ __forceinline__ int64_t rows_of_expert(const grouped_t &g,
     return offsets_fit(g, wrong) ? g.offset[e + 1] - g.offset[e] : 0;
 }
 
+/* What a block makes of the result. */
+struct work_t {
+    int64_t expert;
+    int64_t row, rows; /* of the result: the first, one behind the last */
+    int64_t col;
+    int64_t depth;
+    int64_t a_row, b_row; /* where the expert's rows of operands begin */
+};
+
+/* Of a block whose tile has g.height rows and `width` columns; false: nothing.
+ * All threads of its TEAM warps come. */
+template <int KIND, int TEAM>
+static __device__ __forceinline__ bool find_work(const grouped_t &g, int width,
+                                                 work_t *w)
+{
+    if (KIND == GROUPED_DW) {
+        w->expert = blockIdx.z;
+        w->row = (int64_t)blockIdx.y * g.height;
+        w->rows = g.a.cols;
+        w->col = (int64_t)blockIdx.x * width;
+        w->a_row = w->b_row = g.offset[w->expert];
+        w->depth = rows_of_expert(g, w->expert);
+        return true;
+    }
+    unsigned column = 0;
+    row_tile_t tile = find_rows<TEAM>(g, (int)find_tile(&column));
+    w->expert = tile.expert;
+    if (tile.expert < 0) {
+        return false;
+    }
+    w->row = tile.first;
+    w->rows = g.offset[tile.expert + 1];
+    w->col = (int64_t)column * width;
+    w->depth = g.a.cols;
+    w->a_row = 0;
+    w->b_row = w->expert * (g.b.rows / g.experts);
+    return true;
+}
+
+static inline unsigned tiles_in(int64_t n, int64_t side)
+{
+    return (unsigned)((n + side - 1) / side);
+}
+
 static inline bool is_transposed(const loong_kernel_query_t *query)
 {
     return static_cast<const loong_grouped_linear_attr_t *>(query->attr)

@@ -21,13 +21,6 @@ enum {
     SHARED = 4 * PART * (int)sizeof(half_t)
 };
 
-struct work_t {
-    int64_t row, rows; /* of the result: the first, one behind the last */
-    int64_t col;
-    int64_t depth;
-    int64_t a_row, b_row; /* where the expert's rows of operands begin */
-};
-
 /* Operands of terms l .. l + DEPTH - 1. Their tiles lie as memory does. */
 template <int KIND>
 __device__ __forceinline__ void fetch(const grouped_t &g, const work_t &w,
@@ -155,42 +148,21 @@ __global__ void __launch_bounds__(THREADS) multiply_groups(grouped_t g)
     LOONG_SHARED_DYNAMIC(half_t, room);
     float c[MT][SIDE / 8][4];
     work_t w;
-    w.col = (int64_t)blockIdx.x * SIDE;
-    if (KIND == GROUPED_DW) {
-        int64_t e = blockIdx.z;
-        w.row = (int64_t)blockIdx.y * SIDE;
-        w.rows = g.a.cols;
-        w.a_row = w.b_row = g.offset[e];
-        w.depth = rows_of_expert(g, e);
-        sum_up<KIND>(g, w, c, room);
-        store_sums(g, w, e * w.rows, c);
+    if (!find_work<KIND, TEAM>(g, SIDE, &w)) {
         return;
     }
-    unsigned column = 0;
-    row_tile_t tile = find_rows<TEAM>(g, (int)find_tile(&column));
-    w.col = (int64_t)column * SIDE;
-    int64_t e = tile.expert;
-    if (e < 0) {
+    sum_up<KIND>(g, w, c, room);
+    if (KIND == GROUPED_DW) {
+        store_sums(g, w, w.expert * w.rows, c);
         return;
     }
     int warp = (int)threadIdx.x / WARP;
-    w.row = tile.first;
-    w.rows = g.offset[e + 1];
-    w.a_row = 0;
-    w.depth = g.a.cols;
-    w.b_row = e * (g.b.rows / g.experts);
-    sum_up<KIND>(g, w, c, room);
     const float one[MT][2] = {{1.0f, 1.0f}, {1.0f, 1.0f}};
     slice_t y = {g.c, w.row, w.rows, w.col, least(SIDE, g.c.cols - w.col)};
     put_rows<SIDE, MT, SIDE>(room, warp * MT * 16, 0, c, one);
     __syncwarp();
     store_tile<MT * 16, SIDE, WARP>(y, room, (int)threadIdx.x % WARP,
                                     warp * MT * 16);
-}
-
-unsigned sides(int64_t n)
-{
-    return (unsigned)((n + SIDE - 1) / SIDE);
 }
 
 template <int KIND>
@@ -208,7 +180,7 @@ loong_status_t launch(const loong_kernel_call_t *call, const grouped_t &g,
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     grouped_t g = grouped_of(call, SIDE);
-    dim3 grid(sides(g.c.cols), (unsigned)g.count);
+    dim3 grid(tiles_in(g.c.cols, SIDE), (unsigned)g.count);
     return is_transposed(call->query)
                ? launch<GROUPED_TRANSPOSED>(call, g, grid)
                : launch<GROUPED_PLAIN>(call, g, grid);
@@ -217,7 +189,8 @@ static loong_status_t run(const loong_kernel_call_t *call)
 static loong_status_t run_dw(const loong_kernel_call_t *call)
 {
     grouped_t g = grouped_of(call, SIDE);
-    dim3 grid(sides(g.c.cols), sides(g.a.cols), (unsigned)g.experts);
+    dim3 grid(tiles_in(g.c.cols, SIDE), tiles_in(g.a.cols, SIDE),
+              (unsigned)g.experts);
     return launch<GROUPED_DW>(call, g, grid);
 }
 

@@ -28,13 +28,6 @@ enum {
     SHARED = STAGES * STAGE * (int)sizeof(half_t) + PANEL_ALIGN
 };
 
-struct work_t {
-    int64_t row, rows; /* of the result: the first, one behind the last */
-    int64_t col;
-    int64_t depth;
-    int64_t a_row, b_row; /* where the expert's rows of operands begin */
-};
-
 /* N rows of a slice into a panel, as load_tile does it: a thread has one place
  * of the rows, so that little is left to compute for a copy. */
 template <int N>
@@ -191,42 +184,21 @@ __global__ void __launch_bounds__(THREADS) multiply_groups_wg(grouped_t g)
     half_t *room = aligned_to<PANEL_ALIGN>(dynamic);
     float c[COLS / 8][4];
     work_t w;
-    if (KIND == GROUPED_DW) {
-        int64_t e = blockIdx.z;
-        w.row = (int64_t)blockIdx.y * ROWS;
-        w.rows = g.a.cols;
-        w.col = (int64_t)blockIdx.x * COLS;
-        w.a_row = w.b_row = g.offset[e];
-        w.depth = rows_of_expert(g, e);
-        sum_up<KIND>(g, w, c, room);
-        store_sums(g, w, e * w.rows, c);
+    if (!find_work<KIND, TEAM>(g, COLS, &w)) {
         return;
     }
-    unsigned column = 0;
-    row_tile_t tile = find_rows<TEAM>(g, (int)find_tile(&column));
-    int64_t e = tile.expert;
-    if (e < 0) {
+    sum_up<KIND>(g, w, c, room);
+    if (KIND == GROUPED_DW) {
+        store_sums(g, w, w.expert * w.rows, c);
         return;
     }
     int row = (int)threadIdx.x / WARP * 16;
-    w.col = (int64_t)column * COLS;
-    w.row = tile.first;
-    w.rows = g.offset[e + 1];
-    w.a_row = 0;
-    w.depth = g.a.cols;
-    w.b_row = e * (g.b.rows / g.experts);
-    sum_up<KIND>(g, w, c, room);
     const float one[1][2] = {{1.0f, 1.0f}};
     slice_t y = {g.c, w.row, w.rows, w.col, least(COLS, g.c.cols - w.col)};
     put_rows<COLS, 1, COLS>(
         room, row, 0, reinterpret_cast<float(*)[COLS / 8][4]>(&c), one);
     __syncwarp();
     store_tile<16, COLS, WARP>(y, room, (int)threadIdx.x % WARP, row);
-}
-
-unsigned tiles(int64_t n, int64_t side)
-{
-    return (unsigned)((n + side - 1) / side);
 }
 
 template <int KIND>
@@ -244,7 +216,7 @@ loong_status_t launch(const loong_kernel_call_t *call, const grouped_t &g,
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     grouped_t g = grouped_of(call, ROWS);
-    dim3 grid(tiles(g.c.cols, COLS), (unsigned)g.count);
+    dim3 grid(tiles_in(g.c.cols, COLS), (unsigned)g.count);
     return is_transposed(call->query)
                ? launch<GROUPED_TRANSPOSED>(call, g, grid)
                : launch<GROUPED_PLAIN>(call, g, grid);
@@ -253,7 +225,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
 static loong_status_t run_dw(const loong_kernel_call_t *call)
 {
     grouped_t g = grouped_of(call, ROWS);
-    dim3 grid(tiles(g.c.cols, COLS), tiles(g.a.cols, ROWS),
+    dim3 grid(tiles_in(g.c.cols, COLS), tiles_in(g.a.cols, ROWS),
               (unsigned)g.experts);
     return launch<GROUPED_DW>(call, g, grid);
 }

@@ -167,6 +167,20 @@ __device__ __forceinline__ void measure(const own_sums_t &s, group_t *g,
     }
 }
 
+/* The means, from what the threads of a team have of their sums. */
+template <int TEAM, bool CENTER>
+__device__ __forceinline__ void take_means(group_t *g, float d, float *room)
+{
+    if (CENTER) {
+        team_sums<TEAM>(&g->dot, &g->sum, room);
+        g->sum /= d;
+    } else {
+        g->dot = team_sum<TEAM>(g->dot, room);
+        g->sum = 0.0f;
+    }
+    g->dot /= d;
+}
+
 /* dx of dy, x, w. */
 __device__ __forceinline__ pack_t input_gradient(const group_t &g,
                                                  const pack_t of[3])
@@ -217,13 +231,7 @@ __global__ void __launch_bounds__(BLOCK, 2)
                             load(w + col, n, packed)};
             measure<TEAM, NEAR>(own, &g, col, n, packed, of);
         });
-        if (CENTER) {
-            team_sums<TEAM>(&g.dot, &g.sum, room);
-        } else {
-            g.dot = team_sum<TEAM>(g.dot, room);
-        }
-        g.dot /= (float)d;
-        g.sum = CENTER ? g.sum / (float)d : 0.0f;
+        take_means<TEAM, CENTER>(&g, (float)d, room);
         auto write = [&](const pack_t of[3], pack_t more, int64_t col, int n) {
             pack_t dx = input_gradient(g, of);
             for (int i = 0; i < PACK && a.more.p != NULL; i++) {

@@ -16,6 +16,12 @@ foreach(model qwen gpt moe latent absorbed minimax vision)
   set_tests_properties(parity_${model}_long bits_${model}_long PROPERTIES
     LABELS "parallel;full" TIMEOUT 7200)
 endforeach()
+# Four tensor parallel ranks, in which a product that adds to a sum of gradients
+# rounds it once in one layout and twice in the other.
+add_test(NAME bits_sums COMMAND loong-bench parity
+  ${PROJECT_SOURCE_DIR}/tests/parallel/parity_latent.yaml
+  --bits --layouts 1 --steps 3 --ranks 4 --seed 795679497)
+set_tests_properties(bits_sums PROPERTIES LABELS parallel TIMEOUT 120)
 # Drawn around what a random sample may miss: zero bubbles that recompute, pairs
 # with shared experts, experts with little room, whole matrices of muon; and fp32 with
 # the experts that one rank chose.

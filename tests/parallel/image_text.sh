@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: image_text.sh BUILD SOURCE LAYOUTS STEPS: drawn layouts of a model that
-# reads texts with pictures equal one rank, each with layouts of the image
-# encoder and the projector and a join of its own, resumed on others; others of
-# them have the same bits.
+# usage: image_text.sh BUILD SOURCE LAYOUTS STEPS [MODEL...]: drawn layouts of a
+# model that reads texts with pictures equal one rank, each with layouts of the
+# image encoder and the projector and a join of its own, resumed on others;
+# others of them have the same bits. With MODEL these of tests/golden: pictures
+# of sizes of their own, windows, deep features.
 set -eu
 build=$1
 source=$2
@@ -36,6 +37,39 @@ zero="parallel.data_parallel_sharding=optim_grads_params
 kinds=("" "$rare" "$rare train.exit_interval=2 $zero"
     "$zero model.freeze=[image_encoder.layers.0]"
     "train.kl_loss_coeff=0.5 parallel.pipeline_model_parallel_size=1")
+# drawn KIND [OPTION...]: with the recipe $recipe and $keys.
+recipe=$place/recipe.yaml keys=()
+drawn() {
+    local kind=$1
+    shift
+    "$build/loong-bench" parity "$recipe" "$@" --ranks 8 "${keys[@]}" \
+        >"$place/out" 2>&1 || {
+        echo "FAILED: $kind"
+        cut -c1-300 "$place/out"
+        exit 1
+    }
+    echo "$kind: $(grep largest "$place/out")"
+}
+if [ $# -gt 4 ]; then
+    cp "$source/tests/fixtures/images/tall.jpg" "$place/j420.jpg"
+    cat >"$place/preprocessor_config.json" <<JSON
+{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4,
+"merge_size": 2, "temporal_patch_size": 2,
+"size": {"shortest_edge": 64, "longest_edge": 384}}
+JSON
+    for model in "${@:5}"; do
+        recipe=$source/tests/golden/${model}_train.yaml
+        keys=("data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place"
+            model.foundation.num_layers=4 optimizer.lr=0.001
+            optimizer.clip_grad=1.0)
+        case $model in
+        qwen*) keys+=(data.max_patches=192
+            "data.image_processor=$place/preprocessor_config.json") ;;
+        esac
+        drawn "$model" --layouts "$3" --steps "$4"
+    done
+    exit 0
+fi
 # The image encoder learns: where it is fixed another loss comes out.
 last_loss() {
     "$build/loongrun" "$place/recipe.yaml" train.train_iters=3 \
@@ -49,11 +83,5 @@ if [ "$(last_loss learns)" = "$(last_loss fixed ${e}freeze=true)" ]; then
 fi
 for kind in "${kinds[@]}" --bits; do
     # shellcheck disable=SC2086
-    "$build/loong-bench" parity "$place/recipe.yaml" --layouts "$3" \
-        --steps "$4" --ranks 8 $kind >"$place/out" 2>&1 || {
-        echo "FAILED: ${kind:-any}"
-        cut -c1-300 "$place/out"
-        exit 1
-    }
-    echo "${kind:-any}: $(grep largest "$place/out")"
+    drawn "${kind:-any}" --layouts "$3" --steps "$4" $kind
 done

@@ -32,8 +32,16 @@ set_tests_properties(image_text_layouts PROPERTIES LABELS parallel TIMEOUT 120)
 add_test(NAME image_text_layouts_long COMMAND
   ${PROJECT_SOURCE_DIR}/tests/parallel/image_text.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR} 12 12)
-set_tests_properties(image_text_layouts_long PROPERTIES
-  LABELS "parallel;full" TIMEOUT 1200)
+# Sizes of their own in windows, deep features, one norm of all heads.
+add_test(NAME image_text_models COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/parallel/image_text.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR} 1 3 qwen3_vl)
+set_tests_properties(image_text_models PROPERTIES LABELS parallel TIMEOUT 120)
+add_test(NAME image_text_models_long COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/parallel/image_text.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR} 24 12 qwen2_5_vl qwen3_vl internvl)
+set_tests_properties(image_text_layouts_long image_text_models_long PROPERTIES
+  LABELS "parallel;full" TIMEOUT 2400)
 
 function(parity_around name model)
   add_test(NAME parity_${name} COMMAND loong-bench parity

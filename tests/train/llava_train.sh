@@ -60,6 +60,16 @@ steps 4 21 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=1- ${e}$t=2 model.image_encoder.freeze=true
 also 1 21 model.image_encoder.freeze=true
 also 2 21 model.image_encoder.freeze=true parallel.$t=2
+# A picture in four steps, on one rank and in one micro-batch of it: elsewhere
+# encoder and projector stay, and so does their age.
+rare=("data.train=[{path: $place/rare.jsonl}]" train.global_batch_size=4
+    train.micro_batch_size=1)
+also 1 41 "${rare[@]}"
+steps 2 41 "${rare[@]}" parallel.data_parallel_sharding=optim_grads_params
+also 4 41 "${rare[@]}" parallel.pipeline_model_parallel_size=2 ${e}$t=2 \
+    join=phases
+also 3 41 "${rare[@]}" ${m}image_encoder.$r=0-1 ${m}image_projector.$r=1 \
+    ${m}foundation.$r=1-2
 # The timeline of four ranks has all components; measured, encoder and projector
 # leave micro-batches out that have no picture.
 drawn() {

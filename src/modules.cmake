@@ -59,6 +59,8 @@ set_source_files_properties(src/data/images/resize.c
 loong_module(NAME device DIR src/device PUBLIC device device_types kernel
   USES base CALLS comm)
 loong_module(NAME device_cpu DIR backends/cpu USES base CALLS device)
+loong_module(NAME device_xpu DIR backends/xpu USES base device
+  LIBS ${CMAKE_DL_LIBS})
 loong_module(NAME comm_staged DIR backends/staged INSIDE src/comm/inside
   USES base comm device)
 loong_module(NAME isa DIR src/isa USES base CALLS device LIBS dnnl)
@@ -126,7 +128,7 @@ loong_module(NAME train DIR src/train PUBLIC trainer
   training_files report features run_data CALLS launch images)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
-  USES base op kernels device_cpu comm_staged foundation_hf vision_hf projector_hf
+  USES base op kernels device_cpu device_xpu comm_staged foundation_hf vision_hf projector_hf
   run_data images image_text chat
   INCLUDES ${PROJECT_SOURCE_DIR}/backends/cuda)
 loong_module(NAME version DIR src/version PUBLIC version

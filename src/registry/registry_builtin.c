@@ -16,6 +16,7 @@
 #include "source_tokens.h"
 #include "staged_comm.h"
 #include "vision.h"
+#include "xpu_device.h"
 
 static loong_status_t register_kernels(loong_context_t *ctx,
                                        const loong_kernel_t *const *list)
@@ -52,5 +53,6 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     LOONG_TRY(loongi_stager_register(ctx, &loongi_staged_stager));
     /* The last one is "auto" where it is found. */
     LOONG_TRY(loong_register_device(ctx, &loongi_cpu_device));
+    LOONG_TRY(loong_register_device(ctx, &loongi_xpu_device));
     return loong_register_device(ctx, &loongi_cuda_device);
 }

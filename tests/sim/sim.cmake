@@ -23,6 +23,7 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
+include(tests/sim/xpu/xpu.cmake)
 
 add_library(cudasim SHARED ${cudasim}/engine.cc ${cudasim}/warp.cc ${cudasim}/memory.cc
   ${cudasim}/stream.cc ${cudasim}/graph.cc ${cudasim}/runtime.cc

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finds Kunlun's libraries, and in them what xpu_abi.h lists. Called by
+ * xpu_device.c and by the kernels. Read xpu_library.h before. */
+#define _GNU_SOURCE /* dlinfo */
+#include "xpu_library.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base.h"
+
+/* ---- files --------------------------------------------------------------- */
+
+enum { PATH = 1024 };
+
+/* In order; "%s" stands for XPU_HOME. The last one is the loader's own search
+ * (C, D). */
+static const char *const places[] = {"%s/so/",
+                                     "%s/lib64/",
+                                     "%s/lib/",
+                                     "/usr/local/xpu/so/",
+                                     "/usr/local/xccl/so/",
+                                     "/opt/xre/so/",
+                                     "/opt/xccl/so/",
+                                     ""};
+
+/* What the libraries need of each other and may not find beside them (B). */
+static const char *const needed[] = {"libxpucuda.so.1", "libxpuml.so.1",
+                                     "libxpurt.so.2", "libcudart.so.12",
+                                     "libcudart.so"};
+
+static void *open_file(const char *dir, const char *name, char *why,
+                       size_t size)
+{
+    char path[PATH];
+    snprintf(path, sizeof(path), "%s%s%s", dir,
+             dir[0] != '\0' && dir[strlen(dir) - 1] != '/' ? "/" : "", name);
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (handle == NULL) {
+        const char *error = dlerror();
+        snprintf(why, size, "%.*s", (int)size - 1,
+                 error != NULL ? error : name);
+    }
+    return handle;
+}
+
+static void *open_in(const char *dir, const char *const *names, char *why,
+                     size_t size)
+{
+    void *handle = NULL;
+    for (int i = 0; names[i] != NULL && handle == NULL; i++) {
+        char first[LOONG_XPU_REASON] = "";
+        handle = open_file(dir, names[i], first, sizeof(first));
+        bool lacks = handle == NULL && strstr(first, names[i]) == NULL;
+        for (int n = 0; n < LOONG_COUNT_OF(needed) && lacks; n++) {
+            char unused[LOONG_XPU_REASON] = "";
+            (void)open_file(dir, needed[n], unused, sizeof(unused));
+        }
+        if (lacks) { /* another library: it may be found by now */
+            handle = open_file(dir, names[i], first, sizeof(first));
+        }
+        /* A file that cannot be loaded says more than one that is not there. */
+        if (handle == NULL &&
+            (why[0] == '\0' || strstr(why, "No such file") != NULL)) {
+            snprintf(why, size, "%s", first);
+        }
+    }
+    return handle;
+}
+
+void *loongi_xpu_open(const char *const *names, char *why, size_t size)
+{
+    const char *path = getenv("LOONG_XPU_PATH");
+    const char *home = getenv("XPU_HOME");
+    char dir[PATH];
+    void *handle = NULL;
+    why[0] = '\0';
+    while (path != NULL && path[0] != '\0' && handle == NULL) {
+        size_t length = strcspn(path, ":");
+        snprintf(dir, sizeof(dir), "%.*s", (int)length, path);
+        handle = open_in(dir, names, why, size);
+        path += length + (path[length] == ':');
+        if (path[0] == '\0') {
+            return handle;
+        }
+    }
+    for (int i = 0; i < LOONG_COUNT_OF(places) && handle == NULL; i++) {
+        bool named = strncmp(places[i], "%s", 2) == 0;
+        snprintf(dir, sizeof(dir), "%s%s", named && home != NULL ? home : "",
+                 places[i] + (named ? 2 : 0));
+        if (!named || home != NULL) {
+            handle = open_in(dir, names, why, size);
+        }
+    }
+    return handle;
+}
+
+void loongi_xpu_file(void *handle, char *path, size_t size)
+{
+    struct link_map *map = NULL;
+    if (handle == NULL || dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0) {
+        map = NULL;
+    }
+    snprintf(path, size, "%s", map != NULL ? map->l_name : "");
+}
+
+/* ---- symbols ------------------------------------------------------------- */
+
+static void *find(void *handle, const char *prefix, const char *name,
+                  const char *suffix)
+{
+    char symbol[128];
+    snprintf(symbol, sizeof(symbol), "%s%s%s", prefix, name, suffix);
+    return handle != NULL ? dlsym(handle, symbol) : NULL;
+}
+
+static void lacks(loong_xpu_library_t *lib, const char *prefix,
+                  const char *what, const char *cost)
+{
+    size_t used = strlen(lib->missing);
+    snprintf(lib->missing + used, sizeof(lib->missing) - used, "%s%s%s%s",
+             used > 0 ? "; " : "", prefix, what, cost);
+}
+
+static bool load_runtime(loong_xpu_library_t *lib, char *why, size_t size)
+{
+    static const char *const names[] = {"libxpurt.so.2", "libxpurt.so", NULL};
+    lib->runtime_handle = loongi_xpu_open(names, why, size);
+    if (lib->runtime_handle == NULL) {
+        return false;
+    }
+#define LOAD(name_, parameters_)                            \
+    *(void **)(void *)&lib->rt.name_ =                      \
+        find(lib->runtime_handle, "xpu_", #name_, "");      \
+    if (lib->rt.name_ == NULL) {                            \
+        snprintf(why, size, "libxpurt has no xpu_" #name_); \
+        return false;                                       \
+    }
+    LOONG_XPU_RUNTIME(LOAD)
+#undef LOAD
+#define LOAD(name_, parameters_)                                   \
+    *(void **)(void *)&lib->rt.name_ =                             \
+        find(lib->runtime_handle, "xpu_", #name_, "");             \
+    if (lib->rt.name_ == NULL) {                                   \
+        lacks(lib, "xpu_", #name_, " (the host waits unwatched)"); \
+    }
+    LOONG_XPU_RUNTIME_OPTIONAL(LOAD)
+#undef LOAD
+    return true;
+}
+
+static void load_ml(loong_xpu_library_t *lib)
+{
+    static const char *const names[] = {"libxpuml.so.1", "libxpuml.so", NULL};
+    static const char cost[] = " (free memory is counted here)";
+    char why[LOONG_XPU_REASON];
+    lib->ml_handle = loongi_xpu_open(names, why, sizeof(why));
+    if (lib->ml_handle == NULL) {
+        lacks(lib, "", names[0], cost);
+        return;
+    }
+    bool all = true;
+#define LOAD(name_, parameters_)                                              \
+    void *name_ = find(lib->ml_handle, "xpuml", #name_, "");                  \
+    name_ =                                                                   \
+        name_ != NULL ? name_ : find(lib->ml_handle, "xpuml", #name_, "_v2"); \
+    *(void **)(void *)&lib->ml.name_ = name_;                                 \
+    if (name_ == NULL) {                                                      \
+        lacks(lib, "xpuml", #name_, cost);                                    \
+        all = false;                                                          \
+    }
+    LOONG_XPU_ML(LOAD)
+#undef LOAD
+    lib->ml_handle = all ? lib->ml_handle : NULL;
+}
+
+static void load_blas(loong_xpu_library_t *lib)
+{
+    static const char *const names[] = {"libxpu_blas.so", NULL};
+    static const char cost[] = " (products are the shim's)";
+    char why[LOONG_XPU_REASON];
+    lib->blas_handle = loongi_xpu_open(names, why, sizeof(why));
+    if (lib->blas_handle == NULL) {
+        lacks(lib, "", names[0], cost);
+        return;
+    }
+    bool all = true;
+#define LOAD(name_, parameters_)                                              \
+    void *name_ = find(lib->blas_handle, "cublas", #name_, "_v2");            \
+    name_ =                                                                   \
+        name_ != NULL ? name_ : find(lib->blas_handle, "cublas", #name_, ""); \
+    *(void **)(void *)&lib->blas.name_ = name_;                               \
+    if (name_ == NULL) {                                                      \
+        lacks(lib, "cublas", #name_, cost);                                   \
+        all = false;                                                          \
+    }
+    LOONG_XPU_BLAS(LOAD)
+#undef LOAD
+    lib->blas_handle = all ? lib->blas_handle : NULL;
+}
+
+/* ---- the shim ------------------------------------------------------------ */
+
+static const loong_xpu_shim_t *open_shim(void **handle_p, char *why,
+                                         size_t size)
+{
+    static const char *const names[] = {LOONG_XPU_SHIM_LIBRARY, NULL};
+    void *handle = loongi_xpu_open(names, why, size);
+    void *symbol = find(handle, LOONG_XPU_SHIM_SYMBOL, "", "");
+    loong_xpu_shim_fn get = NULL;
+    if (handle == NULL) {
+        return NULL;
+    }
+    if (symbol == NULL) {
+        snprintf(why, size, "%s has no %s", LOONG_XPU_SHIM_LIBRARY,
+                 LOONG_XPU_SHIM_SYMBOL);
+        return NULL;
+    }
+    memcpy(&get, &symbol, sizeof(get));
+    const loong_xpu_shim_t *shim = get();
+    if (shim->abi != LOONG_XPU_SHIM_ABI ||
+        shim->query_size != sizeof(loong_kernel_query_t) ||
+        shim->call_size != sizeof(loong_kernel_call_t) ||
+        shim->frame_size != sizeof(loong_frame_t)) {
+        snprintf(why, size,
+                 "%s was compiled for another libloong (table %u, this one "
+                 "wants %d; sizes %u, %u, %u, wanted %zu, %zu, %zu): compile "
+                 "it anew",
+                 LOONG_XPU_SHIM_LIBRARY, shim->abi, (int)LOONG_XPU_SHIM_ABI,
+                 shim->query_size, shim->call_size, shim->frame_size,
+                 sizeof(loong_kernel_query_t), sizeof(loong_kernel_call_t),
+                 sizeof(loong_frame_t));
+        return NULL;
+    }
+    *handle_p = handle;
+    return shim;
+}
+
+const loong_xpu_shim_t *loongi_xpu_shim(char *why, size_t size)
+{
+    void *handle = NULL;
+    return open_shim(&handle, why, size);
+}
+
+/* What the public header has (A), unless the shim saw another one. */
+static void find_values(loong_xpu_library_t *lib)
+{
+    const loong_xpu_values_t known = {0, 1, 2, 0};
+    lib->values = known;
+    struct {
+        const char *name;
+        int *value;
+    } const list[] = {{"XPU_DEVICE_TO_HOST", &lib->values.device_to_host},
+                      {"XPU_HOST_TO_DEVICE", &lib->values.host_to_device},
+                      {"XPU_DEVICE_TO_DEVICE", &lib->values.device_to_device},
+                      {"XPU_MEM_MAIN", &lib->values.global_memory}};
+    for (int i = 0; i < LOONG_COUNT_OF(list) && lib->shim != NULL; i++) {
+        int64_t value = 0;
+        if (lib->shim->enumerator(list[i].name, &value) == 0) {
+            *list[i].value = (int)value;
+        }
+    }
+}
+
+bool loongi_xpu_load(loong_xpu_library_t *lib, char *why, size_t size)
+{
+    memset(lib, 0, sizeof(*lib));
+    /* Read by the driver when it is loaded; what the user set stays. */
+    setenv("XPU_FORCE_USERMODE_LAUNCH", "1", 0);
+    if (!load_runtime(lib, why, size)) {
+        return false;
+    }
+    load_ml(lib);
+    load_blas(lib);
+    char reason[LOONG_XPU_REASON] = "";
+    lib->shim = open_shim(&lib->shim_handle, reason, sizeof(reason));
+    if (lib->shim == NULL) {
+        lacks(lib, "no kernels: ", reason, "");
+    }
+    find_values(lib);
+    return true;
+}

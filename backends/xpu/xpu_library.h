@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kunlun's libraries, found and loaded when they are first asked for; nothing
+ * is linked. They are never unloaded, so that loading them again only finds
+ * them. LOONG_XPU_PATH, a list of directories with colons, stands for all other
+ * places: nothing is taken from elsewhere then. */
+#ifndef LOONG_XPU_LIBRARY_H
+#define LOONG_XPU_LIBRARY_H
+
+#include <stdbool.h>
+
+#include "xpu_abi.h"
+#include "xpu_shim.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LOONG_XPU_REASON = 512, LOONG_XPU_MISSING = 1024 };
+
+/* The values of the vendor's headers: the shim's, or those that are public. */
+typedef struct loong_xpu_values {
+    int device_to_host;
+    int host_to_device;
+    int device_to_device;
+    int global_memory;
+} loong_xpu_values_t;
+
+#define LOONG_XPU_FIELD(name_, parameters_) int(*name_) parameters_;
+typedef struct loong_xpu_library {
+    void *runtime_handle;
+    void *ml_handle;   /* NULL: without it, as all below */
+    void *blas_handle;
+    void *shim_handle;
+    struct {
+        LOONG_XPU_RUNTIME(LOONG_XPU_FIELD)
+        LOONG_XPU_RUNTIME_OPTIONAL(LOONG_XPU_FIELD)
+    } rt;
+    struct {
+        LOONG_XPU_ML(LOONG_XPU_FIELD)
+    } ml;
+    struct {
+        LOONG_XPU_BLAS(LOONG_XPU_FIELD)
+    } blas;
+    const loong_xpu_shim_t *shim;
+    loong_xpu_values_t values;
+    char missing[LOONG_XPU_MISSING]; /* what is not there, and what it costs */
+} loong_xpu_library_t;
+#undef LOONG_XPU_FIELD
+
+/* Opens the first of `names` (ends with NULL) in the places where such
+ * libraries are; NULL with the reason. */
+void *loongi_xpu_open(const char *const *names, char *why, size_t size);
+
+/* False with the reason: there is no runtime, or it lacks a needed symbol. */
+bool loongi_xpu_load(loong_xpu_library_t *lib, char *why, size_t size);
+
+/* The shim alone; NULL with the reason. */
+const loong_xpu_shim_t *loongi_xpu_shim(char *why, size_t size);
+
+/* The file behind a handle. */
+void loongi_xpu_file(void *handle, char *path, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

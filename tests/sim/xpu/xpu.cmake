@@ -1,0 +1,41 @@
+# Kunlun's libraries, simulated: shared objects of the vendor's names, found by
+# LOONG_XPU_PATH alone. The backend is the library's own, as it is everywhere.
+set(xpusim ${PROJECT_SOURCE_DIR}/tests/sim/xpu)
+set(XPUSIM_DIR ${PROJECT_BINARY_DIR}/xpusim)
+
+# One of them: its file's name is that of the vendor's, e.g. libxpurt.so.2.
+function(xpusim_library target file)
+  add_library(${target} SHARED ${ARGN})
+  get_filename_component(name ${file} NAME_WE)
+  get_filename_component(suffix ${file} EXT)
+  string(REGEX REPLACE "^lib" "" name ${name})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name}
+    SUFFIX ${suffix} LIBRARY_OUTPUT_DIRECTORY ${XPUSIM_DIR}
+    BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "\$ORIGIN"
+    CXX_VISIBILITY_PRESET hidden)
+  target_include_directories(${target} PRIVATE ${xpusim}
+    ${PROJECT_SOURCE_DIR}/backends/xpu ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${target} PRIVATE Threads::Threads)
+  target_compile_options(${target} PRIVATE -O2)
+  if(NOT "${target}" STREQUAL "xpusim")
+    target_link_libraries(${target} PRIVATE xpusim)
+  endif()
+endfunction()
+
+xpusim_library(xpusim libxpurt.so.2 ${xpusim}/memory.cc ${xpusim}/stream.cc
+  ${xpusim}/runtime.cc)
+target_include_directories(xpusim INTERFACE ${xpusim})
+xpusim_library(xpusim_ml libxpuml.so.1 ${xpusim}/ml.cc)
+add_custom_target(xpusim_all DEPENDS xpusim xpusim_ml)
+
+# A test of this device; what looks into the simulator links it (LIBS xpusim).
+function(loong_xpu_sim_test)
+  loong_test(${ARGV})
+  cmake_parse_arguments(T "" "NAME" "" ${ARGN})
+  add_dependencies(test_${T_NAME} xpusim_all)
+  set_tests_properties(${T_NAME} PROPERTIES ENVIRONMENT
+    "OMP_NUM_THREADS=1;LOONG_XPU_PATH=${XPUSIM_DIR};SIM_XPU_STRICT=1")
+endfunction()
+
+loong_xpu_sim_test(NAME xpu_device LABELS sim SOURCES ${xpusim}/test_device.c
+  LIBS xpusim)

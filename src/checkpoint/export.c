@@ -18,14 +18,7 @@
 #include "view.h"
 #include "workdir.h"
 
-/* A component of what is exported. */
-typedef struct export_part {
-    loong_native_source_t source;
-    loong_pairs_t *model;
-    loong_hf_map_t *map;
-} export_part_t;
-
-static int64_t elements_of(const export_part_t *part, loong_dtype_t dtype)
+static int64_t elements_of(const loong_native_part_t *part, loong_dtype_t dtype)
 {
     int64_t elements = 0;
     for (int64_t i = 0; i < loongi_hf_map_count(part->map); i++) {
@@ -39,7 +32,8 @@ static int64_t elements_of(const export_part_t *part, loong_dtype_t dtype)
 
 /* The type that config.json names: most weights have it. transformers reads
  * all the others into it. */
-static loong_dtype_t most_common_type(const export_part_t *parts, int count)
+static loong_dtype_t most_common_type(const loong_native_part_t *parts,
+                                      int count)
 {
     const loong_native_source_t *source = &parts[0].source;
     static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16,
@@ -57,7 +51,7 @@ static loong_dtype_t most_common_type(const export_part_t *parts, int count)
         }
     }
     for (int64_t i = 0; i < loongi_hf_map_count(parts[count - 1].map); i++) {
-        const export_part_t *last = &parts[count - 1];
+        const loong_native_part_t *last = &parts[count - 1];
         const loong_hf_param_t *p = loongi_hf_map_get(last->map, i);
         loong_dtype_t own = loongi_native_type((void *)&last->source, p->name);
         if (!p->exact && loongi_hf_wider(own, found) != found) {
@@ -122,22 +116,6 @@ choose_files(const loong_native_source_t *source,
     return LOONG_OK;
 }
 
-/* Those that came from peft's files, and were not trained since, keep the
- * configuration that they had. */
-static loong_status_t export_adapters(const loong_native_source_t *source,
-                                      const loong_hf_map_t *map,
-                                      const char *dir, const char *kept_files)
-{
-    char from[4096];
-    char to[4096];
-    LOONG_TRY(loongi_checkpoint_verify_hf(source->checkpoint, true));
-    LOONG_TRY(loongi_peft_export(source, map, dir));
-    snprintf(from, sizeof(from), "%s/" LOONG_PEFT_CONFIG, kept_files);
-    snprintf(to, sizeof(to), "%s/" LOONG_PEFT_CONFIG, dir);
-    return loongi_file_exists(from) ? loongi_file_copy(source->ctx, from, to)
-                                    : LOONG_OK;
-}
-
 /* What is to be written: one component, or those of a whole model. */
 typedef struct export {
     loong_context_t *ctx;
@@ -145,12 +123,12 @@ typedef struct export {
     loong_checkpoint_t *checkpoint;
     const loong_hf_composite_t *composite; /* NULL: of one component */
     int count;
-    export_part_t parts[LOONG_HF_PARTS];
+    loong_native_part_t parts[LOONG_HF_PARTS];
     loong_pairs_t *tokens;
     loong_text_t kept_files;
 } export_t;
 
-static export_part_t *last_of(export_t *e)
+static loong_native_part_t *last_of(export_t *e)
 {
     return &e->parts[e->count - 1];
 }
@@ -158,7 +136,7 @@ static export_part_t *last_of(export_t *e)
 static loong_status_t open_parts(export_t *e)
 {
     for (int i = 0; i < e->count; i++) {
-        export_part_t *part = &e->parts[i];
+        loong_native_part_t *part = &e->parts[i];
         LOONG_TRY(loongi_native_open_base(&part->source));
         LOONG_TRY(loongi_hf_map_load(e->ctx, part->model, e->params->map,
                                      &part->map));
@@ -217,15 +195,22 @@ static loong_status_t write_model(export_t *e)
     return status;
 }
 
+/* Those that came from peft's files, and were not trained since, keep the
+ * configuration that they had. */
 static loong_status_t write_adapters(export_t *e)
 {
-    export_part_t *part = last_of(e);
-    if (e->composite != NULL) {
-        loongi_hf_composite_place_as(e->composite, e->count - 1, NULL,
-                                     part->map);
+    const char *dir = e->params->out_dir;
+    char from[4096];
+    char to[4096];
+    for (int i = 0; i < e->count && e->composite != NULL; i++) {
+        loongi_hf_composite_place_as(e->composite, i, NULL, e->parts[i].map);
     }
-    return export_adapters(&part->source, part->map, e->params->out_dir,
-                           e->kept_files.data);
+    LOONG_TRY(loongi_checkpoint_verify_hf(e->checkpoint, true));
+    LOONG_TRY(loongi_peft_export(e->count, e->parts, dir));
+    snprintf(from, sizeof(from), "%s/" LOONG_PEFT_CONFIG, e->kept_files.data);
+    snprintf(to, sizeof(to), "%s/" LOONG_PEFT_CONFIG, dir);
+    return loongi_file_exists(from) ? loongi_file_copy(e->ctx, from, to)
+                                    : LOONG_OK;
 }
 
 /* What is asked for, else what the run that saved it knew; of code what is
@@ -317,7 +302,7 @@ static loong_status_t choose_parts(export_t *e)
         e->count = 1;
     }
     for (int i = 0; i < e->count; i++) {
-        export_part_t *part = &e->parts[i];
+        loong_native_part_t *part = &e->parts[i];
         part->source = (loong_native_source_t){.ctx = e->ctx,
                                                .ema = e->params->ema,
                                                .checkpoint = e->checkpoint,

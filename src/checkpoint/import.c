@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "hf_adapters.h"
 #include "hf_code.h"
 #include "hf_digest.h"
 #include "hf_files.h"
@@ -117,17 +118,20 @@ static loong_status_t list_adapters(importer_t *im)
 {
     char digest[LOONG_HF_DIGEST];
     char text[4096];
-    const char *role = im->roles[im->num_parts - 1];
-    LOONG_TRY(loongi_peft_import(im->peft, loongi_hf_get_map(loss_of(im)),
-                                 role, im->arena, im->metadata,
+    const loong_peft_beside_t base = {
+        im->num_parts, (const loong_hf_t *const *)im->hf, im->roles};
+    LOONG_TRY(loongi_lora_fit(im->peft, loss_of(im)));
+    LOONG_TRY(loongi_peft_import(im->peft, &base, im->arena, im->metadata,
                                  &im->adapters));
     im->count = im->adapters.count;
     im->tensors = im->adapters.tensors;
     LOONG_TRY(loongi_hf_digest(im->ctx, im->dir, digest));
-    snprintf(text, sizeof(text), LOONG_BASE_KEY "%s", role);
-    LOONG_TRY(loongi_pairs_set(im->metadata, text, im->dir));
-    snprintf(text, sizeof(text), LOONG_BASE_DIGEST_KEY "%s", role);
-    LOONG_TRY(loongi_pairs_set(im->metadata, text, digest));
+    for (int i = 0; i < im->num_parts; i++) {
+        snprintf(text, sizeof(text), LOONG_BASE_KEY "%s", im->roles[i]);
+        LOONG_TRY(loongi_pairs_set(im->metadata, text, im->dir));
+        snprintf(text, sizeof(text), LOONG_BASE_DIGEST_KEY "%s", im->roles[i]);
+        LOONG_TRY(loongi_pairs_set(im->metadata, text, digest));
+    }
     snprintf(text, sizeof(text), "%s/" LOONG_PEFT_CONFIG, im->peft->path);
     return loongi_file_set_read(im->files, text, LOONG_PEFT_CONFIG);
 }
@@ -258,11 +262,6 @@ static loong_status_t open_import(importer_t *im)
     if (open.model == NULL) {
         LOONG_TRY(loongi_hf_composite_of(im->ctx, im->dir, &whole));
     }
-    LOONG_CHECK(im->ctx, whole == NULL || im->peft == NULL,
-                LOONG_ERR_UNSUPPORTED,
-                "'%s' is of several components, of which adapters are beside "
-                "one: a training goes on with them (finetune.adapter)",
-                im->dir);
     int first = whole == NULL ? LOONG_HF_PART_LOSS : 0;
     for (int i = first; i < LOONG_HF_PARTS; i++) {
         loong_hf_t **hf = &im->hf[im->num_parts];

@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "file.h"
-#include "hf_composite.h"
+#include "hf_adapters.h"
 #include "loong/checkpoint.h"
 #include "native.h"
-#include "peft.h"
+#include "peft_import.h"
 
 #define WORK ".merge.partial" /* behind the name of OUT */
 
@@ -52,23 +52,14 @@ static loong_status_t sort_inputs(merger_t *m)
     return LOONG_OK;
 }
 
-/* Weights are numbers; the model is one that adapters are all beside. */
-static loong_status_t check_terms(const merger_t *m)
+static loong_status_t check_weights(const merger_t *m)
 {
     const loong_checkpoint_merge_params_t *p = m->params;
-    const loong_hf_composite_t *composite = NULL;
     for (int64_t i = 0; i < p->count; i++) {
         LOONG_CHECK(m->ctx, isfinite(p->weights[i]), LOONG_ERR_ARG,
                     "'%s' has the weight %g: a number is wanted", p->inputs[i],
                     p->weights[i]);
     }
-    if (m->base != NULL) {
-        LOONG_TRY(loongi_hf_composite_of(m->ctx, m->base, &composite));
-    }
-    LOONG_CHECK(m->ctx, composite == NULL, LOONG_ERR_UNSUPPORTED,
-                "'%s' is of several components, of which adapters are beside "
-                "one: a training merges them into the whole (export.merge), or "
-                "loong-ckpt export of its checkpoint with --merge", m->base);
     return LOONG_OK;
 }
 
@@ -140,19 +131,33 @@ static loong_status_t check_replaced(const merger_t *m, const loong_peft_t *sum,
     return status;
 }
 
+/* One adapter, without what the model beside it has as well. */
+static loong_status_t read_term(const merger_t *m, int64_t i)
+{
+    loong_peft_t *term = NULL;
+    loong_hf_t *hf = NULL;
+    LOONG_TRY(loongi_peft_read(m->ctx, m->params->inputs[i], &term));
+    m->terms[i] = term;
+    const char *base = loongi_peft_base(term, m->base);
+    if (base == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_open(m->ctx, base, &hf));
+    loong_status_t status = loongi_lora_fit(term, hf);
+    loongi_hf_close(&hf);
+    return status;
+}
+
 /* Writes the sum; `exact` where it is rounded later. */
 static loong_status_t add(merger_t *m, const char *dir)
 {
     const loong_checkpoint_merge_params_t *p = m->params;
     loong_peft_t *sum = NULL;
-    int64_t read = 0;
     loong_status_t status = LOONG_OK;
     LOONG_TRY(loongi_calloc(m->ctx, (size_t)m->count, sizeof(*m->terms),
                             "adapters", &m->terms));
-    while (read < m->count && status == LOONG_OK) {
-        status = loongi_peft_read(m->ctx, p->inputs[read],
-                                  (loong_peft_t **)&m->terms[read]);
-        read += status == LOONG_OK;
+    for (int64_t i = 0; i < m->count && status == LOONG_OK; i++) {
+        status = read_term(m, i);
     }
     if (status == LOONG_OK) {
         status = check_bases(m);
@@ -172,8 +177,8 @@ static loong_status_t add(merger_t *m, const char *dir)
         status = loongi_peft_write(sum, dir);
     }
     loongi_peft_destroy(&sum);
-    while (read > 0) {
-        loongi_peft_destroy((loong_peft_t **)&m->terms[--read]);
+    for (int64_t i = 0; i < m->count; i++) {
+        loongi_peft_destroy((loong_peft_t **)&m->terms[i]);
     }
     loongi_free(m->ctx, m->terms);
     return status;
@@ -220,7 +225,7 @@ loong_checkpoint_merge(loong_context_t *ctx,
     LOONG_TRY(name_work(&m));
     LOONG_TRY(sort_inputs(&m));
     LOONG_TRY(check_output(&m));
-    LOONG_TRY(check_terms(&m));
+    LOONG_TRY(check_weights(&m));
     if (m.base == NULL) {
         return add(&m, params->out_dir);
     }

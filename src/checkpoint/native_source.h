@@ -23,6 +23,13 @@ typedef struct loong_native_source {
     loong_hf_t *base;
 } loong_native_source_t;
 
+/* One of the components that are written together. */
+typedef struct loong_native_part {
+    loong_native_source_t source;
+    loong_pairs_t *model; /* its keys */
+    loong_hf_map_t *map;
+} loong_native_part_t;
+
 /* The metadata of an adapter's module below this is what it is multiplied by:
  * "adapter.foundation.layers.0.self_attn.q_proj". */
 #define LOONG_ADAPTER_KEY "adapter."

@@ -30,7 +30,7 @@ typedef struct made {
 
 typedef struct exporter {
     loong_context_t *ctx;
-    const loong_native_source_t *source;
+    const loong_native_source_t *source; /* of the part that is looked at */
     const loong_hf_map_t *map;
     loong_arena_t *arena; /* of peft */
     loong_peft_t *peft;
@@ -257,35 +257,46 @@ static bool was_trained(const exporter_t *e, const char *name)
     return found;
 }
 
+/* A tensor of the files, by the first of its parts: all were trained, or
+ * none. */
 static loong_status_t keep(exporter_t *e, const loong_hf_param_t *p)
 {
-    const loong_checkpoint_tensor_t *t = loongi_native_find(e->source, p->name);
+    const loong_checkpoint_tensor_t *t = NULL;
+    int64_t cols = p->ndim > 1 ? p->shape[1] : 1;
+    int64_t rows = loongi_hf_file_rows(p);
     double *values = NULL;
     char *name = NULL;
-    if (t == NULL || !was_trained(e, p->name)) {
+    int trained = 0;
+    for (int i = 0; i < p->parts; i++) {
+        t = loongi_native_find(e->source, p[i].name);
+        trained += t != NULL && was_trained(e, p[i].name);
+    }
+    if (trained == 0) {
         return LOONG_OK;
     }
-    LOONG_CHECK(e->ctx, p->parts == 1 && p->pieces == 1 && !p->transposed,
-                LOONG_ERR_UNSUPPORTED,
-                "%s was trained beside adapters; its files have it with "
-                "others as one tensor: an export that is merged can have it "
-                "(export.merge, loong-ckpt export --merge)",
-                p->name);
-    LOONG_CHECK(e->ctx,
-                strcmp(p->name, LOONG_LORA_EMBEDDING ".weight") != 0 ||
-                    loongi_hf_map_find(e->map, LOONG_HF_HEAD) != NULL,
-                LOONG_ERR_UNSUPPORTED,
-                "%s was trained as it is, and is the head as well, which peft "
-                "would leave to the base: an export that is merged can have "
-                "both (export.merge, loong-ckpt export --merge)",
-                p->name);
+    LOONG_TRY(loongi_lora_check_saved(e->ctx, e->map, p));
+    LOONG_CHECK(e->ctx, trained == p->parts, LOONG_ERR_UNSUPPORTED,
+                "%s%s: a part of it was trained as it is, the rest was not: an "
+                "export that is merged can have it (export.merge, loong-ckpt "
+                "export --merge)",
+                loongi_hf_module_prefix(e->map, p), p->hf_name);
     LOONG_TRY(loongi_arena_printf(
         e->arena, &name, "%s%s", loongi_hf_module_prefix(e->map, p),
         p->hf_name));
-    LOONG_TRY(read(e, t, &values));
+    LOONG_TRY(loongi_arena_alloc(
+        e->arena, (size_t)(rows * cols) * sizeof(*values), &values));
+    for (int i = 0; i < p->parts; i++) {
+        double *own = NULL;
+        t = loongi_native_find(e->source, p[i].name);
+        LOONG_TRY(read(e, t, &own));
+        for (int64_t r = 0; r < p[i].shape[0]; r++) {
+            memcpy(values + loongi_hf_file_row(p + i, r) * cols, own + r * cols,
+                   (size_t)cols * sizeof(*values));
+        }
+    }
     loong_peft_saved_t saved = {
-        name,
-        {t->dtype, LOONG_F64, p->ndim, {p->shape[0], p->shape[1]}, values}};
+        name, {t->dtype, LOONG_F64, p->ndim, {rows, p->shape[1]}, values},
+        false};
     e->peft->saved[e->peft->num_saved++] = saved;
     return LOONG_OK;
 }
@@ -310,7 +321,6 @@ static loong_status_t collect(exporter_t *e)
         } else if (p->ndim == 2 && p->part == 0) {
             LOONG_TRY(make(e, p));
         }
-        LOONG_TRY(keep(e, p));
     }
     LOONG_CHECK(e->ctx, e->peft->num_modules > 0, LOONG_ERR_MISMATCH,
                 "%s: no adapter is beside a matrix of the model's files",
@@ -318,14 +328,34 @@ static loong_status_t collect(exporter_t *e)
     return LOONG_OK;
 }
 
-loong_status_t loongi_peft_export(const loong_native_source_t *source,
-                                  const loong_hf_map_t *map, const char *dir)
+static loong_status_t keep_all(exporter_t *e)
 {
-    exporter_t e = {.ctx = source->ctx, .source = source, .map = map};
-    int64_t most = loongi_hf_map_count(map);
-    LOONG_TRY(loongi_peft_create(e.ctx, most, most, &e.peft));
+    for (int64_t i = 0; i < loongi_hf_map_count(e->map); i++) {
+        const loong_hf_param_t *p = loongi_hf_map_get(e->map, i);
+        LOONG_TRY(p->part == 0 ? keep(e, p) : LOONG_OK);
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_peft_export(int num_parts,
+                                  const loong_native_part_t *parts,
+                                  const char *dir)
+{
+    const loong_native_part_t *last = &parts[num_parts - 1];
+    exporter_t e = {last->source.ctx, &last->source, last->map, NULL, NULL};
+    int64_t saved = 0;
+    for (int i = 0; i < num_parts; i++) {
+        saved += loongi_hf_map_count(parts[i].map);
+    }
+    LOONG_TRY(loongi_peft_create(e.ctx, loongi_hf_map_count(e.map), saved,
+                                 &e.peft));
     e.arena = e.peft->arena;
     loong_status_t status = collect(&e);
+    for (int i = 0; i < num_parts && status == LOONG_OK; i++) {
+        e.source = &parts[i].source;
+        e.map = parts[i].map;
+        status = keep_all(&e);
+    }
     if (status == LOONG_OK) {
         status = loongi_peft_write(e.peft, dir);
     }

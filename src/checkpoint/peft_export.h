@@ -11,10 +11,9 @@ extern "C" {
 #endif
 
 /* adapter_config.json and adapter_model.safetensors, and what beside adapters
- * was trained. map: of the component's model. */
-LOONG_NODISCARD loong_status_t
-loongi_peft_export(const loong_native_source_t *source,
-                   const loong_hf_map_t *map, const char *dir);
+ * was trained. parts: the components, the one with adapters last. */
+LOONG_NODISCARD loong_status_t loongi_peft_export(
+    int num_parts, const loong_native_part_t *parts, const char *dir);
 
 #ifdef __cplusplus
 }

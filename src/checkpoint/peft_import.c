@@ -214,28 +214,23 @@ static loong_status_t add_modules(const importer_t *im,
     return LOONG_OK;
 }
 
-static bool is_saved(const importer_t *im, const loong_hf_param_t *p,
-                     const char *name)
-{
-    const char *own = loongi_hf_module_prefix(im->map, p);
-    size_t prefix = strlen(own);
-    return p->parts == 1 && p->pieces == 1 && !p->transposed &&
-           strncmp(name, own, prefix) == 0 &&
-           strcmp(name + prefix, p->hf_name) == 0;
-}
-
 static loong_status_t add_saved(const importer_t *im,
                                 const loong_peft_saved_t *s)
 {
-    const part_t part = {.from = &s->tensor};
-    for (int64_t k = 0; k < loongi_hf_map_count(im->map); k++) {
-        const loong_hf_param_t *p = loongi_hf_map_get(im->map, k);
-        if (is_saved(im, p, s->name) && p->ndim == s->tensor.ndim &&
-            loongi_shape_count(p->ndim, p->shape) ==
-                loongi_shape_count(p->ndim, s->tensor.shape) &&
-            p->shape[0] == s->tensor.shape[0]) {
-            return add(im, p->name, "", &part, p->shape[0]);
-        }
+    const loong_peft_tensor_t *t = &s->tensor;
+    const loong_hf_param_t *p = loongi_lora_saved(im->map, s->name);
+    if (!loongi_lora_owns(im->map, s->name)) {
+        return LOONG_OK;
+    }
+    bool fits = p != NULL && p->ndim == t->ndim &&
+                t->shape[0] == loongi_hf_file_rows(p) &&
+                (t->ndim < 2 || t->shape[1] == p->shape[1]);
+    for (int i = 0; fits && i < p->parts; i++) {
+        const part_t part = {.from = t, .rows = p + i};
+        LOONG_TRY(add(im, p[i].name, "", &part, p[i].shape[0]));
+    }
+    if (fits) {
+        return LOONG_OK;
     }
     loongi_problems_add(im->problems,
                         "%s: the base has no tensor of this name and shape, "
@@ -245,14 +240,16 @@ static loong_status_t add_saved(const importer_t *im,
 }
 
 loong_status_t loongi_peft_import(const loong_peft_t *peft,
-                                  const loong_hf_map_t *map,
-                                  const char *component, loong_arena_t *arena,
-                                  loong_pairs_t *metadata,
+                                  const loong_peft_beside_t *base,
+                                  loong_arena_t *arena, loong_pairs_t *metadata,
                                   loong_peft_import_t *import)
 {
-    int64_t most = peft->num_saved + 3 * loongi_hf_map_count(map);
+    int last = base->count - 1;
+    const loong_hf_map_t *map = loongi_hf_get_map(base->hf[last]);
+    int64_t most = 8 * peft->num_saved + 3 * loongi_hf_map_count(map);
     loong_problems_t problems = loongi_problems_begin(peft->ctx);
-    const importer_t im = {import, map, component, arena, metadata, &problems};
+    importer_t im = {import, map, base->roles[last],
+                     arena, metadata, &problems};
     import->ctx = peft->ctx;
     import->count = 0;
     LOONG_TRY(loongi_arena_alloc(arena, (size_t)most * sizeof(*import->tensors),
@@ -260,8 +257,12 @@ loong_status_t loongi_peft_import(const loong_peft_t *peft,
     LOONG_TRY(loongi_arena_alloc(arena, (size_t)most * sizeof(*import->parts),
                                  &import->parts));
     loong_status_t status = add_modules(&im, peft);
-    for (int64_t i = 0; i < peft->num_saved && status == LOONG_OK; i++) {
-        status = add_saved(&im, &peft->saved[i]);
+    for (int part = 0; part < base->count; part++) {
+        im.map = loongi_hf_get_map(base->hf[part]);
+        im.component = base->roles[part];
+        for (int64_t i = 0; i < peft->num_saved && status == LOONG_OK; i++) {
+            status = add_saved(&im, &peft->saved[i]);
+        }
     }
     loong_status_t found =
         loongi_problems_end(&problems, LOONG_ERR_MISMATCH, peft->path);

@@ -24,12 +24,18 @@ typedef struct loong_peft_import {
  * for, else what they say themselves if it is a directory; NULL. */
 const char *loongi_peft_base(const loong_peft_t *peft, const char *asked);
 
+/* Components of the model that adapters are beside, the one with them last. */
+typedef struct loong_peft_beside {
+    int count;
+    const loong_hf_t *const *hf;
+    const char *const *roles;
+} loong_peft_beside_t;
+
 /* The tensors of a checkpoint that has the adapters alone, in memory of the
- * arena, and the metadata that goes with them. map: of the base. Errors:
- * LOONG_ERR_MISMATCH lists what the base has no matrix for, or one of another
- * shape. */
+ * arena, and the metadata that goes with them. Errors: LOONG_ERR_MISMATCH lists
+ * what the base has no matrix for, or one of another shape. */
 LOONG_NODISCARD loong_status_t loongi_peft_import(
-    const loong_peft_t *peft, const loong_hf_map_t *map, const char *component,
+    const loong_peft_t *peft, const loong_peft_beside_t *base,
     loong_arena_t *arena, loong_pairs_t *metadata, loong_peft_import_t *import);
 
 /* Rows of a tensor in its own type, as native_write.h wants a source; user is

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "convert.h"
+#include "hf_adapters.h"
+#include "hf_composite.h"
 #include "hf_config.h"
 #include "hf_map_file.h"
 #include "loong/checkpoint.h"
@@ -234,28 +236,31 @@ static loong_status_t check_files(const verifier_t *v, const char *path)
 }
 
 /* Modules and shapes, as an import would have them. */
-static loong_status_t check_beside(const verifier_t *v,
-                                   const loong_peft_t *peft,
-                                   const loong_hf_map_t *map)
+static loong_status_t check_beside(const verifier_t *v, loong_peft_t *peft,
+                                   const loong_peft_beside_t *base)
 {
     loong_arena_t *arena = NULL;
     loong_pairs_t *metadata = NULL;
     loong_peft_import_t import;
+    LOONG_TRY(loongi_lora_fit(peft, base->hf[base->count - 1]));
     LOONG_TRY(loongi_arena_create(v->ctx, "adapters", &arena));
     loong_status_t status = loongi_pairs_create(v->ctx, &metadata);
     if (status == LOONG_OK) {
-        status = loongi_peft_import(peft, map, LOONG_DEFAULT_ROLE, arena,
-                                    metadata, &import);
+        status = loongi_peft_import(peft, base, arena, metadata, &import);
     }
     loongi_pairs_destroy(&metadata);
     loongi_arena_destroy(&arena);
     return status;
 }
 
-static loong_status_t check_adapters(const verifier_t *v,
-                                     const loong_peft_t *peft)
+static loong_status_t check_adapters(const verifier_t *v, loong_peft_t *peft)
 {
-    loong_hf_t *hf = NULL;
+    static const char *const roles[LOONG_HF_PARTS] = {
+        LOONG_DEFAULT_ROLE, LOONG_DEFAULT_ROLE, LOONG_DEFAULT_ROLE};
+    loong_hf_t *hf[LOONG_HF_PARTS] = {NULL};
+    const loong_hf_composite_t *whole = NULL;
+    loong_status_t status = LOONG_OK;
+    int count = 0;
     loong_hf_open_params_t open = {.dir = NULL};
     if (v->names != NULL) {
         open.dir = v->names->base;
@@ -270,9 +275,22 @@ static loong_status_t check_adapters(const verifier_t *v,
             peft->base != NULL ? peft->base : "");
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_hf_open_as(v->ctx, &open, &hf));
-    loong_status_t status = check_beside(v, peft, loongi_hf_get_map(hf));
-    loongi_hf_close(&hf);
+    if (open.model == NULL) {
+        LOONG_TRY(loongi_hf_composite_of(v->ctx, open.dir, &whole));
+    }
+    for (int i = whole != NULL ? 0 : LOONG_HF_PART_LOSS;
+         i < LOONG_HF_PARTS && status == LOONG_OK; i++) {
+        open.role = whole != NULL ? whole->parts[i].role : NULL;
+        status = loongi_hf_open_as(v->ctx, &open, &hf[count++]);
+    }
+    if (status == LOONG_OK) {
+        const loong_peft_beside_t base = {
+            count, (const loong_hf_t *const *)hf, roles};
+        status = check_beside(v, peft, &base);
+    }
+    while (count > 0) {
+        loongi_hf_close(&hf[--count]);
+    }
     LOONG_TRY(status);
     say(v, "all fit the matrices of %s", open.dir);
     return LOONG_OK;

@@ -35,7 +35,8 @@ typedef enum loong_globs {
 typedef struct loong_component_params {
     const char *name; /* its role; names in checkpoints begin with it */
     const char *init; /* directory that it starts from; NULL: rules */
-    const char *adapter; /* and of its adapters, as peft has them; NULL */
+    const char *adapter; /* and what is beside it, as peft has it; NULL */
+    bool beside_adapters; /* the run trains some, of this or of another one */
     loong_mesh_t mesh;
     /* Of the job, by the rank of the mesh, ascending; NULL: the same. */
     const int32_t *ranks;

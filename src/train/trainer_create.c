@@ -37,6 +37,8 @@ reference_of(const loong_component_params_t *model)
     p.request.rules.num_freeze = 1;
     p.request.rules.freeze = all;
     p.request.rules.adapters = NULL;
+    p.adapter = NULL;
+    p.beside_adapters = false;
     p.train = false;
     p.request.head = LOONG_MODEL_LOGPROB;
     p.request.kl_loss = 0.0;
@@ -125,7 +127,9 @@ static loong_status_t plan_components(loong_trainer_t *t,
                                  loongi_plan_reader(plan)->processor));
     loongi_choices_tell_attention(plan);
     LOONG_TRY(loongi_plan_check_rampup(plan));
-    return loongi_param_rules_check(t->ctx, t->recipe, t->model);
+    LOONG_TRY(loongi_param_rules_check(t->ctx, t->recipe, t->model));
+    return loongi_check_export_saved(t->recipe, t->component,
+                                     t->keys.keys[t->keys.count - 1]);
 }
 
 /* ---- start --------------------------------------------------------------- */

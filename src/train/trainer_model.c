@@ -185,7 +185,9 @@ static loong_status_t configure(loong_trainer_t *t, int i,
     LOONG_TRY(loongi_param_rules_read(t->ctx, t->recipe, role,
                                       facts.num_layers, arena,
                                       &p->request.rules));
-    if (p->request.rules.adapters != NULL) {
+    p->beside_adapters =
+        strcmp(loong_recipe_text(t->recipe, "finetune.method"), "full") != 0;
+    if (p->beside_adapters) {
         p->adapter = loong_recipe_text(t->recipe, "finetune.adapter");
         LOONG_CHECK(t->ctx, p->adapter == NULL || p->init != NULL,
                     LOONG_ERR_CONFIG,

@@ -80,6 +80,26 @@ static void embeddings_have_some_too(void **state)
                "has an adapter beside 'fixtures/llama3_gqa_tied'");
 }
 
+/* peft saves the table beside the adapter of a head, which the base has. */
+static void tables_are_left_to_the_base(void **state)
+{
+    (void)state;
+#define LLAMA2 FIXTURES "/llama2_mha"
+    assert_run("verify " LORA "/head --base " LLAMA2, 0,
+               "all fit the matrices of");
+    assert_run("import " LORA "/head %/head --base " LLAMA2, 0, "");
+    assert_run("export %/head %/head_same", 0, "");
+    assert_run("diff " LORA "/head %/head_same", 1, "lm_head.base_layer");
+    assert_run("merge " LORA "/head=0.5 " LORA "/head=0.5 " LLAMA2 " %/table",
+               0, "");
+    assert_run("export --merge %/head %/table2", 0, "");
+    assert_run("diff %/table %/table2", 0, "all values are equal");
+    assert_run("convert " LLAMA2 " %/head16 --dtype bf16", 0, "");
+    assert_run("verify " LORA "/head --base %/head16", 1,
+               "lm_head.weight, which is beside its adapter, is not the "
+               "model's own");
+}
+
 static void experts_have_some_too(void **state)
 {
     (void)state;
@@ -152,6 +172,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(adapters_are_files_too),
         cmocka_unit_test(nothing_is_replaced),
         cmocka_unit_test(embeddings_have_some_too),
+        cmocka_unit_test(tables_are_left_to_the_base),
         cmocka_unit_test(experts_have_some_too),
         cmocka_unit_test(magnitudes_are_of_one_adapter),
         cmocka_unit_test(other_methods_are_refused),

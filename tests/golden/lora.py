@@ -76,7 +76,7 @@ CASES = {
         r=4, lora_alpha=6, target_modules=["q_proj", "lm_head"],
         rank_pattern={"lm_head": 3})),
     "head_gpt2": ("gpt2_untied", dict(
-        r=2, lora_alpha=3, fan_in_fan_out=True,
+        r=2, lora_alpha=3, fan_in_fan_out=True, bias="all",
         target_modules=["c_attn", "lm_head"])),
     # an embedding, whose head is the same matrix
     "llama_ends": ("llama3_gqa_tied", dict(
@@ -100,6 +100,7 @@ CASES = {
     "int8": ("../qlora/int8", dict(
         r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])),
 }
+TABLE = "head"  # saved as peft does by default: with the base's table
 PLUS = {"llama_plus": 8}  # rate of the second matrices, LoRA+
 KL = {"llama": 0.3, "qwen2_moe": 0.3, "head": 0.3}  # of the divergence in a second training
 # As transformers 4 had experts: a module for each matrix of each.
@@ -191,7 +192,8 @@ def train(name, start, dtype=torch.float64, kl=0.0):
     model = begin(name).to(dtype)
     exact = dtype == torch.float64
     if start is not None:
-        model.save_pretrained(start, save_embedding_layers=False)
+        model.save_pretrained(
+            start, save_embedding_layers="auto" if name == TABLE else False)
     ids = samples(model.config.vocab_size)
     params = [p for p in model.parameters() if p.requires_grad]
     second = [p for n, p in model.named_parameters() if "lora_B" in n]
@@ -290,7 +292,7 @@ KEYS = {
             "modules_to_save: [norm]",
     "head": "rank: 4, alpha: 6, target_modules: [q_proj, lm_head], "
             "rank_pattern: [{scope: lm_head, rank: 3}]",
-    "head_gpt2": "rank: 2, alpha: 3, target_modules: [c_attn, lm_head]",
+    "head_gpt2": "rank: 2, alpha: 3, bias: all, target_modules: [c_attn, lm_head]",
     "dora": "rank: 4, alpha: 6, use_dora: true, target_modules: "
             "[q_proj, v_proj, gate_proj, up_proj, down_proj]",
     "dora_qwen2": "rank: 3, alpha: 5, use_dora: true, use_rslora: true, "

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fine-tuning of five lines on conversations with pictures, against peft.
 
-  vl_lora.py BUILD   tunes a small LLaVA and a small Qwen2-VL of random weights
-                     on the conversations of vl_chat.py: the loss of the first
-                     step is that of transformers on its processor's ids, and
-                     the adapter, which peft puts beside the model, makes the
-                     logits of the model that loong-ckpt merges it into
+  vl_lora.py BUILD   tunes a small LLaVA and a small Qwen2-VL of random weights,
+                     with the projector frozen, then trained too, on the
+                     conversations of vl_chat.py: the loss of the first step is
+                     that of transformers on its processor's ids, and the
+                     adapter, which peft puts beside the model, makes the logits
+                     of the model that loong-ckpt merges it into (with Pillow
+                     below 13)
 """
 import json
 import os
@@ -53,7 +55,8 @@ def make(name):
         kind = transformers.Qwen2VLForConditionalGeneration
     with wide.widened():
         return vl_from_hf.spread(kind._from_config(
-            config, attn_implementation="eager").double().eval())
+            config, attn_implementation="eager").double().eval(),
+            torch.float32)
 
 
 def batch_of(p):
@@ -99,7 +102,7 @@ def difference(a, b):
     return max((x - y).abs().max().item() for x, y in zip(a, b))
 
 
-def check(build, name, place):
+def check(build, name, frozen, place):
     p = vl_chat.processor(name, vl_chat.write(name, place))
     model, to = make(name), os.path.join(place, name)
     model.save_pretrained(to)
@@ -108,7 +111,7 @@ def check(build, name, place):
     recipe, out = (os.path.join(place, x) for x in ("recipe.yaml", "out"))
     with open(recipe, "w") as f:
         f.write(f"""version: 1
-model: {{from_hf: {to}}}
+model: {{from_hf: {to}, image_projector: {{freeze: {frozen}}}}}
 finetune: {{method: lora}}
 data: {{train: [{place}/openai.jsonl], image_root: {vl_chat.PICTURES}}}
 train: {{epochs: 3}}
@@ -133,7 +136,8 @@ export: {{hf: {out}}}
     tuned = peft.PeftModel.from_pretrained(base, out)
     torch.set_default_dtype(torch.float32)
     tuned = logits_of(tuned, batch)
-    print(f"{name}: loss {ours[0]} off by {abs(ours[0] / theirs - 1):.1e}, then "
+    print(f"{name}, projector {'frozen' if frozen == 'true' else 'trained'}: "
+          f"loss {ours[0]} off by {abs(ours[0] / theirs - 1):.1e}, then "
           f"{ours[-1]}; logits off by {difference(tuned, merged):.1e} of "
           f"{difference(tuned, logits_of(model, batch)):.1e} that were learned")
     assert abs(ours[0] / theirs - 1) < 5e-9 and ours[-1] < ours[0]
@@ -142,5 +146,6 @@ export: {{hf: {out}}}
 
 if __name__ == "__main__":
     for family in vl_chat.FAMILIES:
-        with tempfile.TemporaryDirectory() as directory:
-            check(sys.argv[1], family, directory)
+        for frozen in "true", "false":
+            with tempfile.TemporaryDirectory() as directory:
+                check(sys.argv[1], family, frozen, directory)

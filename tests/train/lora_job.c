@@ -54,7 +54,7 @@ static const lora_case_t cases[] = {
      "finetune.rank_pattern=[{scope: lm_head, rank: 3}]\n"},
     {"head_gpt2", "gpt2_untied",
      "finetune.rank=2\nfinetune.alpha=3\n"
-     "finetune.target_modules=[c_attn, lm_head]\n"
+     "finetune.target_modules=[c_attn, lm_head]\nfinetune.bias=all\n"
      "foundation.hidden_dropout=0\nfoundation.attention_dropout=0\n"
      "foundation.embedding_dropout=0\n"},
     {"qwen2_moe", "qwen2_moe",

@@ -188,6 +188,8 @@ static void what_does_not_fit_is_refused(void **state)
          "finetune.modules_to_save[0]: no parameter matches nrm; their names"},
         {"finetune.modules_to_save=[down_proj]\n",
          "layers.1.mlp.down_proj has an adapter and is trained as it is"},
+        {"finetune.modules_to_save=[embed_tokens]\n",
+         "embed_tokens.weight is trained as it is, and is the head as well"},
         {"finetune.rank_pattern=[{scope: k_proj, rank: 2}]\n",
          "finetune.rank_pattern[0].scope: no parameter matches k_proj"},
         {"finetune.rank=5\n", "has rank 4, here it has 5"},
@@ -216,7 +218,7 @@ static void what_does_not_fit_is_refused(void **state)
             "~model\ntraining_phase=pretrain\ndata.train=[{path: $DIR/text}]\n"
             "init.from_hf=" GOLDEN "fixtures/llama3_gqa_tied\n"
             "finetune.adapter=" GOLDEN "lora/llama\n"
-            "finetune.method=lora\n%s%s",
+            "finetune.method=lora\nexport.hf=$DIR/out\n%s%s",
             c->keys, refusals[i][0]);
         job_run(&p, 1, keys, &r);
         if (r.status == LOONG_OK || strstr(r.error, refusals[i][1]) == NULL) {

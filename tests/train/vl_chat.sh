@@ -151,8 +151,8 @@ cannot() {
     status=2 run cannot 1 lora.yaml --check "$2"
     grep -qF "$1" cannot.out || fail "$2: $(tail -n 3 cannot.out)"
 }
-cannot 'model.image_projector learns is no part of an adapter' \
-    model.image_projector.freeze=false
+cannot 'model.image_encoder learns is no part of an adapter' \
+    model.image_encoder.freeze=false
 cannot 'pictures of family clip_vision_model are all of one size' \
     data.max_patches=64
 cannot 'no whole blocks of 64' finetune.method=qlora
@@ -161,12 +161,49 @@ grep -q '"model.language_model.layers.0.self_attn.q_proj"' \
 # Its names are those of modules, which the files of this model call otherwise.
 "$build/loong-ckpt" verify one.adapter --base model >out 2>&1 ||
     fail "adapters beside a whole model: $(cat out)"
-"$build/loong-ckpt" merge one.adapter model other >out 2>&1 &&
-    fail "a merge leaves the encoder out"
-grep -q "'model' is of several components" out || fail "a merge: $(cat out)"
-"$build/loong-ckpt" import one.adapter other --base model >out 2>&1 &&
-    fail "an import leaves the encoder out"
-grep -q 'goes on with them (finetune.adapter)' out || fail "$(cat out)"
+# ckpt ARGUMENT ...
+ckpt() {
+    "$build/loong-ckpt" "$@" >out 2>&1 || fail "loong-ckpt $*: $(cat out)"
+}
+# there_and_back NAME: an adapter goes through a checkpoint, and into the model
+# as its training merges it.
+there_and_back() {
+    ckpt import "$1.adapter" "$1.native" --base model
+    ckpt export "$1.native" "$1.back"
+    cmp "$1.adapter/adapter_model.safetensors" \
+        "$1.back/adapter_model.safetensors" || fail "$1: there and back"
+    ckpt merge "$1.adapter" model "$1.merged"
+    ckpt export --merge "$1.native" "$1.merged2"
+    ckpt diff "$1.merged" "$1.merged2"
+}
+there_and_back one
+# As transformers called modules before 4.52.
+cp -r one.adapter old.adapter
+sed -i 's/base_model\.model\.model\.language_model\./base_model.model.language_model.model./g' \
+    old.adapter/adapter_model.safetensors
+ckpt verify old.adapter --base model
+ckpt merge old.adapter model old.merged
+ckpt diff one.merged old.merged
+run rest2 1 lora.yaml checkpoint.load=one.native checkpoint.no_load_optim=true \
+    checkpoint.save=rest2 optimizer.lr=0 export.hf=rest2.adapter train.epochs=1
+cmp one.adapter/adapter_model.safetensors \
+    rest2.adapter/adapter_model.safetensors || fail "an import does not go on"
+# What the projector learns stands beside the adapter.
+run both 1 lora.yaml model.image_projector.freeze=false export.hf=both.adapter
+grep -q '"model.multi_modal_projector.linear_1"' \
+    both.adapter/adapter_config.json || fail "the projector is not saved"
+there_and_back both
+ckpt export --merge both.adapter.checkpoints both.trained
+ckpt diff both.merged both.trained
+"$build/loong-ckpt" diff one.merged both.merged >out
+grep -q 'multi_modal_projector' out || fail "the projector learned nothing"
+run go 1 lora.yaml model.image_projector.freeze=false optimizer.lr=0 \
+    finetune.adapter=both.adapter export.hf=go.adapter
+cmp both.adapter/adapter_model.safetensors go.adapter/adapter_model.safetensors ||
+    fail "a projector does not go on as it was"
+status=2 run cannot 1 lora.yaml finetune.adapter=both.adapter export.hf=no
+grep -q 'model.COMPONENT.freeze: false' cannot.out ||
+    fail "a projector is left out: $(tail -n 3 cannot.out)"
 "$build/loong-ckpt" export --quiet --merge adapter.checkpoints merged ||
     fail "the adapter is not merged"
 "$build/loong-ckpt" diff model merged >out

@@ -7,6 +7,7 @@
 #define LOONG_HF_ADAPTERS_H
 
 #include "hf_weights.h"
+#include "peft.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -68,6 +69,24 @@ void loongi_lora_hf_module(const loong_hf_map_t *map,
 void loongi_lora_hf_piece(const loong_hf_map_t *map,
                           const loong_hf_param_t *base, int64_t piece,
                           char module[LOONG_HF_MODULE]);
+
+/* The parameter that a tensor beside adapters is, or the first of its parts, by
+ * its name there; NULL: it is none of this component, or files have it in
+ * another form. */
+const loong_hf_param_t *loongi_lora_saved(const loong_hf_map_t *map,
+                                          const char *name);
+/* Whether the tensor of a parameter, trained as it is, can stand beside
+ * adapters. Errors: LOONG_ERR_UNSUPPORTED. */
+LOONG_NODISCARD loong_status_t loongi_lora_check_saved(
+    loong_context_t *ctx, const loong_hf_map_t *map, const loong_hf_param_t *p);
+/* What is beside adapters under that name is of this component. */
+bool loongi_lora_owns(const loong_hf_map_t *map, const char *name);
+
+/* Fits what was read to the model beside it: modules are called as transformers
+ * has called them since 4.52, and tables that are the model's own are left to
+ * it. Errors: LOONG_ERR_MISMATCH where such a table has other values. */
+LOONG_NODISCARD loong_status_t loongi_lora_fit(loong_peft_t *peft,
+                                               const loong_hf_t *hf);
 
 #ifdef __cplusplus
 }

@@ -430,25 +430,48 @@ loong_status_t loongi_hf_composite_take(const loong_pairs_t *from,
 
 /* ---- names --------------------------------------------------------------- */
 
-int loongi_hf_composite_owner(const loong_hf_composite_t *composite,
-                              const char *name)
+/* The i-th prefix of a layout: those of parts, then the bare ones; NULL. */
+static const char *prefix_at(const loong_hf_layout_t *layout, int i)
 {
-    int owner = LOONG_HF_PART_LOSS;
-    size_t longest = 0;
+    return i < LOONG_HF_PARTS ? layout->prefix[i]
+                              : layout->bare[i - LOONG_HF_PARTS];
+}
+
+/* The longest prefix that a name has in any layout, and its length, 0: none. */
+static int longest_prefix(const loong_hf_composite_t *composite,
+                          const char *name, size_t *length_p)
+{
+    int found = LOONG_HF_PART_LOSS;
+    *length_p = 0;
     for (int l = 0; l < composite->num_layouts; l++) {
-        const loong_hf_layout_t *layout = &composite->layouts[l];
         for (int i = 0; i < 2 * LOONG_HF_PARTS; i++) {
-            const char *prefix = i < LOONG_HF_PARTS
-                                     ? layout->prefix[i]
-                                     : layout->bare[i - LOONG_HF_PARTS];
+            const char *prefix = prefix_at(&composite->layouts[l], i);
             size_t length = prefix != NULL ? strlen(prefix) : 0;
-            if (length > longest && strncmp(name, prefix, length) == 0) {
-                longest = length;
-                owner = i % LOONG_HF_PARTS;
+            if (length > *length_p && strncmp(name, prefix, length) == 0) {
+                *length_p = length;
+                found = i;
             }
         }
     }
-    return owner;
+    return found;
+}
+
+int loongi_hf_composite_owner(const loong_hf_composite_t *composite,
+                              const char *name)
+{
+    size_t length = 0;
+    return longest_prefix(composite, name, &length) % LOONG_HF_PARTS;
+}
+
+bool loongi_hf_composite_module(const loong_hf_composite_t *composite,
+                                const char *name, char *module, size_t room)
+{
+    size_t length = 0;
+    int i = longest_prefix(composite, name, &length);
+    const char *prefix =
+        prefix_at(&composite->layouts[composite->num_layouts - 1], i);
+    snprintf(module, room, "%s%s", prefix != NULL ? prefix : "", name + length);
+    return length > 0 && strcmp(module, name) != 0;
 }
 
 static void place(const loong_hf_composite_t *composite, int part, int layout,

@@ -135,6 +135,10 @@ void loongi_hf_composite_place_as(const loong_hf_composite_t *composite,
  * do: in adapters. */
 const char *loongi_hf_module_prefix(const loong_hf_map_t *map,
                                     const loong_hf_param_t *param);
+/* The same of a module that has been called as in any of the layouts; false:
+ * it is called so. */
+bool loongi_hf_composite_module(const loong_hf_composite_t *composite,
+                                const char *name, char *module, size_t room);
 /* The part that a tensor is of. */
 int loongi_hf_composite_owner(const loong_hf_composite_t *composite,
                               const char *name);

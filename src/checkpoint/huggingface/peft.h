@@ -49,6 +49,9 @@ typedef struct loong_peft_module {
 typedef struct loong_peft_saved {
     const char *name; /* of the base's files */
     loong_peft_tensor_t tensor;
+    /* It was not: peft saves the table beside an adapter of an embedding or a
+     * head, as the base has it. */
+    bool of_base;
 } loong_peft_saved_t;
 
 typedef struct loong_peft {

@@ -329,7 +329,8 @@ static loong_status_t add_module(loong_peft_t *p, const char *name,
     return LOONG_OK;
 }
 
-/* The bias of a module with an adapter stands one level further down. */
+/* The bias of a module with an adapter stands one level further down, and so
+ * does the table that an adapter of an embedding or a head is beside. */
 static loong_status_t add_saved(loong_peft_t *p, const char *name,
                                 const loong_safetensor_t *t)
 {
@@ -340,7 +341,8 @@ static loong_status_t add_saved(loong_peft_t *p, const char *name,
                                                (int)(at - name), name,
                                                at + strlen(level))
                          : loongi_arena_strdup(p->arena, name, &own));
-    loong_peft_saved_t saved = {own, tensor_of(t)};
+    loong_peft_saved_t saved = {own, tensor_of(t),
+                                at != NULL && ends(name, ".weight")};
     p->saved[p->num_saved++] = saved;
     return LOONG_OK;
 }

@@ -247,18 +247,18 @@ static loong_status_t load(const start_t *s, loong_stage_t *stage,
 
 /* ---- what was trained as it is ------------------------------------------- */
 
-static const loong_peft_saved_t *saved_of(const start_t *s, const char *name)
+/* part_p: the parameter, which may be a part of the files' tensor. */
+static const loong_peft_saved_t *saved_of(const start_t *s, const char *name,
+                                          const loong_hf_param_t **part_p)
 {
-    const loong_hf_param_t *p = loongi_hf_map_find(s->map, name);
-    char file[LOONG_HF_MODULE];
-    if (p == NULL || p->parts > 1 || p->pieces > 1 || p->transposed) {
-        return NULL;
-    }
-    snprintf(file, sizeof(file), "%s%s",
-             loongi_hf_module_prefix(s->map, p), p->hf_name);
     for (int64_t i = 0; i < s->peft->num_saved; i++) {
-        if (strcmp(s->peft->saved[i].name, file) == 0) {
-            return &s->peft->saved[i];
+        const loong_hf_param_t *p =
+            loongi_lora_saved(s->map, s->peft->saved[i].name);
+        for (int k = 0; p != NULL && k < p->parts; k++) {
+            if (strcmp(p[k].name, name) == 0) {
+                *part_p = p + k;
+                return &s->peft->saved[i];
+            }
         }
     }
     return NULL;
@@ -269,28 +269,35 @@ static loong_status_t load_saved(const start_t *s, loong_stage_t *stage,
                                  const loong_chunk_param_t *p)
 {
     loong_param_slice_t part = loongi_param_slice_of(p);
-    const loong_peft_saved_t *saved = saved_of(s, p->name);
+    const loong_hf_param_t *of = NULL;
+    const loong_peft_saved_t *saved = saved_of(s, p->name, &of);
+    int64_t cols = part.all_cols;
+    double *from = NULL;
     double *all = NULL;
     if (saved == NULL) {
         return LOONG_OK;
     }
     const loong_peft_tensor_t *t = &saved->tensor;
     LOONG_CHECK(s->ctx,
-                t->shape[0] == part.all_rows &&
-                    (t->ndim > 1 ? t->shape[1] : 1) == part.all_cols,
+                t->shape[0] == loongi_hf_file_rows(of) && width_of(t) == cols,
                 LOONG_ERR_MISMATCH, "%s: %s is of another size than %s",
                 s->peft->path, saved->name, p->name);
-    LOONG_TRY(loongi_calloc(
-        s->ctx, (size_t)(part.all_rows * part.all_cols + part.rows * part.cols),
-        sizeof(*all), "a parameter beside adapters", &all));
-    double *own = all + part.all_rows * part.all_cols;
-    loong_status_t status = loongi_peft_values(s->peft, t, all);
-    copy_part(&part, all, own);
+    LOONG_TRY(read(s, t, &from));
+    loong_status_t status = loongi_calloc(
+        s->ctx, (size_t)(part.all_rows * cols + part.rows * part.cols),
+        sizeof(*all), "a parameter beside adapters", &all);
     if (status == LOONG_OK) {
+        double *own = all + part.all_rows * cols;
+        for (int64_t r = 0; r < part.all_rows; r++) {
+            memcpy(all + r * cols, from + loongi_hf_file_row(of, r) * cols,
+                   (size_t)cols * sizeof(*all));
+        }
+        copy_part(&part, all, own);
         status =
             loongi_stage_set_param(stage, p, 0, part.rows * part.cols, own);
     }
     loongi_free(s->ctx, all);
+    loongi_free(s->ctx, from);
     return status;
 }
 
@@ -351,6 +358,9 @@ static loong_status_t check_modules(const start_t *s,
     const loong_adapters_t *adapters = c->params.request.rules.adapters;
     bool *used = NULL;
     int64_t i = 0;
+    if (adapters == NULL) {
+        return LOONG_OK;
+    }
     LOONG_CHECK(s->ctx,
                 adapters->magnitudes || s->peft->modules[0].magnitude.ndim == 0,
                 LOONG_ERR_MISMATCH,
@@ -370,19 +380,30 @@ static loong_status_t check_modules(const start_t *s,
     return LOONG_OK;
 }
 
+static bool is_trained(const loong_component_t *c, const char *name)
+{
+    int64_t k = 0;
+    while (k < c->num_whole &&
+           (c->whole[k].frozen || strcmp(c->whole[k].name, name) != 0)) {
+        k++;
+    }
+    return k < c->num_whole;
+}
+
 static loong_status_t check_saved(const start_t *s, const loong_component_t *c)
 {
     for (int64_t i = 0; i < s->peft->num_saved; i++) {
-        const loong_peft_saved_t *saved = &s->peft->saved[i];
-        int64_t k = 0;
-        while (k < c->num_whole &&
-               (c->whole[k].frozen || saved_of(s, c->whole[k].name) != saved)) {
-            k++;
+        const char *name = s->peft->saved[i].name;
+        const loong_hf_param_t *p = loongi_lora_saved(s->map, name);
+        bool trained = p != NULL || !loongi_lora_owns(s->map, name);
+        for (int k = 0; p != NULL && k < p->parts; k++) {
+            trained = trained && is_trained(c, p[k].name);
         }
-        LOONG_CHECK(s->ctx, k < c->num_whole, LOONG_ERR_MISMATCH,
+        LOONG_CHECK(s->ctx, trained, LOONG_ERR_MISMATCH,
                     "%s has %s, trained as it is: finetune.modules_to_save or "
-                    "bias is to name it",
-                    s->peft->path, saved->name);
+                    "bias is to name it (of another component than the "
+                    "language model: model.COMPONENT.freeze: false)",
+                    s->peft->path, name);
     }
     return LOONG_OK;
 }
@@ -392,7 +413,7 @@ loong_status_t loongi_adapter_load(loong_component_t *component,
 {
     const loong_adapters_t *adapters = component->params.request.rules.adapters;
     loong_peft_t *peft = NULL;
-    if (adapters == NULL || (dir == NULL && !adapters->magnitudes)) {
+    if (dir == NULL && (adapters == NULL || !adapters->magnitudes)) {
         return LOONG_OK;
     }
     if (dir != NULL) {
@@ -400,7 +421,10 @@ loong_status_t loongi_adapter_load(loong_component_t *component,
     }
     const start_t s = {component->ctx, hf, loongi_hf_get_map(hf), peft};
     loong_status_t status =
-        peft != NULL ? check_modules(&s, component) : LOONG_OK;
+        peft != NULL ? loongi_lora_fit(peft, hf) : LOONG_OK;
+    if (peft != NULL && status == LOONG_OK) {
+        status = check_modules(&s, component);
+    }
     if (peft != NULL && status == LOONG_OK) {
         status = check_saved(&s, component);
     }

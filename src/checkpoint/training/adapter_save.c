@@ -18,7 +18,7 @@ loong_status_t loongi_adapter_metadata(const loong_component_t *component,
     const loong_component_params_t *p = &component->params;
     char key[LOONG_HF_MODULE + 64];
     char digest[LOONG_HF_DIGEST] = "";
-    if (p->request.rules.adapters == NULL) {
+    if (!p->beside_adapters) {
         return LOONG_OK;
     }
     for (int64_t i = 0; i < component->num_whole; i++) {
@@ -36,8 +36,11 @@ loong_status_t loongi_adapter_metadata(const loong_component_t *component,
                                        loongi_quant_name(w->quant)));
         }
     }
-    LOONG_TRY(loongi_pairs_set_real(metadata, LOONG_ADAPTER_KEY "dropout",
-                                    p->request.rules.adapters->dropout));
+    if (p->request.rules.adapters != NULL) {
+        LOONG_TRY(
+            loongi_pairs_set_real(metadata, LOONG_ADAPTER_KEY "dropout",
+                                  p->request.rules.adapters->dropout));
+    }
     if (p->init == NULL) {
         return LOONG_OK;
     }

@@ -22,20 +22,20 @@ LOONG_NODISCARD loong_status_t loongi_adapter_targets(
     const loong_pairs_t *model, loong_arena_t *arena,
     const loong_adapters_t **adapters);
 
-/* Fills a component's adapters from a directory with adapter_config.json and
- * adapter_model.safetensors; NULL: magnitudes alone are set, to the norms of
- * the rows of hf's matrices. Errors: LOONG_ERR_MISMATCH names what is not
- * there, or not in this shape or scale. */
+/* Fills a component's adapters, and what was trained beside them, from a
+ * directory with adapter_config.json and adapter_model.safetensors; NULL:
+ * magnitudes alone are set, to the norms of the rows of hf's matrices. Errors:
+ * LOONG_ERR_MISMATCH names what is not there, or not in this shape or scale. */
 LOONG_NODISCARD loong_status_t loongi_adapter_load(
     loong_component_t *component, const loong_hf_t *hf, const char *dir);
 
-/* Checkpoints of a component with adapters do not have what is fixed where it
- * can be read again: in the directory that the component began with. */
+/* Checkpoints of a run with adapters do not have what is fixed where it can be
+ * read again: in the directory that the component began with. */
 static inline bool loongi_in_base(const loong_component_params_t *params,
                                   bool frozen, double adapter)
 {
-    return params->request.rules.adapters != NULL && params->init != NULL &&
-           frozen && adapter == 0.0;
+    return params->beside_adapters && params->init != NULL && frozen &&
+           adapter == 0.0;
 }
 
 /* What a checkpoint says of adapters: the scale of each, the directory with the

@@ -97,19 +97,18 @@ static loong_status_t check_as(loong_context_t *ctx,
     return status;
 }
 
-/* An adapter stands beside the language model alone. */
+/* Beside an adapter of the language model stands what the projector learns
+ * (modules_to_save), and no encoder. */
 static loong_status_t check_frozen(loong_context_t *ctx,
                                    const loong_recipe_t *recipe)
 {
-    for (int64_t i = 0; loong_recipe_component(recipe, i + 1) != NULL; i++) {
-        const char *role = loong_recipe_component(recipe, i);
-        char key[64];
-        snprintf(key, sizeof(key), "model.%s.freeze", role);
-        LOONG_CHECK(ctx, loong_recipe_bool(recipe, key), LOONG_ERR_CONFIG,
-                    "%s: %s: what model.%s learns is no part of an adapter: "
-                    "export.merge: true writes the whole model",
-                    loong_recipe_where(recipe, key), key, role);
-    }
+    const char *role = loong_recipe_component(recipe, 0);
+    char key[64];
+    snprintf(key, sizeof(key), "model.%s.freeze", role);
+    LOONG_CHECK(ctx, loong_recipe_bool(recipe, key), LOONG_ERR_CONFIG,
+                "%s: %s: what model.%s learns is no part of an adapter: "
+                "export.merge: true writes the whole model",
+                loong_recipe_where(recipe, key), key, role);
     return LOONG_OK;
 }
 
@@ -180,4 +179,55 @@ loong_status_t loongi_check_export(loong_context_t *ctx,
         status = LOONG_OK;
     }
     return status;
+}
+
+/* A tensor of the files whose parts are all trained, or none. */
+static loong_status_t check_saved(const loong_component_t *c,
+                                  const loong_hf_map_t *map,
+                                  const loong_hf_param_t *p)
+{
+    const loong_whole_param_t *trained = NULL;
+    int count = 0;
+    for (int64_t i = 0; i < c->num_whole; i++) {
+        const loong_whole_param_t *w = &c->whole[i];
+        for (int k = 0; k < p->parts && !w->frozen; k++) {
+            if (strcmp(w->name, p[k].name) == 0) {
+                trained = w;
+                count++;
+            }
+        }
+    }
+    LOONG_TRY(trained != NULL ? loongi_lora_check_saved(c->ctx, map, p)
+                              : LOONG_OK);
+    LOONG_CHECK(c->ctx, trained == NULL || count == p->parts,
+                LOONG_ERR_UNSUPPORTED,
+                "%s is trained beside adapters, and is a part of %s in files, "
+                "the rest of which is fixed: an export that is merged can have "
+                "it (export.merge)",
+                trained->name, p->hf_name);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_check_export_saved(const loong_recipe_t *recipe,
+                                         const loong_component_t *component,
+                                         const loong_pairs_t *model)
+{
+    loong_context_t *ctx = component->ctx;
+    loong_hf_map_t *map = NULL;
+    loong_status_t status = LOONG_OK;
+    if (loong_recipe_text(recipe, "export.hf") == NULL ||
+        !exports_adapters(recipe)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_map_create(ctx, model, &map));
+    for (int64_t i = 0; i < loongi_hf_map_count(map) && status == LOONG_OK;
+         i++) {
+        const loong_hf_param_t *p = loongi_hf_map_get(map, i);
+        status = p->part == 0 ? check_saved(component, map, p) : LOONG_OK;
+    }
+    loongi_hf_map_destroy(&map);
+    if (status != LOONG_OK) {
+        loongi_error_note(ctx, "wanted for export.hf");
+    }
+    return status == LOONG_ERR_UNSUPPORTED ? LOONG_ERR_CONFIG : status;
 }

@@ -4,6 +4,7 @@
 #ifndef LOONG_FROM_HF_H
 #define LOONG_FROM_HF_H
 
+#include "component.h"
 #include "loong/family.h"
 #include "loong/recipe.h"
 #include "pairs.h"
@@ -35,6 +36,11 @@ LOONG_NODISCARD loong_status_t
 loongi_check_export(loong_context_t *ctx, const loong_recipe_t *recipe,
                     const loong_model_keys_t *model,
                     const loong_adapters_t *adapters, bool judged);
+/* The same of what is trained beside adapters, once it is known. component: the
+ * one with the loss; model: its keys. */
+LOONG_NODISCARD loong_status_t loongi_check_export_saved(
+    const loong_recipe_t *recipe, const loong_component_t *component,
+    const loong_pairs_t *model);
 
 #ifdef __cplusplus
 }

@@ -203,7 +203,8 @@ static loong_status_t write_adapters(export_t *e)
     char from[4096];
     char to[4096];
     for (int i = 0; i < e->count && e->composite != NULL; i++) {
-        loongi_hf_composite_place_as(e->composite, i, NULL, e->parts[i].map);
+        LOONG_TRY(loongi_hf_composite_place_as(e->composite, i, NULL,
+                                               e->parts[i].map));
     }
     LOONG_TRY(loongi_checkpoint_verify_hf(e->checkpoint, true));
     LOONG_TRY(loongi_peft_export(e->count, e->parts, dir));

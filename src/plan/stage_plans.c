@@ -65,8 +65,8 @@ static loong_status_t try_rank(loong_plan_t *plan, int rank,
 }
 
 /* Where components have layouts of their own no rank is known to hold most:
- * those of the stage are tried, up to a number that takes no time. */
-enum { TRIED = 32 };
+ * some are tried, in all stages together as many as take no time. */
+enum { TRIED = 8 };
 
 static loong_status_t plan_stage(loong_plan_t *plan, int rank)
 {
@@ -77,7 +77,9 @@ static loong_status_t plan_stage(loong_plan_t *plan, int rank)
     int first =
         alone ? stage - stage % size[LOONG_AXIS_TP] + size[LOONG_AXIS_TP] - 1
               : stage - stage % of_stage;
-    int count = alone ? 1 : LOONG_MIN(of_stage, TRIED);
+    int count =
+        alone ? 1
+              : LOONG_MIN(of_stage, LOONG_MAX(TRIED / size[LOONG_AXIS_PP], 1));
     for (int r = first; r < first + count; r++) {
         LOONG_TRY(try_rank(plan, loongi_job_rank(&plan->component->params, r),
                            &plan->stage_plans[rank]));

@@ -137,7 +137,8 @@ static loong_status_t no_preset(loong_recipe_t *r, const loong_tree_t *item)
     return status;
 }
 
-/* Puts the file of a preset in place of the model of a recipe. */
+/* Puts the file of a preset in place of the model of a recipe: one of several
+ * components names them, another is a language model. */
 static loong_status_t load_preset(loong_recipe_t *r, const char *asking,
                                   const loong_tree_t *item, chain_t *chain,
                                   loong_tree_t **root_p)
@@ -156,7 +157,9 @@ static loong_status_t load_preset(loong_recipe_t *r, const char *asking,
         LOONG_TRY(loongi_tree_edit(r->ctx, r->arena, *root_p, "model", NULL,
                                    root_p));
     }
-    return loongi_tree_edit(r->ctx, r->arena, *root_p, MODEL_KEY, tree, root_p);
+    const char *place =
+        loongi_tree_get(tree, SHORT) != NULL ? "model" : MODEL_KEY;
+    return loongi_tree_edit(r->ctx, r->arena, *root_p, place, tree, root_p);
 }
 
 /* Of a file that is a whole recipe. */

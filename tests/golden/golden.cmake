@@ -47,6 +47,7 @@ if(LOONG_ORACLE)
   loong_oracle_test(fp8 tests/golden/check_fp8.py ${PROJECT_BINARY_DIR})
   set_tests_properties(oracle_fp8 PROPERTIES SKIP_RETURN_CODE 77)
   loong_oracle_test(published tests/models/published.py --check)
+  loong_oracle_test(published_vl tests/models/published_vl.py --check)
   loong_oracle_test(token_spans tests/oracle/tokenizer_spans.py --check)
   loong_oracle_test(chat tests/oracle/chat.py --check)
   loong_oracle_test(chat_templates tests/oracle/chat.py --tools

@@ -25,15 +25,16 @@ NAMES = [
     (r"\.mlp\.linear_fc1\.", ".mlp.up_proj."),
     (r"\.mlp\.linear_fc2\.", ".mlp.down_proj."),
 ] + qwen2.NAMES
+VISION = dict(
+    depth=3, hidden_size=16, out_hidden_size=24, num_heads=2,
+    intermediate_size=20, patch_size=4, spatial_merge_size=2,
+    temporal_patch_size=2, num_position_embeddings=25,
+    deepstack_visual_indexes=[0, 2])
 
 
 def make():
     config = transformers.Qwen3VLConfig(
-        vision_config=dict(
-            depth=3, hidden_size=16, out_hidden_size=24, num_heads=2,
-            intermediate_size=20, patch_size=4, spatial_merge_size=2,
-            temporal_patch_size=2, num_position_embeddings=25,
-            deepstack_visual_indexes=[0, 2]),
+        vision_config=VISION,
         text_config=dict(qwen2.TEXT, num_hidden_layers=3, head_dim=6),
         image_token_id=qwen2.PICTURE, tie_word_embeddings=False)
     with llava_train.wide.widened():

@@ -29,13 +29,14 @@ import internvl_train
 import llava_train
 import qwen2_5_vl_train
 import qwen2_vl_train
+import qwen3_vl_moe_train
 import qwen3_vl_train
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURE = os.path.join(HERE, "vl_from_hf")
 MODELS = {"llava": llava_train, "qwen2_vl": qwen2_vl_train,
           "qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train,
-          "internvl": internvl_train}
+          "qwen3_vl_moe": qwen3_vl_moe_train, "internvl": internvl_train}
 # Names of modules, and what files call them.
 MODULES = {
     "llava": [(r"^model\.vision_tower\.", "{tower}"),
@@ -61,10 +62,11 @@ MODULES["qwen2_5_vl"], NAMES["qwen2_5_vl"] = (
     MODULES["qwen2_vl"], NAMES["qwen2_vl"])
 MODULES["internvl"], NAMES["internvl"] = (
     MODULES["llava"], NAMES["llava"][1::2])
-MODULES["qwen3_vl"], NAMES["qwen3_vl"] = [], [{}]  # as the modules
+for kind in ("qwen3_vl", "qwen3_vl_moe"):
+    MODULES[kind], NAMES[kind] = [], [{}]  # as the modules
 # Of the fixture.
 PUBLISHED = {"llava": torch.float32, "qwen2_vl": torch.float32,
-             "qwen3_vl": torch.bfloat16}
+             "qwen3_vl_moe": torch.bfloat16}
 
 
 def spread(model, dtype):
@@ -81,7 +83,7 @@ def spread(model, dtype):
 def old_config(name, config):
     """As files had it before transformers 5."""
     text = config["text_config"]
-    if name == "qwen3_vl":
+    if name.startswith("qwen3_vl"):
         rope = text.pop("rope_parameters")
         text["rope_theta"] = rope.pop("rope_theta")
         text["rope_scaling"] = dict(rope, mrope_interleaved=True)
@@ -127,6 +129,8 @@ def write(model, name, place, to, layout, old):
     for key, p in model.state_dict().items():
         for pattern, text in MODULES[name]:
             key = re.sub(pattern, text.format(**NAMES[name][layout]), key)
+        if ".mlp.experts." in key:
+            p = p.transpose(1, 2)
         tensors[key] = p.to(model.dtype).contiguous()
     save_file(tensors, os.path.join(to, "model.safetensors"),
               metadata={"format": "pt"})
@@ -194,7 +198,8 @@ def check(build, name, model, place, batch, loss, layout, old):
     assert files <= set(os.listdir(out)), files - set(os.listdir(out))
     with llava_train.wide.widened():
         back = transformers.AutoModelForImageTextToText.from_pretrained(
-            out, dtype=torch.float64, attn_implementation="eager").eval()
+            out, dtype=torch.float64, attn_implementation="eager",
+            experts_implementation="eager").eval()
     worst = max((a - b).abs().max().item() for a, b in
                 zip(logits_of(back, batch), logits_of(model, batch)))
     print(f"{name}, names {layout}, {'old' if old else 'new'} config.json: "

@@ -2,6 +2,14 @@
 set(presets tests/models/preset.c)
 loong_test(NAME presets SOURCES tests/models/test_presets.c ${presets}
   LABELS "unit;models")
+loong_test(NAME whole_presets SOURCES tests/models/test_whole_presets.c
+  ${presets} LABELS "unit;models")
+add_test(NAME whole_presets_all COMMAND test_whole_presets
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(whole_presets PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+set_tests_properties(whole_presets_all PROPERTIES LABELS "models;full"
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_PLANS=all")
 loong_test(NAME overrides SOURCES tests/models/test_overrides.c ${presets}
   LABELS "unit;models")
 loong_test(NAME recipe_model SOURCES tests/models/test_recipe_model.c
@@ -28,7 +36,8 @@ set_tests_properties(dry_run_all PROPERTIES LABELS "models;full" TIMEOUT 600
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_PLANS=all")
 # One core; what a sanitizer adds is no figure of ours.
 if(LOONG_SANITIZE)
-  set_tests_properties(dry_run dry_run_all PROPERTIES DISABLED ON)
+  set_tests_properties(dry_run dry_run_all whole_presets_all PROPERTIES
+    DISABLED ON)
 endif()
 loong_test(NAME latent_memory SOURCES tests/models/test_latent_memory.c
   LABELS "unit;models")

@@ -40,7 +40,7 @@ typedef struct family {
 
 typedef struct report {
     loong_context_t *ctx;
-    loong_json_t *published, *fields, *exported, *sources;
+    loong_json_t *published, *published_vl, *fields, *exported, *sources;
     type_t types[MAX_TYPES];
     int num_types;
     family_t families[MAX_FAMILIES];
@@ -301,6 +301,43 @@ static void print_preset(void *user, const char *name)
     loongi_pairs_destroy(&pairs);
 }
 
+/* ---- models of several components ---------------------------------------- */
+
+static const char whole_head[] =
+    "\n"
+    "## Models that see\n"
+    "\n"
+    "Presets of several components ([image-text.md](image-text.md) tells what "
+    "is shown of them).\n"
+    "Parameters are those of transformers' own class "
+    "(`tests/models/published_vl.py`); `ctest -R\n"
+    "whole_presets` compares them and all keys, and plans the largest. "
+    "Settings are written down\n"
+    "from what is publicly known.\n"
+    "\n"
+    "| `model:` | encoder | projector | language model | all | counted by |\n"
+    "|---|---|---|---|---|---|\n";
+
+static void print_whole(void *user, const char *name)
+{
+    static const char *const roles[] = {"image_encoder", "image_projector",
+                                        "foundation"};
+    const report_t *r = user;
+    const loong_json_t *entry = loongi_json_get(r->published_vl, name);
+    const loong_json_t *n = loongi_json_get(entry, "parameters");
+    int64_t all = 0;
+    printf("| `%s` | ", name);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(roles); i++) {
+        int64_t own = loongi_json_int(loongi_json_get(n, roles[i]));
+        print_grouped(own);
+        printf(" | ");
+        all += own;
+    }
+    print_grouped(all);
+    printf(" | %s |\n",
+           loongi_json_string(loongi_json_get(entry, "counted_by")));
+}
+
 /* ---- sources of settings ------------------------------------------------- */
 
 /* Settings that no source confirms; the sources are those of the others. */
@@ -534,6 +571,8 @@ int main(int argc, char **argv)
     r.ctx = test_context();
     assert_ok(r.ctx, loong_register_builtin(r.ctx));
     load(&r, LOONG_SOURCE_DIR "/tests/models/published.json", &r.published);
+    load(&r, LOONG_SOURCE_DIR "/tests/models/published_vl.json",
+         &r.published_vl);
     load(&r, LOONG_SOURCE_DIR "/tests/models/sources.json", &r.sources);
     load(&r, GOLDEN "/fields.json", &r.fields);
     load(&r, GOLDEN "/exported.json", &r.exported);
@@ -545,9 +584,12 @@ int main(int argc, char **argv)
         printf(proofs, loongi_json_string(
                            loongi_json_get(r.exported, "transformers")));
         (void)preset_each(print_preset, &r);
+        printf("%s", whole_head);
+        (void)preset_each_whole(print_whole, &r);
         print_sources(&r);
     }
     loongi_json_destroy(&r.published);
+    loongi_json_destroy(&r.published_vl);
     loongi_json_destroy(&r.sources);
     loongi_json_destroy(&r.fields);
     loongi_json_destroy(&r.exported);

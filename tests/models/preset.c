@@ -19,7 +19,24 @@ static int list(const char *path, struct dirent ***names_p)
     return count;
 }
 
-int preset_each(void (*visit)(void *user, const char *name), void *user)
+/* Names its components. */
+static bool is_whole(const char *name)
+{
+    char path[1024];
+    char line[256];
+    bool found = false;
+    snprintf(path, sizeof(path), MODELS "/%s.yaml", name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (!found && fgets(line, sizeof(line), file) != NULL) {
+        found = strncmp(line, "foundation:", 11) == 0;
+    }
+    fclose(file);
+    return found;
+}
+
+static int each(bool whole, void (*visit)(void *user, const char *name),
+                void *user)
 {
     struct dirent **families = NULL;
     int seen = 0;
@@ -40,8 +57,10 @@ int preset_each(void (*visit)(void *user, const char *name), void *user)
             if (files[k]->d_name[0] != '.') {
                 assert_string_equal(name + n - 5, ".yaml");
                 name[n - 5] = '\0';
-                visit(user, name);
-                seen++;
+                if (is_whole(name) == whole) {
+                    visit(user, name);
+                    seen++;
+                }
             }
             free(files[k]);
         }
@@ -52,6 +71,16 @@ int preset_each(void (*visit)(void *user, const char *name), void *user)
     return seen;
 }
 
+int preset_each(void (*visit)(void *user, const char *name), void *user)
+{
+    return each(false, visit, user);
+}
+
+int preset_each_whole(void (*visit)(void *user, const char *name), void *user)
+{
+    return each(true, visit, user);
+}
+
 static loong_status_t collect(void *user, const char *key, const char *value)
 {
     return loongi_pairs_set(user, key, value);
@@ -59,7 +88,14 @@ static loong_status_t collect(void *user, const char *key, const char *value)
 
 loong_pairs_t *preset_load(loong_context_t *ctx, const char *name)
 {
+    return preset_load_role(ctx, name, "foundation");
+}
+
+loong_pairs_t *preset_load_role(loong_context_t *ctx, const char *name,
+                                const char *role)
+{
     char text[256];
+    char prefix[64];
     loong_recipe_t *recipe = NULL;
     loong_pairs_t *pairs = NULL;
     loong_recipe_params_t params = {LOONG_SOURCE_DIR "/configs", 0, NULL, 0,
@@ -67,8 +103,8 @@ loong_pairs_t *preset_load(loong_context_t *ctx, const char *name)
     snprintf(text, sizeof(text), "model: %s\n", name);
     assert_ok(ctx, loong_recipe_parse(ctx, name, text, &params, &recipe));
     assert_ok(ctx, loongi_pairs_create(ctx, &pairs));
-    assert_ok(ctx,
-              loong_recipe_each(recipe, "model.foundation", collect, pairs));
+    snprintf(prefix, sizeof(prefix), "model.%s", role);
+    assert_ok(ctx, loong_recipe_each(recipe, prefix, collect, pairs));
     loong_recipe_destroy(&recipe);
     return pairs;
 }
@@ -96,6 +132,21 @@ static void count_attention(const loong_graph_t *graph,
     assert_true(flops > 0.0 && fabs(own - flops) <= 1e-9 * flops);
 }
 
+int64_t preset_count(const loong_graph_t *graph, const char *part)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < graph->num_params; i++) {
+        const loong_shape_t *shape = &graph->params[i].params.shape;
+        int64_t elements = 1;
+        for (int d = 0; d < shape->rank; d++) {
+            elements *= shape->dim[d];
+        }
+        sum += strstr(graph->params[i].params.name, part) != NULL ? elements
+                                                                   : 0;
+    }
+    return sum;
+}
+
 void preset_measure(loong_context_t *ctx, const loong_pairs_t *pairs,
                     preset_size_t *size)
 {
@@ -113,18 +164,8 @@ void preset_measure(loong_context_t *ctx, const loong_pairs_t *pairs,
                                      .num_layers = config.num_layers};
     assert_ok(ctx, loong_graph_create(ctx, precision, &graph));
     assert_ok(ctx, loongi_decoder_build(graph, &config, &request));
-    size->parameters = size->experts = 0;
-    for (int64_t i = 0; i < graph->num_params; i++) {
-        const loong_shape_t *shape = &graph->params[i].params.shape;
-        int64_t elements = 1;
-        for (int d = 0; d < shape->rank; d++) {
-            elements *= shape->dim[d];
-        }
-        size->parameters += elements;
-        if (strstr(graph->params[i].params.name, ".experts.") != NULL) {
-            size->experts += elements;
-        }
-    }
+    size->parameters = preset_count(graph, "");
+    size->experts = preset_count(graph, ".experts.");
     memset(&size->rope, 0, sizeof(size->rope));
     for (int64_t i = 0; i < graph->num_nodes; i++) {
         if (strcmp(graph->nodes[i].op->name, "rope_table") == 0) {

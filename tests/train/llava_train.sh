@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: llava_train.sh BUILD SOURCE MPIRUN [all]: twenty steps of models of the
-# shapes of LLaVA, InternVL, Qwen2-VL, Qwen2.5-VL and Qwen3-VL are those of
-# transformers (*_train.py in tests/golden), with the image encoder trained and
-# frozen, on several ranks; all: in every layout.
+# shapes of LLaVA, InternVL, Qwen2-VL, Qwen2.5-VL and Qwen3-VL (with experts,
+# too) are those of transformers (*_train.py in tests/golden), with the image
+# encoder trained and frozen, on several ranks; all: in every layout.
 set -eu
 build=$1
 source=$2
@@ -134,12 +134,23 @@ steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
 model=qwen3_vl_train
 also 1 1 train.micro_batch_size=1 data.max_images=2
 also 1 21 model.image_encoder.freeze=true
-steps 4 1 parallel.$t=2 parallel.sequence_parallel=true ${e}$t=2 \
+also 4 1 parallel.$t=2 parallel.sequence_parallel=true ${e}$t=2 \
     model.image_projector.parallel.$t=2 ${e}sequence_parallel=true \
     model.image_projector.parallel.sequence_parallel=true \
     parallel.pipeline_model_parallel_size=2
 also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
+# The same with experts.
+model=qwen3_vl_moe_train
+x=parallel.expert_model_parallel_size
+also 1 1
+also 1 21 model.image_encoder.freeze=true
+also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3 $x=2 parallel.data_parallel_sharding=optim_grads
+steps 4 1 $x=2 parallel.$t=2 parallel.sequence_parallel=true ${e}$t=2 \
+    model.image_projector.parallel.$t=2 ${e}sequence_parallel=true \
+    model.image_projector.parallel.sequence_parallel=true \
+    parallel.pipeline_model_parallel_size=2
 # The first stage has one of the two layers that read them.
 "$build/loongrun" "$source/tests/golden/$model.yaml" --dry-run --ranks 2 \
     "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \

@@ -35,7 +35,7 @@ step() {
             d = $1 - $2; d = d < 0 ? -d : d; exit d > 5e-9 * $2 }' ||
         fail "$model $*: the loss is another: $(cat "$place/log/metrics.jsonl")"
 }
-for model in llava qwen2_vl qwen3_vl; do
+for model in llava qwen2_vl qwen3_vl_moe; do
     from=$golden/vl_from_hf/$model
     step $model "init.from_hf=$from"
     for file in preprocessor_config.json tokenizer.json; do
@@ -63,7 +63,7 @@ grep -q 'vision_feature_layer = 0 is not supported' "$place/text" ||
     fail "layer 0: $(cat "$place/text")"
 # Of each component a directory.
 i=init.from_hf
-step qwen3_vl model.foundation.$i="$from" model.image_encoder.$i="$from" \
+step qwen3_vl_moe model.foundation.$i="$from" model.image_encoder.$i="$from" \
     model.image_projector.$i="$from" data.tokenizer="$from" \
     data.image_processor="$from/preprocessor_config.json"
 "$ckpt" diff "$from" "$place/out" >/dev/null || fail "three directories"

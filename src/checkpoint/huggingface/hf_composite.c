@@ -484,16 +484,29 @@ static void place(const loong_hf_composite_t *composite, int part, int layout,
     map->bare = l->bare[part] != NULL ? l->bare[part] : map->prefix;
 }
 
-void loongi_hf_composite_place(const loong_hf_composite_t *composite, int part,
-                               const loong_safetensors_set_t *set,
-                               loong_hf_map_t *map)
+/* The part's own names, where the map has those of its family. */
+static loong_status_t rename_part(const loong_hf_composite_t *composite,
+                                  int part, loong_hf_map_t *map)
 {
-    place(composite, part, find_layout(composite, part, set), map);
+    const loong_hf_part_t *p = &composite->parts[part];
+    return p->names != NULL &&
+                   map->family == loongi_hf_names_find(map->ctx, p->family)
+               ? loongi_hf_map_rename(map, p->names)
+               : LOONG_OK;
 }
 
-void loongi_hf_composite_place_as(const loong_hf_composite_t *composite,
-                                  int part, const loong_pairs_t *kept,
-                                  loong_hf_map_t *map)
+loong_status_t loongi_hf_composite_place(const loong_hf_composite_t *composite,
+                                         int part,
+                                         const loong_safetensors_set_t *set,
+                                         loong_hf_map_t *map)
+{
+    place(composite, part, find_layout(composite, part, set), map);
+    return rename_part(composite, part, map);
+}
+
+loong_status_t
+loongi_hf_composite_place_as(const loong_hf_composite_t *composite, int part,
+                             const loong_pairs_t *kept, loong_hf_map_t *map)
 {
     char key[KEY_BYTES];
     snprintf(key, sizeof(key), KEPT_PREFIX "%s", composite->parts[part].role);
@@ -505,6 +518,7 @@ void loongi_hf_composite_place_as(const loong_hf_composite_t *composite,
         layout--;
     }
     place(composite, part, layout, map);
+    return rename_part(composite, part, map);
 }
 
 const char *loongi_hf_module_prefix(const loong_hf_map_t *map,

@@ -29,6 +29,7 @@ typedef struct loong_hf_part {
     bool flat;        /* files of before sections have its fields at the top */
     const char *type; /* of a section that states none of its own */
     const char *family; /* it must be of; NULL: any of its role's */
+    const char *names;  /* hf_names.h; NULL: those of its family */
     /* Keys of every such component that its kind would leave otherwise; ends
      * with a NULL key. NULL: none. */
     const loong_hf_fixed_t *keys;
@@ -123,14 +124,15 @@ LOONG_NODISCARD loong_status_t loongi_hf_composite_write(
 
 /* ---- names ---- */
 
-/* Names as the tensors of the set are called; as layout 0 when none fits. */
-void loongi_hf_composite_place(const loong_hf_composite_t *composite, int part,
-                               const loong_safetensors_set_t *set,
-                               loong_hf_map_t *map);
+/* Names as the tensors of the set are called; as layout 0 when none fits. A
+ * map from a file keeps its names but for what they begin with. */
+LOONG_NODISCARD loong_status_t loongi_hf_composite_place(
+    const loong_hf_composite_t *composite, int part,
+    const loong_safetensors_set_t *set, loong_hf_map_t *map);
 /* As kept, else as layout 0. */
-void loongi_hf_composite_place_as(const loong_hf_composite_t *composite,
-                                  int part, const loong_pairs_t *kept,
-                                  loong_hf_map_t *map);
+LOONG_NODISCARD loong_status_t
+loongi_hf_composite_place_as(const loong_hf_composite_t *composite, int part,
+                             const loong_pairs_t *kept, loong_hf_map_t *map);
 /* That of a parameter as transformers calls its modules, whatever the files
  * do: in adapters. */
 const char *loongi_hf_module_prefix(const loong_hf_map_t *map,

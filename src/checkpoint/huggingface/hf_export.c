@@ -364,8 +364,8 @@ static loong_status_t open_parts(exporter_t *e)
             e->ctx, p->composite != NULL ? p->models[i] : p->model, p->map,
             &e->maps[i]));
         if (p->composite != NULL) {
-            loongi_hf_composite_place_as(p->composite, i, p->tokens,
-                                         e->maps[i]);
+            LOONG_TRY(loongi_hf_composite_place_as(p->composite, i, p->tokens,
+                                                   e->maps[i]));
         }
     }
     return LOONG_OK;

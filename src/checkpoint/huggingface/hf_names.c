@@ -208,6 +208,19 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
+/* Fills the parameters from the rows of the family. */
+static loong_status_t name_all(loong_hf_map_t *map)
+{
+    LOONG_TRY(expand_rows(map));
+    LOONG_TRY(loongi_arena_alloc(
+        map->arena, (size_t)map->count * sizeof(*map->by_name), &map->by_name));
+    for (int64_t i = 0; i < map->count; i++) {
+        map->by_name[i] = &map->params[i];
+    }
+    qsort(map->by_name, (size_t)map->count, sizeof(*map->by_name), by_name);
+    return LOONG_OK;
+}
+
 static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model,
                             const char *path)
 {
@@ -231,14 +244,14 @@ static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model,
     }
     map->prefix = map->family->prefix;
     map->bare = "";
-    LOONG_TRY(expand_rows(map));
-    LOONG_TRY(loongi_arena_alloc(
-        map->arena, (size_t)map->count * sizeof(*map->by_name), &map->by_name));
-    for (int64_t i = 0; i < map->count; i++) {
-        map->by_name[i] = &map->params[i];
-    }
-    qsort(map->by_name, (size_t)map->count, sizeof(*map->by_name), by_name);
-    return LOONG_OK;
+    return name_all(map);
+}
+
+loong_status_t loongi_hf_map_rename(loong_hf_map_t *map, const char *names)
+{
+    map->family = loongi_hf_names_find(map->ctx, names);
+    map->count = map->pieces = map->hollow_count = 0;
+    return name_all(map);
 }
 
 loong_status_t loongi_hf_map_load(loong_context_t *ctx,

@@ -136,6 +136,11 @@ struct loong_hf_map {
     loong_hf_param_t *hollow; /* HF_HOLLOW: of the file alone */
 };
 
+/* The same parameters under other names of loong_hf_names_t. Errors: those of
+ * allocation. */
+LOONG_NODISCARD loong_status_t loongi_hf_map_rename(loong_hf_map_t *map,
+                                                    const char *names);
+
 /* The first of a row's parameters; NULL when the model has none. */
 const loong_hf_param_t *loongi_hf_map_first(const loong_hf_map_t *map,
                                             const loong_hf_row_t *row);

@@ -83,9 +83,9 @@ static loong_status_t open_all(loong_hf_t *hf,
         const loong_hf_composite_t *whole = NULL;
         LOONG_TRY(loongi_hf_composite_of(ctx, params->dir, &whole));
         if (whole != NULL) {
-            loongi_hf_composite_place(
+            LOONG_TRY(loongi_hf_composite_place(
                 whole, loongi_hf_composite_part(whole, params->role), hf->set,
-                hf->map);
+                hf->map));
         }
     }
     LOONG_TRY(loongi_hf_quant_read(ctx, params->dir, &hf->quant));

@@ -28,14 +28,20 @@ static loong_status_t map_experts(loong_hf_reader_t *r)
 /* With norm_topk_prob the weights are those of a softmax after the choice. */
 static loong_status_t map_qwen_mixture(loong_hf_reader_t *r)
 {
+    static const char divided[] = "norm_topk_prob";
+    const loong_json_t *told = loongi_hf_field(r->json, divided);
+    bool always = loongi_hf_is_type(r, "qwen3_vl_moe_text");
     LOONG_TRY(map_experts(r));
     LOONG_TRY(loongi_hf_map_kinds(r));
     if (loongi_hf_is_type(r, "qwen2_moe")) {
         LOONG_TRY(loongi_pairs_set_bool(r->pairs, "add_qkv_bias",
                                         loongi_hf_flag(r, "qkv_bias", true)));
     }
+    if (always && told != NULL) {
+        loongi_hf_check_neutral(r, divided, told, "true");
+    }
     return loongi_pairs_set_bool(r->pairs, "moe_router_pre_softmax",
-                                 !loongi_hf_flag(r, "norm_topk_prob", false));
+                                 !loongi_hf_flag(r, divided, always));
 }
 
 /* A field that must be there and positive; 0 when it is not. */
@@ -386,7 +392,8 @@ loong_status_t loongi_hf_map_mixture(loong_hf_reader_t *r)
                    : LOONG_OK;
     }
     if (loongi_hf_is_type(r, "qwen2_moe") ||
-        loongi_hf_is_type(r, "qwen3_moe")) {
+        loongi_hf_is_type(r, "qwen3_moe") ||
+        loongi_hf_is_type(r, "qwen3_vl_moe_text")) {
         return map_qwen_mixture(r);
     }
     if (loongi_hf_is_type(r, "ernie4_5_vl_moe")) {

@@ -86,6 +86,21 @@ static const loong_hf_row_t phi3_rows[] = {
         EXPERT(MLP "experts.down_proj", MLP "experts.@.down_proj.weight",\
                NULL, HF_DOWN, HF_EXPERT_FFN)
 #define MIXTURE ROUTER(0), MIXTURE_EXPERTS
+/* All in one tensor, [experts, in, out], gates in front of ups. */
+#define STACKED(name_, second_, rows_, columns_)                            \
+    {                                                                       \
+        name_, name_, rows_, columns_, HF_IF_EXPERTS,                       \
+            HF_STACKED | HF_TURNED, 0, 1, second_                           \
+    }
+
+static const loong_hf_row_t qwen3_vl_moe_rows[] = {
+    ROTARY_ATTENTION,
+    DENSE,
+    ROUTER(0),
+    STACKED(MLP "experts.gate_up_proj", MLP "experts.gate_up_proj", HF_GATE_UP,
+            HF_HIDDEN),
+    STACKED(MLP "experts.down_proj", NULL, HF_DOWN, HF_EXPERT_FFN),
+    ROTARY_END};
 
 static const loong_hf_row_t qwen_moe_rows[] = {
     ROTARY_ATTENTION,
@@ -316,6 +331,7 @@ const loong_hf_names_t loongi_hf_decoder_names[] = {
     {"qwen3", "model.", rotary_rows, false, NULL},
     {"qwen2_moe", "model.", qwen_moe_rows, false, NULL},
     {"qwen3_moe", "model.", qwen_moe_rows, false, NULL},
+    {"qwen3_vl_moe", "model.", qwen3_vl_moe_rows, false, NULL},
     {"mixtral", "model.", mixtral_rows, false, NULL},
     {"ernie4_5_moe", "model.", ernie_moe_rows, true, NULL},
     {"ernie4_5_vl_moe", "model.", ernie_vl_rows, false, ernie_vl_beside},

@@ -177,6 +177,13 @@ static const loong_hf_field_t whole_fields[] = {
     CODE_FIELD("video_token_id"),       CODE_FIELD("video_start_token_id"),
     CODE_FIELD("video_end_token_id"),   FIELDS_END};
 
+/* The class writes its default, true, into text_config and reads what stands
+ * beside it. */
+static bool is_tied_beside(const loong_hf_reader_t *r)
+{
+    return loongi_hf_is_type(r, "qwen3_vl_moe_text");
+}
+
 /* What stands beside text_config holds where that says nothing. */
 static bool tied_with(loong_hf_reader_t *r)
 {
@@ -186,7 +193,7 @@ static bool tied_with(loong_hf_reader_t *r)
     bool told = loongi_hf_field(r->whole, name) != NULL;
     bool tied = loongi_hf_flag(r, name, r->type->tied);
     r->json = text;
-    if (told && loongi_hf_flag(r, name, tied) != tied) {
+    if (told && !is_tied_beside(r) && loongi_hf_flag(r, name, tied) != tied) {
         loongi_hf_refuse(r, "text_config.tie_word_embeddings",
                          loongi_hf_field(text, name),
                          "it must be that beside text_config, or absent");
@@ -233,7 +240,8 @@ loong_status_t loongi_hf_decoder_read(loong_hf_reader_t *r)
     LOONG_TRY(map_activation(r));
     LOONG_TRY(loongi_pairs_set_bool(
         r->pairs, "untie_embeddings_and_output_weights",
-        !loongi_hf_flag(r, "tie_word_embeddings", tied)));
+        !(is_tied_beside(r) ? tied
+                            : loongi_hf_flag(r, "tie_word_embeddings", tied))));
     check_architecture(r);
     loongi_hf_check_others(r, r->type->fields);
     return LOONG_OK;

@@ -97,6 +97,17 @@ static const loong_hf_field_t qwen3_vl_fields[] = {
 static const loong_hf_field_t qwen3_moe_fields[] = {
     QWEN_MOE_FIELDS, CODE_FIELD("attention_bias"), FIELDS_END};
 
+/* text_config of Qwen3-VL with experts; its class divides the weights of the
+ * chosen by their sum whatever norm_topk_prob says. */
+static const loong_hf_field_t qwen3_vl_moe_fields[] = {
+    ROTARY_FIELDS, CODE_FIELD("num_experts"), CODE_FIELD("num_local_experts"),
+    INT_FIELD("num_experts_per_tok", "moe_router_topk", "4"),
+    INT_FIELD("moe_intermediate_size", "moe_ffn_hidden_size", "1408"),
+    CODE_FIELD("norm_topk_prob"), CODE_FIELD("decoder_sparse_step"),
+    CODE_FIELD("mlp_only_layers"), CODE_FIELD("attention_bias"),
+    CODE_FIELD("mrope_section"), CODE_FIELD("mrope_interleaved"),
+    CODE_FIELD("num_deep_features"), FIELDS_END};
+
 static const loong_hf_field_t qwen2_moe_fields[] = {
     QWEN_MOE_FIELDS, CODE_FIELD("qkv_bias"),
     INT_FIELD("shared_expert_intermediate_size",
@@ -358,6 +369,14 @@ static const loong_hf_fixed_t qwen3_moe_fixed[] = {
     {"moe_shared_expert_gate", "false"},
     {NULL, NULL}};
 
+static const loong_hf_fixed_t qwen3_vl_moe_fixed[] = {
+    MOE_FIXED,
+    {"qk_layernorm", "true"},
+    {"moe_router_pre_softmax", "false"},
+    {"moe_shared_expert_gate", "false"},
+    {"mrope_interleaved", "true"},
+    {NULL, NULL}};
+
 static const loong_hf_fixed_t qwen2_moe_fixed[] = {
     MOE_FIXED,
     {"qk_layernorm", "false"},
@@ -445,6 +464,8 @@ const loong_hf_type_t loongi_hf_decoder_types[] = {
      qwen2_moe_fixed, 1e4, false, true},
     {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen3_moe", qwen3_moe_fields,
      qwen3_moe_fixed, 1e4, false, true},
+    {"qwen3_vl_moe_text", "Qwen3VLMoeForConditionalGeneration", "qwen3_moe",
+     qwen3_vl_moe_fields, qwen3_vl_moe_fixed, 5e5, false, true},
     {"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe",
      ernie4_5_moe_fields, ernie4_5_moe_fixed, 5e5, true, true},
     {"ernie4_5_vl_moe", "Ernie4_5_VLMoeForConditionalGeneration",

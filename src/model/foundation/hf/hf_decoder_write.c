@@ -143,8 +143,10 @@ static void emit_window(loong_hf_writer_t *w)
         }
     } else if (loongi_hf_writes(w, "norm_topk_prob")) {
         loongi_hf_want_value(w, "window_size", "0");
-        loongi_hf_emit(w, "use_sliding_window", "false");
-        loongi_hf_emit(w, "sliding_window", "null");
+        if (loongi_hf_writes(w, "use_sliding_window")) {
+            loongi_hf_emit(w, "use_sliding_window", "false");
+            loongi_hf_emit(w, "sliding_window", "null");
+        }
     } else if (loongi_hf_writes(w, "use_sliding_window")) {
         loongi_hf_emit_bool(w, "use_sliding_window", window);
         if (!window) {

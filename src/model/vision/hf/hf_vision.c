@@ -187,6 +187,7 @@ static const loong_hf_type_t types[] = {
     TYPE("qwen2_vl_vision", "Qwen2VL", "qwen2_vl_vision", qwen2_vl),
     TYPE("qwen2_5_vl_vision", "Qwen2_5VL", "qwen2_5_vl_vision", qwen2_5_vl),
     TYPE("qwen3_vl_vision", "Qwen3VL", "qwen3_vl_vision", qwen3_vl),
+    TYPE("qwen3_vl_moe_vision", "Qwen3VLMoe", "qwen3_vl_vision", qwen3_vl),
     TYPE("internvl_vision", "InternVLVision", "internvl_vision", internvl),
     TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),

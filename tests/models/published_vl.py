@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How many parameters has each component of the published models that see?
+
+  published_vl.py            writes published_vl.json beside this file
+  published_vl.py --check    counts again and compares
+
+As published.py, of models of several components: config.json as far as it says
+what the model is, written down from what is publicly known of it, and
+transformers' own class of it, built on the meta device and counted. A tied
+output matrix is the embedding and counts once.
+"""
+import argparse
+import json
+import os
+import sys
+
+PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                    "published_vl.json")
+IMAGE, VIDEO = 151655, 151656
+
+
+def text(kind, sizes, vocab, positions, theta, eps=1e-6, sections=None,
+         **more):
+    layers, width, ffn, heads, groups = sizes
+    rope = dict(rope_type="default", rope_theta=theta)
+    if sections:
+        rope["mrope_section"] = sections
+    return dict(model_type=kind, num_hidden_layers=layers, hidden_size=width,
+                intermediate_size=ffn, num_attention_heads=heads,
+                num_key_value_heads=groups, vocab_size=vocab,
+                max_position_embeddings=positions, rms_norm_eps=eps,
+                hidden_act="silu", rope_parameters=rope, **more)
+
+
+def whole(kind, vision, language, tied=False, **more):
+    return dict(model_type=kind, vision_config=vision, text_config=language,
+                tie_word_embeddings=tied, **more)
+
+
+def qwen2_vl(sizes, vocab, tied=False):
+    vision = dict(model_type="qwen2_vl_vision", depth=32, embed_dim=1280,
+                  mlp_ratio=4, num_heads=16, hidden_size=sizes[1],
+                  patch_size=14, spatial_merge_size=2, temporal_patch_size=2)
+    return whole("qwen2_vl", vision, text(
+        "qwen2_vl_text", sizes, vocab, 32768, 1e6, sections=[16, 24, 24],
+        use_sliding_window=False, tie_word_embeddings=tied), tied,
+        image_token_id=IMAGE, video_token_id=VIDEO)
+
+
+def qwen2_5_vl(sizes, vocab, ffn=3420, tied=False):
+    vision = dict(model_type="qwen2_5_vl_vision", depth=32, hidden_size=1280,
+                  intermediate_size=ffn, num_heads=16,
+                  out_hidden_size=sizes[1], patch_size=14, window_size=112,
+                  fullatt_block_indexes=[7, 15, 23, 31], spatial_merge_size=2,
+                  temporal_patch_size=2)
+    return whole("qwen2_5_vl", vision, text(
+        "qwen2_5_vl_text", sizes, vocab, 128000, 1e6, sections=[16, 24, 24],
+        use_sliding_window=False, tie_word_embeddings=tied), tied,
+        image_token_id=IMAGE, video_token_id=VIDEO)
+
+
+def qwen3_vision(kind, width, large):
+    sizes = (27, 1152, 4304, [8, 16, 24]) if large else (
+        24, 1024, 4096, [5, 11, 17])
+    return dict(model_type=kind, depth=sizes[0], hidden_size=sizes[1],
+                intermediate_size=sizes[2], num_heads=16,
+                out_hidden_size=width, patch_size=16, spatial_merge_size=2,
+                temporal_patch_size=2, num_position_embeddings=2304,
+                deepstack_visual_indexes=sizes[3])
+
+
+def qwen3_vl(sizes, large, tied=False):
+    return whole("qwen3_vl", qwen3_vision("qwen3_vl_vision", sizes[1], large),
+                 text("qwen3_vl_text", sizes, 151936, 262144, 5e6,
+                      sections=[24, 20, 20], head_dim=128,
+                      attention_bias=False), tied, image_token_id=IMAGE,
+                 video_token_id=VIDEO)
+
+
+def qwen3_vl_moe(sizes, width):
+    return whole("qwen3_vl_moe",
+                 qwen3_vision("qwen3_vl_moe_vision", sizes[1], True),
+                 text("qwen3_vl_moe_text", sizes, 151936, 262144, 5e6,
+                      sections=[24, 20, 20], head_dim=128, num_experts=128,
+                      num_experts_per_tok=8, moe_intermediate_size=width,
+                      norm_topk_prob=True, decoder_sparse_step=1,
+                      mlp_only_layers=[], attention_bias=False),
+                 image_token_id=IMAGE, video_token_id=VIDEO)
+
+
+def internvl3_5(large, language):
+    sizes = (45, 3200, 12800, 25) if large else (24, 1024, 4096, 16)
+    vision = dict(model_type="internvl_vision", num_hidden_layers=sizes[0],
+                  hidden_size=sizes[1], intermediate_size=sizes[2],
+                  num_attention_heads=sizes[3], image_size=[448, 448],
+                  patch_size=[14, 14], attention_bias=not large,
+                  use_qk_norm=large, layer_scale_init_value=0.1,
+                  norm_type="rms_norm" if large else "layer_norm")
+    return whole("internvl", vision, language, image_token_id=151671)
+
+
+def qwen3(sizes):
+    return text("qwen3", sizes, 151936, 40960, 1e6, head_dim=128,
+                attention_bias=False, use_sliding_window=False,
+                tie_word_embeddings=False)
+
+
+def qwen3_moe(sizes, width):
+    return text("qwen3_moe", sizes, 151936, 40960, 1e6, head_dim=128,
+                num_experts=128, num_experts_per_tok=8,
+                moe_intermediate_size=width, norm_topk_prob=True,
+                decoder_sparse_step=1, mlp_only_layers=[],
+                attention_bias=False, use_sliding_window=False,
+                tie_word_embeddings=False)
+
+
+def llava(sizes, vocab):
+    vision = dict(model_type="clip_vision_model", hidden_size=1024,
+                  intermediate_size=4096, num_hidden_layers=24,
+                  num_attention_heads=16, image_size=336, patch_size=14,
+                  projection_dim=768)
+    return whole("llava", vision, text("llama", sizes, vocab, 4096, 1e4, 1e-5,
+                                       tie_word_embeddings=False),
+                 image_token_index=32000, vision_feature_layer=-2,
+                 vision_feature_select_strategy="default")
+
+
+MODELS = {
+    "llava1.5/llava1.5_7b": llava((32, 4096, 11008, 32, 32), 32064),
+    "llava1.5/llava1.5_13b": llava((40, 5120, 13824, 40, 40), 32064),
+    "qwen2_vl/qwen2_vl_2b": qwen2_vl((28, 1536, 8960, 12, 2), 151936, True),
+    "qwen2_vl/qwen2_vl_7b": qwen2_vl((28, 3584, 18944, 28, 4), 152064),
+    "qwen2_vl/qwen2_vl_72b": qwen2_vl((80, 8192, 29568, 64, 8), 152064),
+    "qwen2.5_vl/qwen2.5_vl_3b": qwen2_5_vl((36, 2048, 11008, 16, 2), 151936,
+                                           tied=True),
+    "qwen2.5_vl/qwen2.5_vl_7b": qwen2_5_vl((28, 3584, 18944, 28, 4), 152064),
+    "qwen2.5_vl/qwen2.5_vl_32b": qwen2_5_vl((64, 5120, 27648, 40, 8), 152064,
+                                            3456),
+    "qwen2.5_vl/qwen2.5_vl_72b": qwen2_5_vl((80, 8192, 29568, 64, 8), 152064,
+                                            3456),
+    "qwen3_vl/qwen3_vl_2b": qwen3_vl((28, 2048, 6144, 16, 8), False, True),
+    "qwen3_vl/qwen3_vl_4b": qwen3_vl((36, 2560, 9728, 32, 8), False, True),
+    "qwen3_vl/qwen3_vl_8b": qwen3_vl((36, 4096, 12288, 32, 8), True),
+    "qwen3_vl/qwen3_vl_32b": qwen3_vl((64, 5120, 25600, 64, 8), True),
+    "qwen3_vl/qwen3_vl_30b_a3b": qwen3_vl_moe((48, 2048, 6144, 32, 4), 768),
+    "qwen3_vl/qwen3_vl_235b_a22b": qwen3_vl_moe((94, 4096, 12288, 64, 4),
+                                                1536),
+    "internvl3.5/internvl3.5_8b": internvl3_5(
+        False, qwen3((36, 4096, 12288, 32, 8))),
+    "internvl3.5/internvl3.5_14b": internvl3_5(
+        False, qwen3((40, 5120, 17408, 40, 8))),
+    "internvl3.5/internvl3.5_38b": internvl3_5(
+        True, qwen3((64, 5120, 25600, 64, 8))),
+    "internvl3.5/internvl3.5_30b_a3b": internvl3_5(
+        False, qwen3_moe((48, 2048, 6144, 32, 4), 768)),
+    "internvl3.5/internvl3.5_241b_a28b": internvl3_5(
+        True, qwen3_moe((94, 4096, 12288, 64, 4), 1536)),
+}
+PROJECTORS = ("multi_modal_projector.", "visual.merger.",
+              "visual.deepstack_merger_list.")
+ENCODERS = ("visual.", "vision_tower.")
+
+
+def component(name):
+    name = name.removeprefix("model.")
+    return ("image_projector" if name.startswith(PROJECTORS) else
+            "image_encoder" if name.startswith(ENCODERS) else "foundation")
+
+
+def count(config):
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+    fields = {k: v for k, v in config.items() if k != "model_type"}
+    with torch.device("meta"):
+        model = AutoModelForImageTextToText.from_config(
+            AutoConfig.for_model(config["model_type"], **fields),
+            dtype=torch.float32)
+    shared = set(model._tied_weights_keys) if config["tie_word_embeddings"] \
+        else set()
+    counts = dict(image_encoder=0, image_projector=0, foundation=0)
+    for name, p in model.named_parameters(remove_duplicate=False):
+        if name not in shared:
+            counts[component(name)] += p.numel()
+    return dict(parameters=counts, counted_by=type(model).__name__)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    lines = [f"{json.dumps(name)}: {json.dumps(dict(count(c), config=c))}"
+             for name, c in MODELS.items()]
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    if args.check:
+        with open(PATH) as f:
+            same = f.read() == text
+        print(f"ok: {len(MODELS)} models" if same
+              else "FAIL: published_vl.json is not what was counted")
+        return not same
+    with open(PATH, "w") as f:
+        f.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

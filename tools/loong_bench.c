@@ -18,6 +18,8 @@ static const bench_command_t commands[] = {
     {"floor", "the matrix products of a training step, nothing else",
      bench_floor},
     {"step", "whole training steps of a recipe, on random tokens", bench_step},
+    {"costs", "what the parts of a step's cost take, for data.costs",
+     bench_costs},
     {"parity", "random layouts of a recipe against one rank", bench_parity},
     {"tokenizer", "text to ids on one core", bench_tokenizer},
 };

@@ -28,6 +28,7 @@ typedef struct bench_command {
 int bench_op(loong_context_t *ctx, int argc, char **argv);
 int bench_floor(loong_context_t *ctx, int argc, char **argv);
 int bench_step(loong_context_t *ctx, int argc, char **argv);
+int bench_costs(loong_context_t *ctx, int argc, char **argv);
 int bench_parity(loong_context_t *ctx, int argc, char **argv);
 int bench_tokenizer(loong_context_t *ctx, int argc, char **argv);
 

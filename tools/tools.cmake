@@ -32,7 +32,8 @@ add_executable(loong-supervise tools/loong_supervise.c
   tools/loong_supervise_policy.c)
 target_link_libraries(loong-supervise PRIVATE loong m)
 install(TARGETS loong-supervise RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-set(LOONG_BENCH_SOURCES tools/loong_bench.c tools/loong_bench_floor.c
+set(LOONG_BENCH_SOURCES tools/loong_bench.c tools/loong_bench_costs.c
+  tools/loong_bench_floor.c
   tools/loong_bench_item.c tools/loong_bench_op.c tools/loong_bench_ops.c
   tools/loong_bench_parity.c tools/layout_draw.c tools/loong_bench_step.c
   tools/loong_bench_tokenizer.c tools/options.c)

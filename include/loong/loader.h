@@ -11,8 +11,8 @@
  *
  *     g = consumed + (k * data_parallel_size + r) * micro_batch_size + j.
  *
- * With costs of samples, where texts are laid into rows, the micro-batches of a
- * step are dealt to the ranks by them: micro-batch k of rank r is then number
+ * With costs of samples the micro-batches of a step are dealt to the ranks by
+ * them: micro-batch k of rank r is then number
  * order(k, r) of the step's instead of k * data_parallel_size + r, order a pure
  * function of the costs, and has the same rows.
  *
@@ -57,6 +57,26 @@ typedef struct loong_row_plan {
                              int64_t row, int64_t *draw_p, int *picture_p);
 } loong_row_plan_t;
 
+/* The parts of what samples cost, in thousands of operations. */
+enum {
+    LOONG_COST_ROWS,    /* of a row of texts, whatever is in it */
+    LOONG_COST_TEXT,    /* attention in texts */
+    LOONG_COST_ENCODER, /* of a micro-batch that has pictures */
+    LOONG_COST_PICTURES /* attention in pictures */
+};
+enum { LOONG_COST_PARTS = 4 };
+
+typedef struct loong_sample_costs {
+    int64_t row;
+    const int64_t *text; /* [seq_length + 2] of one of so many ids in a row */
+    int64_t encoder;
+    const int64_t *picture; /* [picture_rows + 1] of one with so many rows of
+                               the encoder; NULL: there are no pictures */
+    int64_t picture_rows;
+    loong_picture_reader_t pictures;
+    double rate[LOONG_COST_PARTS]; /* by which parts are added up */
+} loong_sample_costs_t;
+
 typedef struct loong_loader_params {
     const loong_blend_t *blend; /* borrowed, outlives the loader */
     const loong_processor_t *processor; /* borrowed, as its config is */
@@ -70,10 +90,8 @@ typedef struct loong_loader_params {
      * whole set. */
     int64_t num_samples;
     const loong_row_plan_t *row_plan; /* borrowed; NULL: as above */
-    /* [seq_length + 2] of a sample of so many ids in a row, borrowed; NULL:
-     * micro-batches are not dealt by them. */
-    const int64_t *cost;
-    int64_t row_cost; /* of a row, whatever is in it */
+    /* Borrowed; NULL: micro-batches are not dealt by them. */
+    const loong_sample_costs_t *costs;
     /* Threads that read the samples of a step while the one before runs, of
      * sources that several may read; 0: none. */
     int num_workers;
@@ -95,6 +113,12 @@ LOONG_API int64_t loong_loader_batch(const loong_loader_t *loader,
 /* Micro-batches of every rank in that step. */
 LOONG_API int64_t loong_loader_micro_batches(const loong_loader_t *loader,
                                              int64_t consumed);
+
+/* The draw of the first sample of a micro-batch of a data-parallel rank; no row
+ * plan. Not on several threads. Errors: those of blend and sources. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_loader_get_draw(
+    loong_loader_t *loader, int64_t consumed, int64_t micro_batch,
+    int data_parallel_rank, int64_t *draw_p);
 
 /* Reads and checks this rank's whole share of the step, and adds up the
  * normalisers of its parts (processor->normalisers): so a bad sample is known,

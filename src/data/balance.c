@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Deals the micro-batches of a step. Called by loader.c. Read balance.h
+ * Deals the micro-batches of a step. Called by deals.c. Read balance.h
  * before. */
 #include "balance.h"
 

@@ -46,6 +46,24 @@ static loong_picture_rows_t rows_of(const loong_picture_reader_t *pictures,
 
 /* ---- a step -------------------------------------------------------------- */
 
+/* Every replica of a reader has room for a picture of its text. */
+static loong_status_t check_room(const loong_batch_plan_t *p,
+                                 const loong_item_t *item,
+                                 const loong_planned_image_t *image)
+{
+    const char *text = p->items.item[0].name;
+    for (int r = 0; r < p->params.num_readers; r++) {
+        int64_t room = p->params.reader[r].rows;
+        LOONG_CHECK(p->ctx, image->rows.encoder <= room, LOONG_ERR_CONFIG,
+                    "data.max_patches: picture %d of %s (%" PRId64
+                    " x %" PRId64 " pixels) takes %" PRId64
+                    " rows of the image encoder, which has room for %" PRId64,
+                    image->number, text != NULL ? text : "a text",
+                    item->size[0], item->size[1], image->rows.encoder, room);
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t add_sample(loong_batch_plan_t *p, step_t *s, int replica,
                                  int64_t draw, int64_t row)
 {
@@ -65,6 +83,7 @@ static loong_status_t add_sample(loong_batch_plan_t *p, step_t *s, int replica,
             .rows = rows_of(&p->params.pictures, item),
             .replica = replica,
             .row = row + item->at};
+        LOONG_TRY(check_room(p, item, &image));
         row += image.rows.text - 1; /* more than the token has */
         s->images[s->count++] = image;
     }
@@ -75,10 +94,10 @@ static loong_status_t add_replica(loong_batch_plan_t *p, step_t *s, int64_t m,
                                   int replica)
 {
     const loong_loader_params_t *t = &p->params.texts;
-    int64_t draw = s->consumed + (m * t->data_parallel_size +
-                                  p->params.replica[replica]) *
-                                     t->micro_batch_size;
+    int64_t draw = 0;
     int64_t before = s->count;
+    LOONG_TRY(loong_loader_get_draw(p->params.loader, s->consumed, m,
+                                    p->params.replica[replica], &draw));
     for (int64_t j = 0; j < t->micro_batch_size; j++) {
         bool past = t->num_samples > 0 && draw + j >= t->num_samples;
         if (!past) {

@@ -27,7 +27,7 @@ typedef struct loong_picture_room {
 } loong_picture_room_t;
 
 typedef struct loong_batch_plan_params {
-    const loong_loader_t *loader; /* of the texts, on any rank; borrowed */
+    loong_loader_t *loader; /* of the texts, on any rank; borrowed */
     loong_loader_params_t texts;  /* its parameters */
     /* Replicas of the texts in the cell, and their data-parallel ranks;
      * borrowed. */

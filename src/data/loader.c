@@ -9,11 +9,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "balance.h"
 #include "base.h"
+#include "deals.h"
 #include "loader_sums.h"
 #include "readers.h"
-#include "source_pack.h"
 
 /* Draws that are none. */
 enum { UNREAD = -2, PADDING = -1 };
@@ -29,11 +28,10 @@ typedef struct row {
 
 /* This rank's samples of a step. */
 typedef struct batch {
-    int64_t consumed;        /* the step; -1: none */
-    size_t count;            /* of rows of the largest step */
-    row_t *rows;             /* [count] */
-    void **kept;             /* [count], the processor's */
-    loong_balance_t balance; /* micro-batches by cost, where that is known */
+    int64_t consumed; /* the step; -1: none */
+    size_t count;     /* of rows of the largest step */
+    row_t *rows;      /* [count] */
+    void **kept;      /* [count], the processor's */
 } batch_t;
 
 struct loong_loader {
@@ -41,6 +39,7 @@ struct loong_loader {
     loong_loader_params_t params;
     loong_items_t items;      /* of the sample that is read */
     loong_loader_sums_t sums; /* of the step that was checked last */
+    loong_deals_t deals;      /* where the loader has costs */
     /* Two with readers: the one behind is that of the step to come. */
     int num_batches, now;
     batch_t batch[2];
@@ -151,11 +150,7 @@ static loong_status_t alloc_batch(loong_loader_t *loader, batch_t *batch)
         LOONG_TRY(make_room(loader->ctx, batch, r,
                             p->processor->row_size(p->config, NULL)));
     }
-    return p->cost == NULL
-               ? LOONG_OK
-               : loongi_balance_create(
-                     loader->ctx, p->global_batch_size / p->micro_batch_size,
-                     p->data_parallel_size, &batch->balance);
+    return LOONG_OK;
 }
 
 static void free_batch(loong_context_t *ctx, batch_t *batch)
@@ -163,7 +158,6 @@ static void free_batch(loong_context_t *ctx, batch_t *batch)
     for (size_t r = 0; r < batch->count; r++) {
         loongi_free(ctx, batch->kept[r]);
     }
-    loongi_balance_destroy(ctx, &batch->balance);
     loongi_free(ctx, batch->kept);
     loongi_free(ctx, batch->rows);
 }
@@ -205,6 +199,9 @@ static loong_status_t open_loader(loong_loader_t *loader)
     loader->items.ctx = loader->ctx;
     loader->num_batches = 1;
     LOONG_TRY(p->processor->begin(p->config, &loader->items));
+    if (p->costs != NULL) {
+        LOONG_TRY(loongi_deals_create(loader->ctx, p, &loader->deals));
+    }
     if (reads_ahead(p)) {
         LOONG_TRY(start_readers(loader));
     }
@@ -255,6 +252,7 @@ void loong_loader_destroy(loong_loader_t **loader_p)
     }
     loongi_free(loader->ctx, loader->reading);
     loong_items_free(&loader->items);
+    loongi_deals_destroy(&loader->deals);
     for (int i = 0; i < 2; i++) {
         free_batch(loader->ctx, &loader->batch[i]);
     }
@@ -286,55 +284,20 @@ static bool past_end(const loong_loader_t *loader, int64_t g)
     return loader->params.num_samples > 0 && g >= loader->params.num_samples;
 }
 
-/* Draw of a row of this rank in a step. */
-static int64_t row_draw(const loong_loader_t *loader, const batch_t *batch,
-                        int64_t consumed, int64_t micro_batch, int64_t row)
+loong_status_t loong_loader_get_draw(loong_loader_t *loader, int64_t consumed,
+                                     int64_t micro_batch,
+                                     int data_parallel_rank, int64_t *draw_p)
 {
     const loong_loader_params_t *p = &loader->params;
-    int64_t number =
-        micro_batch * p->data_parallel_size + p->data_parallel_rank;
-    if (batch->balance.count > 0) {
-        number = batch->balance.order[number];
+    int64_t number = micro_batch * p->data_parallel_size + data_parallel_rank;
+    if (p->costs != NULL) {
+        const loong_balance_t *balance = NULL;
+        LOONG_TRY(loongi_deals_get(&loader->deals, consumed,
+                                   loong_loader_batch(loader, consumed),
+                                   &balance));
+        number = balance->order[number];
     }
-    return consumed + number * p->micro_batch_size + row;
-}
-
-/* What the samples of a row cost; a row that is one text, as much as one. */
-static loong_status_t cost_of_row(const loong_loader_t *loader, int64_t g,
-                                  int64_t *cost)
-{
-    const loong_loader_params_t *p = &loader->params;
-    loong_sample_t sample;
-    loong_blend_source_info_t source;
-    loong_blend_info_t blend;
-    loong_blend_get_info(p->blend, &blend);
-    *cost += p->row_cost;
-    if (past_end(loader, g) || g >= blend.max_samples) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(loong_blend_locate(p->blend, g, &sample));
-    loong_blend_get_source(p->blend, sample.source, &source);
-    int64_t own = loongi_pack_cost(source.source_class, source.source,
-                                   sample.number, p->cost);
-    *cost += own >= 0 ? own : p->cost[blend.seq_length];
-    return LOONG_OK;
-}
-
-/* Deals the micro-batches of a step to the ranks: all make the same order. */
-static loong_status_t balance_step(const loong_loader_t *loader,
-                                   loong_balance_t *balance, int64_t consumed)
-{
-    const loong_loader_params_t *p = &loader->params;
-    balance->count = loong_loader_batch(loader, consumed) / p->micro_batch_size;
-    for (int64_t m = 0; m < balance->count; m++) {
-        balance->micro[m].cost = 0;
-        for (int64_t j = 0; j < p->micro_batch_size; j++) {
-            LOONG_TRY(cost_of_row(loader,
-                                  consumed + m * p->micro_batch_size + j,
-                                  &balance->micro[m].cost));
-        }
-    }
-    loongi_balance_deal(balance);
+    *draw_p = consumed + number * p->micro_batch_size;
     return LOONG_OK;
 }
 
@@ -406,17 +369,17 @@ static loong_status_t begin_batch(loong_loader_t *loader, batch_t *batch,
         return LOONG_OK;
     }
     batch->consumed = -1;
-    if (batch->balance.micro != NULL) {
-        LOONG_TRY(balance_step(loader, &batch->balance, consumed));
-    }
     for (int64_t i = 0; i < count; i++) {
         row_t *row = &batch->rows[i];
-        row->wanted_draw =
-            row_draw(loader, batch, consumed, i / rows, i % rows);
         if (plan != NULL) {
             LOONG_TRY(plan->locate(plan->user, consumed, i / rows, i % rows,
                                    &row->wanted_draw, &row->wanted_picture));
+            continue;
         }
+        LOONG_TRY(loong_loader_get_draw(loader, consumed, i / rows,
+                                        loader->params.data_parallel_rank,
+                                        &row->wanted_draw));
+        row->wanted_draw += i % rows;
     }
     batch->consumed = consumed;
     return LOONG_OK;
@@ -482,12 +445,14 @@ loong_status_t loong_loader_get_balance(loong_loader_t *loader,
                                         int64_t consumed, double *dealt_p,
                                         double *drawn_p)
 {
-    batch_t *batch = NULL;
+    const loong_balance_t *balance = NULL;
     *dealt_p = *drawn_p = 1.0;
-    if (loader->params.cost != NULL) {
-        LOONG_TRY(find_batch(loader, consumed, &batch));
-        *dealt_p = batch->balance.dealt;
-        *drawn_p = batch->balance.drawn;
+    if (loader->params.costs != NULL) {
+        LOONG_TRY(loongi_deals_get(&loader->deals, consumed,
+                                   loong_loader_batch(loader, consumed),
+                                   &balance));
+        *dealt_p = balance->dealt;
+        *drawn_p = balance->drawn;
     }
     return LOONG_OK;
 }
@@ -528,18 +493,21 @@ void loong_loader_prefetch(loong_loader_t *loader, int64_t consumed)
         return;
     }
     const loong_loader_params_t *p = &loader->params;
-    const batch_t as_drawn = {0};
     int64_t micro_batches = loong_loader_micro_batches(loader, consumed);
     loong_blend_info_t blend;
     loong_blend_get_info(p->blend, &blend);
-    if (p->cost != NULL) { /* who will read what is not known yet */
+    if (p->costs != NULL) { /* who will read what is not known yet */
         return;
     }
     for (int64_t i = 0; i < micro_batches * p->micro_batch_size; i++) {
-        int64_t g = row_draw(loader, &as_drawn, consumed,
-                             i / p->micro_batch_size, i % p->micro_batch_size);
+        int64_t g = 0;
         loong_sample_t sample;
         loong_blend_source_info_t source;
+        if (loong_loader_get_draw(loader, consumed, i / p->micro_batch_size,
+                                  p->data_parallel_rank, &g) != LOONG_OK) {
+            return; /* drawn in order: it cannot fail */
+        }
+        g += i % p->micro_batch_size;
         if (past_end(loader, g) || g >= blend.max_samples ||
             loong_blend_locate(p->blend, g, &sample) != LOONG_OK) {
             return;

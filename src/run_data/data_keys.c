@@ -120,9 +120,13 @@ static const loong_recipe_field_t keys[] = {
            "each other, and positions restart",
            SET(packing)),
     BOOL("data.balance", "true", FREE,
-         "micro-batches of rows that texts share are dealt to data-parallel "
-         "ranks by their planned cost: places, and attention among the ids of "
-         "each text; else in the order they are drawn in"),
+         "micro-batches of rows that texts share, and of texts with pictures, "
+         "are dealt to data-parallel ranks by their planned cost: places, and "
+         "attention among the ids of each text, likewise of pictures; else in "
+         "the order they are drawn in"),
+    TEXT("data.costs", NULL, FREE,
+         "a file that loong-bench costs wrote: what the parts of that cost "
+         "take on a machine; by operations alone when not given"),
     CHOICE("data.truncation", "refuse", "refuse left right turn", SAME,
            "of texts of more than seq_length + 1 ids: an error that names "
            "them; their left or right end is cut; or their oldest turns are "

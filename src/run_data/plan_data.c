@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a plan asks of the data: segments of a row, steps of a training in
- * epochs, rows of fine-tuning, costs of samples. Called by trainer_create.c and
+ * epochs, rows of fine-tuning. Called by trainer_create.c and
  * open_data.c. Read
  * run_data.h before. */
 #include <math.h>
@@ -79,8 +79,7 @@ static bool lays_rows(loong_run_data_t *d)
     return lays;
 }
 
-/* Of a row: its samples, and padding. */
-static int64_t most_samples(const loong_blend_t *blend)
+int64_t loongi_blend_most_samples(const loong_blend_t *blend)
 {
     loong_blend_info_t info = {0};
     int64_t most = 1;
@@ -118,9 +117,10 @@ loong_status_t loongi_run_data_count_segments(loong_run_data_t *d,
     int64_t most = lacks_data(d) ? most_possible(d, packed) : 1;
     if (!lacks_data(d) && lays_rows(d)) {
         LOONG_TRY(loongi_run_data_open_blends(d));
-        most = most_samples(d->blend);
+        most = loongi_blend_most_samples(d->blend);
         for (int i = 0; i < d->num_validation; i++) {
-            most = LOONG_MAX(most, most_samples(d->validation[i].blend));
+            most = LOONG_MAX(most,
+                             loongi_blend_most_samples(d->validation[i].blend));
         }
     }
     if (packed && loong_comm_rank(d->plan->comm) == 0) {
@@ -329,33 +329,4 @@ loong_status_t loongi_run_data_complete_rows(loong_run_data_t *d)
                      : LOONG_OK);
     return loongi_first_of(status,
                            loongi_complete_batch(d->plan, STEP_SAMPLES));
-}
-
-/* ---- costs --------------------------------------------------------------- */
-
-/* What samples cost beside the places that they take: attention among them, in
- * thousands of operations. */
-loong_status_t loongi_run_data_set_costs(loong_run_data_t *d,
-                                         loong_loader_params_t *p)
-{
-    const loong_component_t *c = d->plan->component;
-    const loong_family_t *family = c->params.family;
-    int64_t lengths = d->plan->set->seq_length + 2;
-    int64_t *cost = NULL;
-    if (!loong_recipe_bool(d->plan->recipe, "data.balance") ||
-        most_samples(d->blend) == 1 || family->attention_flops == NULL ||
-        p->data_parallel_size == 1) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(
-        loongi_arena_alloc(c->arena, (size_t)lengths * sizeof(*cost), &cost));
-    cost[0] = 0;
-    for (int64_t n = 1; n < lengths; n++) {
-        cost[n] = (int64_t)(1e-3 * (double)n *
-                            family->attention_flops(c->params.config, n));
-    }
-    p->cost = cost;
-    p->row_cost = (int64_t)(1e-3 * (double)d->plan->set->seq_length *
-                            c->facts.flops_per_row);
-    return LOONG_OK;
 }

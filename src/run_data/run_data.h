@@ -82,10 +82,21 @@ loongi_run_data_count_segments(loong_run_data_t *d, int64_t *segments_p);
 /* Steps of a training whose length is given in epochs. Collective. */
 LOONG_NODISCARD loong_status_t loongi_run_data_set_length(
     loong_run_data_t *d, loong_train_settings_t *settings);
-/* Costs by which the loader deals micro-batches to ranks, where texts share
- * rows and the recipe does not say no. */
+/* Of a row of a blend, at most: its samples, and padding; 1: of one text. */
+int64_t loongi_blend_most_samples(const loong_blend_t *blend);
+
+/* ---- costs.c ---- */
+/* What samples cost, by which the loader deals micro-batches to ranks, where
+ * texts share rows or have pictures and the recipe does not say no: operations
+ * by configuration, at the rates of data.costs. Errors: LOONG_ERR_CONFIG and
+ * those of files, about data.costs. */
 LOONG_NODISCARD loong_status_t
 loongi_run_data_set_costs(loong_run_data_t *d, loong_loader_params_t *p);
+/* The same for any number of ranks, in the memory of the plan. */
+LOONG_NODISCARD loong_status_t loongi_run_data_find_costs(
+    const loong_run_data_t *d, const loong_sample_costs_t **costs_p);
+/* The names of the parts in a file of costs. */
+extern const char *const loongi_cost_parts[LOONG_COST_PARTS];
 
 /* ---- chat_keys.c ---- */
 /* Conversations may be among the data. */

@@ -57,7 +57,7 @@ static int replica_of(const loong_component_t *c, int rank, int *tp_rank_p)
 }
 
 static loong_status_t open_plan(const loong_plan_t *plan,
-                                const loong_loader_t *loader,
+                                loong_loader_t *loader,
                                 const loong_loader_params_t *texts,
                                 loong_images_t *images)
 {
@@ -84,7 +84,7 @@ static loong_status_t open_plan(const loong_plan_t *plan,
 }
 
 loong_status_t loongi_images_open(const loong_plan_t *plan,
-                                  const loong_loader_t *loader,
+                                  loong_loader_t *loader,
                                   const loong_loader_params_t *texts,
                                   loong_images_t *images)
 {
@@ -106,6 +106,7 @@ loong_status_t loongi_images_open(const loong_plan_t *plan,
     p.processor = reader->processor;
     p.config = reader->config;
     p.row_plan = &images->rows;
+    p.costs = NULL; /* the plan follows the texts' */
     return loong_loader_create(plan->ctx, &p, &images->loader);
 }
 

@@ -251,12 +251,14 @@ router_replay.replay_file=routing.npy
 KEYS
 
 # Whole documents in rows.
+echo '{"rates": {"rows": 1, "text": 2, "encoder": 3, "pictures": 4}}' >costs.json
 run rows <<KEYS
 $small
 train.epochs=0.1
 data.train=[{path: text, source: documents}]
 data.packing=best_fit
 data.balance=false
+data.costs=costs.json
 data.truncation=left
 KEYS
 

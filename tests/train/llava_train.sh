@@ -122,6 +122,45 @@ also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 \
     parallel.data_parallel_sharding=optim_grads_params
 
+# Two ranks, whose micro-batches are dealt by what pictures cost: the losses of
+# the first step are those of a deal as drawn, and rates change the deal.
+dealt() {
+    rm -rf "$place/log"
+    "$mpirun" --oversubscribe -n 2 "$build/loongrun" \
+        "$source/tests/golden/$model.yaml" "${keys[@]}" \
+        "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \
+        train.global_batch_size=8 train.micro_batch_size=1 data.max_images=2 \
+        train.train_iters=1 "log.dir=$place/log" "$@" >"$place/out" 2>&1
+}
+of_loss() { grep -o '"loss":[^,]*' "$place/log/metrics.jsonl"; }
+planned() { grep -o 'planned cost .*' "$place/out"; }
+dealt data.balance=false
+loss=$(of_loss)
+dealt
+[ "$loss" = "$(of_loss)" ] || {
+    echo "FAILED: $(of_loss) dealt by cost, $loss as drawn"
+    exit 1
+}
+by_operations=$(planned)
+echo '{"rates": {"rows": 0, "text": 0, "encoder": 0, "pictures": 5000000}}' \
+    >"$place/costs.json"
+dealt "data.costs=$place/costs.json"
+awk -v a="$by_operations" -v b="$(planned)" 'BEGIN { split(a, x, "[ ,]+")
+    split(b, y, "[ ,]+"); exit !(x[3] < x[6] && y[3] < y[6] && y[6] > x[6]) }' ||
+    {
+        echo "FAILED: $by_operations by operations, by rates $(planned)"
+        exit 1
+    }
+dealt data.max_patches=16 && {
+    echo "FAILED: a picture of more patches than there is room for"
+    exit 1
+}
+grep -qE 'data.max_patches: picture . of .*/texts.jsonl:[0-9]+ \([0-9]+ x ' \
+    "$place/out" || {
+    cat "$place/out"
+    exit 1
+}
+
 # Windows of four patches a side, one of three layers without.
 model=qwen2_5_vl_train
 also 1 21 model.image_encoder.freeze=true

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loong-bench costs: what the parts of a step's cost take on this machine, for
+ * data.costs. Steps of a recipe on its own data, timed one by one; of the rates
+ * none of which is negative those that fit the times best. Called by
+ * loong_bench.c. Read src/run_data/costs.c before. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "deals.h"
+#include "loong/comm.h"
+#include "loong_bench.h"
+#include "options.h"
+#include "tool_configs.h"
+#include "trainer_impl.h"
+
+enum { WARM_UP = 2, PARTS = LOONG_COST_PARTS };
+
+/* ---- the fit ------------------------------------------------------------- */
+
+/* Of all steps: the products of parts with each other and with the seconds. */
+typedef struct sums {
+    double parts[PARTS][PARTS];
+    double times[PARTS];
+    double squares; /* of the seconds */
+} sums_t;
+
+static void add(sums_t *s, const double parts[PARTS], double seconds)
+{
+    for (int i = 0; i < PARTS; i++) {
+        for (int j = 0; j < PARTS; j++) {
+            s->parts[i][j] += parts[i] * parts[j];
+        }
+        s->times[i] += parts[i] * seconds;
+    }
+    s->squares += seconds * seconds;
+}
+
+/* Solves for the parts of a set, by elimination; false: the data cannot tell
+ * them apart. Rates of other parts are 0. */
+static bool solve(const sums_t *s, unsigned set, double rate[PARTS])
+{
+    double m[PARTS][PARTS + 1] = {{0.0}};
+    for (int i = 0; i < PARTS; i++) {
+        for (int j = 0; j < PARTS; j++) {
+            bool both = (set >> i & 1) != 0 && (set >> j & 1) != 0;
+            m[i][j] = both ? s->parts[i][j] : i == j ? 1.0 : 0.0;
+        }
+        m[i][PARTS] = (set >> i & 1) != 0 ? s->times[i] : 0.0;
+    }
+    for (int k = 0; k < PARTS; k++) { /* positive: it needs no pivots */
+        double whole = (set >> k & 1) != 0 ? s->parts[k][k] : 1.0;
+        if (!(m[k][k] > 1e-9 * whole)) {
+            return false;
+        }
+        for (int i = 0; i < PARTS; i++) {
+            double by = i != k ? m[i][k] / m[k][k] : 0.0;
+            for (int j = k; j <= PARTS; j++) {
+                m[i][j] -= by * m[k][j];
+            }
+        }
+    }
+    bool positive = true;
+    for (int k = 0; k < PARTS; k++) {
+        rate[k] = m[k][PARTS] / m[k][k];
+        positive = positive && rate[k] >= 0.0;
+    }
+    return positive;
+}
+
+static double error_of(const sums_t *s, const double rate[PARTS])
+{
+    double error = s->squares;
+    for (int i = 0; i < PARTS; i++) {
+        error -= 2.0 * rate[i] * s->times[i];
+        for (int j = 0; j < PARTS; j++) {
+            error += rate[i] * rate[j] * s->parts[i][j];
+        }
+    }
+    return fmax(error, 0.0);
+}
+
+/* Seconds of a thousand operations of each part; what is left of the times,
+ * against these. */
+static double fit(const sums_t *s, double best[PARTS])
+{
+    double least = s->squares;
+    memset(best, 0, PARTS * sizeof(*best));
+    for (unsigned set = 1; set < 1u << PARTS; set++) {
+        double rate[PARTS];
+        if (solve(s, set, rate) && error_of(s, rate) < least * (1.0 - 1e-9)) {
+            least = error_of(s, rate);
+            memcpy(best, rate, sizeof(rate));
+        }
+    }
+    return sqrt(least / s->squares);
+}
+
+/* ---- the steps ----------------------------------------------------------- */
+
+/* The parts of the step that is to come. */
+static loong_status_t measure(loong_trainer_t *t, loong_deals_t *deals,
+                              double parts[PARTS])
+{
+    int64_t each = t->set.micro_batch_size;
+    int64_t begin = t->state.consumed_samples;
+    int64_t end = begin + t->set.global_batch_size;
+    memset(parts, 0, PARTS * sizeof(*parts));
+    for (int64_t g = begin; g < end; g += each) {
+        int64_t of[PARTS];
+        LOONG_TRY(loongi_deals_measure(deals, g, of));
+        for (int i = 0; i < PARTS; i++) {
+            parts[i] += (double)of[i];
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t time_steps(loong_trainer_t *t, int steps, sums_t *sums)
+{
+    loong_loader_params_t p = {.blend = t->data.blend,
+                               .micro_batch_size = t->set.micro_batch_size,
+                               .global_batch_size = t->set.global_batch_size,
+                               .data_parallel_size = 1,
+                               .num_samples = t->set.num_samples};
+    loong_deals_t deals = {0};
+    LOONG_TRY(loongi_run_data_find_costs(&t->data, &p.costs));
+    LOONG_TRY(loongi_deals_create(t->ctx, &p, &deals));
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; i < WARM_UP + steps && status == LOONG_OK; i++) {
+        double parts[PARTS];
+        status = measure(t, &deals, parts);
+        status = status == LOONG_OK ? loongi_train_begin(t) : status;
+        double begin = bench_now();
+        status = status == LOONG_OK ? loongi_train_step(t) : status;
+        if (i >= WARM_UP) {
+            add(sums, parts, bench_now() - begin);
+        }
+    }
+    loongi_deals_destroy(&deals);
+    return status;
+}
+
+static loong_status_t write_costs(loong_context_t *ctx, const char *path,
+                                  const double rate[PARTS])
+{
+    FILE *file = path != NULL ? fopen(path, "w") : stdout;
+    LOONG_CHECK(ctx, file != NULL, LOONG_ERR_IO, "%s: cannot be written", path);
+    fprintf(file, "{\"rates\": {");
+    for (int i = 0; i < PARTS; i++) {
+        fprintf(file, "%s\"%s\": %" PRId64, i > 0 ? ", " : "",
+                loongi_cost_parts[i], (int64_t)llround(1e15 * rate[i]));
+    }
+    fprintf(file, "}}\n");
+    LOONG_CHECK(ctx, path == NULL || fclose(file) == 0, LOONG_ERR_IO,
+                "%s: cannot be written", path);
+    return LOONG_OK;
+}
+
+static loong_status_t run(loong_context_t *ctx, int steps, const char *path,
+                          loong_comm_t *comm, loong_recipe_t *recipe)
+{
+    sums_t sums = {{{0.0}}, {0.0}, 0.0};
+    double rate[PARTS];
+    loong_trainer_t *trainer = NULL;
+    loong_trainer_params_t params = {.comm = comm, .recipe = recipe};
+    loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
+    if (status == LOONG_OK) {
+        status = time_steps(trainer, steps, &sums);
+    }
+    loong_trainer_destroy(&trainer);
+    LOONG_TRY(status);
+    double left = fit(&sums, rate);
+    LOONG_TRY(write_costs(ctx, path, rate));
+    fprintf(stderr, "%d steps; they took %.1f %% else than these rates say\n",
+            steps, 100.0 * left);
+    return LOONG_OK;
+}
+
+static loong_status_t load_and_run(loong_context_t *ctx, int steps,
+                                   const char *path, int argc, char **argv)
+{
+    static const char *const fixed[] = {"++train.rampup_batch_size=null",
+                                        "++train.exit_interval=0",
+                                        "++data.validation=null",
+                                        "++data.validation_split=0",
+                                        "++eval=null",
+                                        "++checkpoint=null",
+                                        "++export=null",
+                                        "++log.dir=null",
+                                        "++train.train_samples=null",
+                                        "++train.train_tokens=null"};
+    enum { FIXED = (int)(sizeof(fixed) / sizeof(fixed[0])), MOST = 64 };
+    const char *all[FIXED + MOST + 1];
+    char iters[48];
+    int n = 0;
+    loong_comm_t *comm = NULL;
+    loong_recipe_t *recipe = NULL;
+    LOONG_CHECK(ctx, argc <= MOST, LOONG_ERR_ARG, "more than %d overrides",
+                MOST - 1);
+    for (int i = 1; i < argc; i++) {
+        all[n++] = argv[i];
+    }
+    for (int i = 0; i < FIXED; i++) {
+        all[n++] = fixed[i];
+    }
+    snprintf(iters, sizeof(iters), "++train.train_iters=%d", steps + WARM_UP);
+    all[n++] = iters;
+    LOONG_TRY(loong_comm_create_world(ctx, NULL, &comm));
+    loong_status_t status =
+        loong_comm_size(comm) == 1
+            ? bench_recipe(ctx, argv[0], n, all, &recipe)
+            : LOONG_FAIL(ctx, LOONG_ERR_ARG, "%d ranks, one is wanted",
+                         loong_comm_size(comm));
+    if (status == LOONG_OK) {
+        status = run(ctx, steps, path, comm, recipe);
+    }
+    loong_recipe_destroy(&recipe);
+    loong_comm_destroy(&comm);
+    return status;
+}
+
+/* ---- the command --------------------------------------------------------- */
+
+static int help(void)
+{
+    printf("usage: loong-bench costs [OPTION]... RECIPE [a.b=c]...\n\n"
+           "Trains the recipe on one rank and its own data, times each step "
+           "after %d to warm up,\nand writes what a thousand operations of "
+           "each part of its cost take: rows of texts,\nattention in texts, "
+           "the image encoder, attention in pictures. data.costs names the\n"
+           "file: micro-batches are then dealt to ranks by them. Parts that "
+           "the data cannot tell\napart are told as one of them.\n\n"
+           "  --steps N     to measure; 40\n"
+           "  --out FILE    in place of the output\n",
+           WARM_UP);
+    return LOONG_EXIT_OK;
+}
+
+int bench_costs(loong_context_t *ctx, int argc, char **argv)
+{
+    static const struct option table[] = {
+        {"steps", required_argument, NULL, 's'},
+        {"out", required_argument, NULL, 'o'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
+    int steps = 40;
+    const char *path = NULL;
+    int c;
+    while ((c = options_next(argc, argv, table)) != -1) {
+        switch (c) {
+        case 's':
+            steps = atoi(optarg);
+            break;
+        case 'o':
+            path = optarg;
+            break;
+        case 'h':
+            return help();
+        default: /* it has been said */
+            return LOONG_EXIT_USAGE;
+        }
+    }
+    if (optind == argc || steps < 1) {
+        return bench_usage("costs", optind == argc
+                                        ? "no recipe given"
+                                        : "--steps must be positive");
+    }
+    loong_status_t status =
+        load_and_run(ctx, steps, path, argc - optind, argv + optind);
+    return status == LOONG_OK ? LOONG_EXIT_OK : bench_fail(ctx, status);
+}

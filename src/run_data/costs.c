@@ -132,8 +132,11 @@ loong_status_t loongi_run_data_set_costs(loong_run_data_t *d,
     bool differ = d->plan->pictures.most > 0 ||
                   (loongi_blend_most_samples(d->blend) > 1 &&
                    family->attention_flops != NULL);
-    return loong_recipe_bool(d->plan->recipe, "data.balance") && differ &&
-                   p->data_parallel_size > 1
-               ? loongi_run_data_find_costs(d, &p->costs)
-               : LOONG_OK;
+    const loong_sample_costs_t *costs = NULL;
+    if (!loong_recipe_bool(d->plan->recipe, "data.balance") || !differ) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_run_data_find_costs(d, &costs));
+    p->costs = p->data_parallel_size > 1 ? costs : NULL; /* as they are drawn */
+    return LOONG_OK;
 }

@@ -258,7 +258,6 @@ train.epochs=0.1
 data.train=[{path: text, source: documents}]
 data.packing=best_fit
 data.balance=false
-data.costs=costs.json
 data.truncation=left
 KEYS
 
@@ -538,6 +537,7 @@ data.image_token=<picture>
 data.train=[{path: texts/texts.jsonl, source: image_text}]
 data.max_images=4
 data.max_patches=256
+data.costs=costs.json
 data.seq_length=32
 train.micro_batch_size=2
 train.global_batch_size=2

@@ -24,14 +24,17 @@ if(CCACHE)
 endif()
 set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
 include(tests/sim/xpu/xpu.cmake)
+include(tests/sim/xpu/raw.cmake)
 
-add_library(cudasim SHARED ${cudasim}/engine.cc ${cudasim}/warp.cc ${cudasim}/memory.cc
+add_library(cudasim SHARED ${PROJECT_SOURCE_DIR}/tests/sim/fiber.cc
+  ${cudasim}/engine.cc ${cudasim}/warp.cc ${cudasim}/memory.cc
   ${cudasim}/stream.cc ${cudasim}/graph.cc ${cudasim}/runtime.cc
   ${cudasim}/blaslt.cc ${cudasim}/blaslt_run.cc ${cudasim}/tensor.cc
   ${cudasim}/nccl.cc ${cudasim}/nccl_run.cc ${cudasim}/plant.cc
   ${cudasim}/cudnn.cc ${cudasim}/cudnn_run.cc)
 target_include_directories(cudasim PUBLIC ${cudasim}/include ${cudasim})
-target_include_directories(cudasim PRIVATE ${PROJECT_SOURCE_DIR}/backends/nccl
+target_include_directories(cudasim PRIVATE ${PROJECT_SOURCE_DIR}/tests/sim
+  ${PROJECT_SOURCE_DIR}/backends/nccl
   ${PROJECT_SOURCE_DIR}/kernels/cudnn)
 target_link_libraries(cudasim PRIVATE Threads::Threads)
 # Contexts of threads are switched by hand: no frame may be assumed.

@@ -15,52 +15,6 @@ extern "C" {
 cudasim_ids cudasim_now;
 }
 
-// ---- switching stacks -------------------------------------------------------
-
-#if defined(__x86_64__)
-extern "C" void cudasim_switch(void **save, void *to);
-asm(".text\n"
-    ".type cudasim_switch, @function\n"
-    "cudasim_switch:\n"
-    "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n"
-    "  pushq %r13\n  pushq %r14\n  pushq %r15\n"
-    "  movq %rsp, (%rdi)\n"
-    "  movq %rsi, %rsp\n"
-    "  popq %r15\n  popq %r14\n  popq %r13\n"
-    "  popq %r12\n  popq %rbx\n  popq %rbp\n"
-    "  ret\n"
-    ".size cudasim_switch, .-cudasim_switch\n");
-
-static void context_switch(context_t *save, context_t *to)
-{
-    cudasim_switch(save, *to);
-}
-
-static void context_make(context_t *c, char *stack, size_t size, void (*f)())
-{
-    // As cudasim_switch leaves it: six registers, then where to return to; a
-    // function begins with the stack 8 bytes off a multiple of 16.
-    void **top = reinterpret_cast<void **>(stack + size) - 2;
-    top[0] = reinterpret_cast<void *>(f);
-    top[1] = nullptr;
-    *c = top - 6;
-}
-#else
-static void context_switch(context_t *save, context_t *to)
-{
-    swapcontext(save, to);
-}
-
-static void context_make(context_t *c, char *stack, size_t size, void (*f)())
-{
-    getcontext(c);
-    c->uc_stack.ss_sp = stack;
-    c->uc_stack.ss_size = size;
-    c->uc_link = nullptr;
-    makecontext(c, f, 0);
-}
-#endif
-
 namespace cudasim {
 
 // ---- state ------------------------------------------------------------------

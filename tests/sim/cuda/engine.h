@@ -5,14 +5,8 @@
 #ifndef CUDASIM_ENGINE_H
 #define CUDASIM_ENGINE_H
 
+#include "fiber.h"
 #include "impl.h"
-
-#if defined(__x86_64__)
-typedef void *context_t;
-#else
-#include <ucontext.h>
-typedef ucontext_t context_t;
-#endif
 
 namespace cudasim __attribute__((visibility("hidden"))) {
 

@@ -1,0 +1,63 @@
+# Raw kernels for XPUs on the host model of their cores: compiled as C++ with
+# headers of the vendor's names, every access announced to core_memory.cc.
+file(GLOB LOONG_RAW_KERNELS CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/kernels/*/*.xpu)
+
+set(clustersim_checked -O3 -fno-tree-vectorize -fno-tree-slp-vectorize
+  -fno-store-merging -fno-exceptions -fno-rtti -Wno-unused-function
+  -fsanitize=thread)
+
+# The model and kernels, for a library or a program that gives what
+# clustersim.h asks for.
+function(clustersim_kernels target)
+  add_library(${target} OBJECT ${xpusim}/cluster.cc ${xpusim}/core_memory.cc
+    ${PROJECT_SOURCE_DIR}/tests/sim/fiber.cc)
+  target_include_directories(${target} PRIVATE ${xpusim}/include ${xpusim}
+    ${PROJECT_SOURCE_DIR}/tests/sim ${PROJECT_SOURCE_DIR}/kernels
+    ${PROJECT_SOURCE_DIR}/include)
+  target_compile_options(${target} PRIVATE -O2 -Wno-psabi -Wno-ignored-attributes)
+  foreach(source ${ARGN})
+    get_filename_component(name ${source} NAME_WE)
+    get_filename_component(folder ${source} DIRECTORY)
+    get_filename_component(folder ${folder} NAME)
+    set(copy ${PROJECT_BINARY_DIR}/clustersim/${folder}_${name}.cc)
+    file(CONFIGURE OUTPUT ${copy} CONTENT "#include \"${source}\"\n")
+    target_sources(${target} PRIVATE ${copy})
+    set_source_files_properties(${copy} PROPERTIES
+      COMPILE_OPTIONS "${clustersim_checked}" OBJECT_DEPENDS ${source})
+  endforeach()
+  # Contexts are switched by hand: no frame may be assumed.
+  set_property(TARGET ${target} APPEND PROPERTY COMPILE_OPTIONS
+    -fno-omit-frame-pointer)
+endfunction()
+
+# A test of kernels on the model alone, without a runtime.
+function(clustersim_test name kernels)
+  loong_test(NAME ${name} ${ARGN})
+  target_sources(test_${name} PRIVATE $<TARGET_OBJECTS:${kernels}>)
+  target_include_directories(test_${name} PRIVATE ${xpusim}
+    ${PROJECT_SOURCE_DIR}/kernels)
+  set_target_properties(test_${name} PROPERTIES LINKER_LANGUAGE CXX)
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT OMP_NUM_THREADS=1)
+endfunction()
+
+clustersim_kernels(clustersim_proof ${xpusim}/proof.xpu)
+clustersim_test(xpu_cluster clustersim_proof LABELS sim
+  SOURCES ${xpusim}/test_cluster.c)
+clustersim_kernels(loong_raw_sim ${LOONG_RAW_KERNELS})
+clustersim_test(xpu_raw loong_raw_sim LABELS "sim;ops"
+  SOURCES ${xpusim}/test_raw.c ${xpusim}/raw_register.c LIBS loong_op_cases_cpu)
+add_test(NAME xpu_raw_long COMMAND test_xpu_raw long
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(xpu_raw_long PROPERTIES LABELS "sim;ops;full" TIMEOUT 600
+  ENVIRONMENT OMP_NUM_THREADS=1)
+# The tests of these ops, with the raw kernels among the others.
+foreach(name optimizer moe in_place softmax_cross_entropy)
+  clustersim_test(xpu_raw_op_${name} loong_raw_sim LABELS "sim;ops;full"
+    TIMEOUT 600 SOURCES ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c
+    ${xpusim}/raw_register.c LIBS loong_op_cases_cpu)
+endforeach()
+foreach(name xpu_raw xpu_raw_op_optimizer xpu_raw_op_moe
+    xpu_raw_op_in_place xpu_raw_op_softmax_cross_entropy)
+  target_link_options(test_${name} PRIVATE LINKER:--wrap=loong_register_builtin)
+endforeach()

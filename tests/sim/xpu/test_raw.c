@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The raw kernels on the host model: every one against the reference, in both
+ * storage types, with gaps between rows; and each fence, barrier and copy of
+ * each kernel left out in turn, which must be seen. */
+#include "clustersim.h"
+#include "loong/loss_ops.h"
+#include "loong/moe.h"
+#include "loong/rope.h"
+#include "loong/update.h"
+#include "op_case.h"
+
+/* A case of an op, of so many rows and columns. */
+typedef struct variant {
+    int64_t rows, cols;
+    loong_dtype_t dtype;
+    int bits; /* each op reads them as it likes */
+} variant_t;
+
+enum { GAPS = 1, OPTION = 2, SUM = 4, MOST = 64 };
+
+static op_arg_t mat(const variant_t *v, int64_t rows, int64_t cols)
+{
+    op_arg_t a = op_mat(v->dtype, rows, cols);
+    a.gap = v->bits & GAPS ? 5 : 0;
+    return a;
+}
+
+static op_arg_t like(const variant_t *v)
+{
+    return mat(v, v->rows, v->cols);
+}
+
+static const loong_norm_attr_t norm_attr = {1e-5};
+
+/* With the option: groups. */
+static int64_t groups_of(const variant_t *v)
+{
+    return v->bits & OPTION ? 3 : 1;
+}
+
+static void rmsnorm(const variant_t *v, op_case_t *c)
+{
+    int64_t groups = groups_of(v);
+    c->attr = &norm_attr;
+    c->num_in = 2;
+    c->num_out = 2;
+    c->arg[0] = mat(v, v->rows, groups * v->cols);
+    c->arg[1] = op_vec(LOONG_F32, v->cols);
+    c->arg[2] = c->arg[0];
+    c->arg[3] = op_mat(LOONG_F32, v->rows, groups);
+}
+
+static void add_rmsnorm(const variant_t *v, op_case_t *c)
+{
+    c->attr = &norm_attr;
+    c->num_in = 3;
+    c->num_out = 3;
+    c->arg[0] = c->arg[1] = c->arg[3] = c->arg[5] = like(v);
+    c->arg[2] = op_vec(LOONG_F32, v->cols);
+    c->arg[4] = op_mat(LOONG_F32, v->rows, 1);
+}
+
+static void rmsnorm_grad(const variant_t *v, op_case_t *c)
+{
+    int64_t groups = groups_of(v);
+    c->attr = &norm_attr;
+    c->num_in = 5;
+    c->num_out = 2;
+    c->arg[0] = c->arg[1] = c->arg[5] = mat(v, v->rows, groups * v->cols);
+    c->arg[2] = c->arg[6] = op_vec(LOONG_F32, v->cols);
+    c->arg[3] = op_mat(LOONG_F32, v->rows, groups);
+    if (v->bits & OPTION) {
+        c->arg[4] = c->arg[0];
+    }
+    c->accumulate = v->bits & SUM ? 2 : 0;
+    c->bound.terms = groups * (v->rows + v->cols);
+}
+
+static void rope(const variant_t *v, op_case_t *c)
+{
+    static loong_rope_attr_t attr;
+    int heads = 3;
+    attr.head_dim = (int)(v->cols + (v->bits & OPTION ? 6 : 0));
+    attr.begin = v->bits & OPTION ? 4 : 0;
+    attr.interleaved = (v->bits & SUM) != 0;
+    attr.inverse = (v->bits & GAPS) != 0;
+    c->attr = &attr;
+    c->num_in = 2;
+    c->num_out = 1;
+    c->arg[0] = c->arg[2] = mat(v, v->rows, heads * attr.head_dim);
+    c->arg[1] = op_mat(LOONG_F32, v->rows, v->cols);
+}
+
+static const int32_t offsets[] = {0, 2, 4};
+
+static void swiglu(const variant_t *v, op_case_t *c)
+{
+    c->num_in = v->bits & OPTION ? 2 : 1;
+    c->num_out = 1;
+    c->arg[0] = mat(v, v->rows, 2 * v->cols);
+    c->arg[c->num_in] = like(v);
+    if (v->bits & OPTION) {
+        c->arg[1] = op_vec(LOONG_I32, 3);
+        c->arg[1].values = offsets;
+        c->arg[0].dim[0] = c->arg[2].dim[0] = 7;
+        c->arg[0].spare = c->arg[2].spare = 3;
+    }
+}
+
+static void swiglu_grad(const variant_t *v, op_case_t *c)
+{
+    c->num_in = 2;
+    c->num_out = 1;
+    c->arg[0] = like(v);
+    c->arg[1] = c->arg[2] = mat(v, v->rows, 2 * v->cols);
+}
+
+static int32_t labels[MOST], source[MOST], dest[2 * MOST];
+
+static void softmax(const variant_t *v, op_case_t *c)
+{
+    for (int64_t t = 0; t < v->rows; t++) {
+        labels[t] =
+            t % 5 == 3 ? LOONG_IGNORE_LABEL : (int32_t)(t * 7919 % v->cols);
+    }
+    c->num_in = 3;
+    c->num_out = 2;
+    c->arg[0] = like(v);
+    c->arg[0].scale = 3.0;
+    c->arg[1] = op_vec(LOONG_I32, v->rows);
+    c->arg[1].values = labels;
+    c->arg[2] = c->arg[3] = c->arg[4] = op_vec(LOONG_F32, v->rows);
+}
+
+static void softmax_grad(const variant_t *v, op_case_t *c)
+{
+    softmax(v, c);
+    c->num_in = 5;
+    c->num_out = 1;
+    c->arg[5] = like(v);
+}
+
+enum { SPARE = 2 };
+
+/* Two experts a token, of whose slots every third is elsewhere; so many rows,
+ * those behind the last included. */
+static int route(const variant_t *v)
+{
+    int r = 0;
+    for (int s = 0; s < 2 * v->rows; s++) {
+        dest[s] = s % 3 == 2 ? -1 : r;
+        if (s % 3 != 2) {
+            source[r++] = s;
+        }
+    }
+    for (int i = 0; i < SPARE; i++) {
+        source[r++] = -1;
+    }
+    return r;
+}
+
+static void permute(const variant_t *v, op_case_t *c)
+{
+    int64_t rows = route(v);
+    c->num_in = v->bits & OPTION ? 4 : 3;
+    c->num_out = 1;
+    c->arg[0] = like(v);
+    c->arg[1] = op_vec(LOONG_I32, rows);
+    c->arg[1].values = source;
+    c->arg[2] = op_mat(LOONG_I32, v->rows, 2);
+    c->arg[2].values = dest;
+    if (v->bits & OPTION) {
+        c->arg[3] = op_mat(LOONG_F32, v->rows, 2);
+    }
+    c->arg[c->num_in] = mat(v, rows, v->cols);
+    c->arg[c->num_in].spare = SPARE;
+}
+
+static void unpermute(const variant_t *v, op_case_t *c)
+{
+    permute(v, c);
+    int y = c->num_in;
+    op_arg_t rows = c->arg[y];
+    c->arg[y] = c->arg[0];
+    c->arg[0] = rows;
+    c->accumulate = v->bits & SUM ? 1 : 0;
+}
+
+/* What it begins with is no operand of a case: test_optimizer.c compares. */
+static void adamw(const variant_t *v, op_case_t *c)
+{
+    static const loong_update_attr_t attr = {.group = 1,
+                                             .beta1 = 0.9,
+                                             .beta2 = 0.999,
+                                             .eps = 1e-8,
+                                             .weight_decay = 0.1};
+    c->attr = &attr;
+    c->num_in = 1;
+    c->num_out = 4;
+    c->arg[0] = c->arg[3] = c->arg[4] = op_vec(LOONG_F32, v->rows * v->cols);
+    c->arg[1] = op_vec(v->dtype, v->rows * v->cols);
+    if (v->dtype == LOONG_BF16) {
+        c->arg[2] = op_vec(LOONG_U16, v->rows * v->cols);
+    }
+    c->frame.updates = 3;
+    c->frame.grad_scale = 0.5;
+    c->frame.lr[1] = 1e-3;
+}
+
+static const struct {
+    const char *op;
+    void (*make)(const variant_t *v, op_case_t *c);
+} ops[] = {
+    {"rmsnorm", rmsnorm},
+    {"add_rmsnorm", add_rmsnorm},
+    {"rmsnorm_grad", rmsnorm_grad},
+    {"rope", rope},
+    {"swiglu", swiglu},
+    {"swiglu_grad", swiglu_grad},
+    {"softmax_cross_entropy", softmax},
+    {"softmax_cross_entropy_grad", softmax_grad},
+    {"permute", permute},
+    {"unpermute", unpermute},
+    {"adamw", adamw},
+};
+
+static op_case_t make(int k, const variant_t *v)
+{
+    op_case_t c = {.op = ops[k].op};
+    c.bound.roundings = 2;
+    c.bound.terms = v->cols;
+    ops[k].make(v, &c);
+    return c;
+}
+
+/* Storage, and what each op makes of the bits. */
+static variant_t variant(int64_t rows, int64_t cols, int i)
+{
+    variant_t v = {rows, cols, i % 2 ? LOONG_BF16 : LOONG_F32, i / 2 % 8};
+    return v;
+}
+
+static void check_values(int k, int64_t rows, int64_t cols, int i)
+{
+    variant_t v = variant(rows, cols, i);
+    op_case_t c = make(k, &v);
+    bool whole = strcmp(ops[k].op, "rope") != 0 || cols < 500;
+    clustersim_seed((uint64_t)(i + k) + 1);
+    if (whole && strcmp(ops[k].op, "adamw") != 0) {
+        assert_true(op_case_reference(&c) > 0);
+    }
+    assert_string_equal(clustersim_report(), "");
+}
+
+static bool is_long;
+
+static void test_values(void **state)
+{
+    (void)state;
+    for (int k = 0; k < LOONG_COUNT_OF(ops); k++) {
+        for (int i = 0; i < 16; i++) {
+            if (is_long || i % 5 == k % 5) {
+                check_values(k, 7, 32, i);
+                check_values(k, 2, 530, i);
+            }
+            if (is_long) {
+                check_values(k, 1, 2, i);
+                check_values(k, 40, 1050, i);
+            }
+        }
+    }
+}
+
+/* Every core leaves out its n-th fence, barrier or copy. One that changes
+ * nothing is one too many in the kernel. */
+static void plant_all(int k, clustersim_plant_t what, const variant_t *v,
+                      int *count)
+{
+    static const char *const words[] = {"fence", "barrier", "copy"};
+    char name[64];
+    char text[512];
+    op_case_t c = make(k, v);
+    snprintf(name, sizeof(name), "%s_raw", ops[k].op);
+    for (int n = 1;; n++) {
+        clustersim_reset();
+        clustersim_plant("", what, n);
+        loong_status_t status = op_case_status(&c, name, text);
+        if (!clustersim_planted()) {
+            break;
+        }
+        *count += 1;
+        if (status == LOONG_OK && what != CLUSTERSIM_NO_COPY) {
+            fail_msg("%s, %s: %s %d is not missed", name,
+                     loong_dtype_name(v->dtype), words[what], n);
+        }
+    }
+    clustersim_reset();
+}
+
+static void test_planted(void **state)
+{
+    (void)state;
+    int count = 0;
+    for (int k = 0; k < LOONG_COUNT_OF(ops); k++) {
+        for (int i = 0; i < 2; i++) {
+            variant_t v = variant(14, is_long ? 1050 : 40, i);
+            bool rope = strcmp(ops[k].op, "rope") == 0;
+            v.cols = rope ? 32 : v.cols;
+            plant_all(k, CLUSTERSIM_NO_FENCE, &v, &count);
+            plant_all(k, CLUSTERSIM_NO_BARRIER, &v, &count);
+        }
+    }
+    print_message("%d planted\n", count);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_planted),
+    };
+    is_long = argc > 1 && strcmp(argv[1], "long") == 0;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

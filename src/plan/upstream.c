@@ -49,6 +49,32 @@ loong_status_t loongi_upstream_place(const loong_plan_t *plan, int job_rank,
                                  &params->absent);
 }
 
+/* Blocks of merge x merge patches become rows: they fill pictures, and the
+ * windows of these. */
+static loong_status_t check_merge(const loong_plan_t *plan,
+                                  const loong_component_params_t *encoder,
+                                  const loong_model_facts_t *facts)
+{
+    long long merge = plan->pictures.merge;
+    long long block = facts->patch_size * merge;
+    LOONG_CHECK(plan->ctx, facts->window_size % block == 0, LOONG_ERR_CONFIG,
+                "model.%s.window_size: found %lld, multiples of patch_size "
+                "%lld x merge_size %lld of the projector are windows",
+                encoder->name, (long long)facts->window_size,
+                (long long)facts->patch_size, merge);
+    LOONG_CHECK(plan->ctx, facts->image_size % block == 0, LOONG_ERR_CONFIG,
+                "model.%s.image_size: found %lld, multiples of patch_size "
+                "%lld x merge_size %lld of the projector are sides",
+                encoder->name, (long long)facts->image_size,
+                (long long)facts->patch_size, merge);
+    LOONG_CHECK(plan->ctx, merge == 1 || !facts->sends_class_token,
+                LOONG_ERR_CONFIG,
+                "model.%s.select_class_token: it goes with merge_size 1 of the "
+                "projector, found %lld",
+                encoder->name, merge);
+    return LOONG_OK;
+}
+
 /* Where the rows of a picture are, and how many there can be. Pictures of sizes
  * of their own have no more than the texts that they stand in have rows for. */
 static loong_status_t read_pictures(loong_plan_t *plan,
@@ -61,13 +87,7 @@ static loong_status_t read_pictures(loong_plan_t *plan,
     encoder->family->facts(encoder->config, &facts);
     p->skip = facts.class_token && !facts.sends_class_token ? 1 : 0;
     p->native = facts.image_size == 0;
-    LOONG_CHECK(plan->ctx,
-                facts.window_size % (facts.patch_size * p->merge) == 0,
-                LOONG_ERR_CONFIG,
-                "model.%s.window_size: found %lld, multiples of patch_size "
-                "%lld x merge_size %lld of the projector are windows",
-                encoder->name, (long long)facts.window_size,
-                (long long)facts.patch_size, (long long)p->merge);
+    LOONG_TRY(check_merge(plan, encoder, &facts));
     p->most = plan->set->max_images > 0 ? plan->set->max_images
                                         : plan->set->micro_batch_size;
     if (p->native) {

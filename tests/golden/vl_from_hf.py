@@ -160,11 +160,10 @@ def prepare(place):
     qwen2_vl_train.prepare(place)
 
 
-def loss_of(model, name, place):
-    batch = list(MODELS[name].samples(place))
+def loss_of(model, batch):
     count = sum(int(learned.sum()) for _, _, learned in batch)
     with torch.no_grad(), llava_train.wide.widened():
-        return (sum(llava_train.losses(model, batch)) / count).item(), batch
+        return (sum(llava_train.losses(model, batch)) / count).item()
 
 
 def logits_of(model, batch):
@@ -172,14 +171,14 @@ def logits_of(model, batch):
         return [model(input_ids=ids, **extra).logits for ids, extra, _ in batch]
 
 
-def run(build, model, place, out):
+def run(build, model, place, out, keys=()):
     """The loss of a step that changes nothing; the model goes to `out`."""
     log = os.path.join(place, "log")
     shutil.rmtree(log, ignore_errors=True)
     shutil.rmtree(out, ignore_errors=True)
     subprocess.run(
         [os.path.join(build, "loongrun"), os.path.join(HERE, "vl_from_hf.yaml"),
-         f"init.from_hf={model}", f"data.train=[{place}/texts.jsonl]",
+         f"init.from_hf={model}", *keys, f"data.train=[{place}/texts.jsonl]",
          f"log.dir={log}", f"checkpoint.save={place}/save", f"export.hf={out}"],
         check=True, stdout=subprocess.DEVNULL)
     shutil.rmtree(os.path.join(place, "save"))
@@ -207,8 +206,56 @@ def check(build, name, model, place, batch, loss, layout, old):
     assert abs(ours - loss) < 5e-9 * loss and worst < 1e-9
 
 
+def check_qwen3_5(build, place):
+    """Encoder and projector of a Qwen3.5, with the language model of a
+    Qwen3-VL: the loss is that of this one with the other's encoder."""
+    vision = {k: v for k, v in qwen3_vl_train.VISION.items()
+              if k != "deepstack_visual_indexes"}
+    text = dict(vocab_size=12, hidden_size=24, intermediate_size=24,
+                num_hidden_layers=2, num_attention_heads=4,
+                num_key_value_heads=2, head_dim=6, linear_num_key_heads=2,
+                linear_num_value_heads=2, linear_key_head_dim=4,
+                linear_value_head_dim=4, tie_word_embeddings=False,
+                layer_types=["linear_attention", "full_attention"])
+    with llava_train.wide.widened():
+        new = transformers.Qwen3_5ForConditionalGeneration._from_config(
+            transformers.Qwen3_5Config(vision_config=vision, text_config=text,
+                                       image_token_id=1)).double()
+        old = transformers.Qwen3VLForConditionalGeneration._from_config(
+            transformers.Qwen3VLConfig(
+                vision_config=dict(vision, deepstack_visual_indexes=[]),
+                text_config=dict(qwen2_vl_train.TEXT, head_dim=6),
+                image_token_id=1, tie_word_embeddings=False),
+            attn_implementation="eager").double().eval()
+    spread(new, torch.float32)
+    spread(old, torch.float32).model.visual.load_state_dict(
+        new.model.visual.state_dict())
+    batch = list(qwen3_vl_train.samples(place))
+    loss = loss_of(old, batch)
+    with torch.no_grad(), llava_train.wide.widened():
+        for extra in (extra for _, extra, _ in batch if extra):
+            seen = [m.model.visual(extra["pixel_values"],
+                                   extra["image_grid_thw"])
+                    for m in (new, old)]
+            assert torch.equal(*[s.pooler_output for s in seen])
+    MODULES["qwen3_5"], NAMES["qwen3_5"] = [], [{}]
+    dirs = [os.path.join(place, name) for name in ("qwen3_5", "qwen3_vl")]
+    write(new.float(), "qwen3_5", place, dirs[0], 0, False)
+    write(old.float(), "qwen3_vl", place, dirs[1], 0, False)
+    ours = run(build, dirs[1], place, os.path.join(place, "out"),
+               [f"model.image_{part}.init.from_hf={dirs[0]}"
+                for part in ("encoder", "projector")])
+    print(f"qwen3_5, its encoder and projector: loss off by "
+          f"{abs(ours - loss) / loss:.1e}")
+    assert abs(ours - loss) < 5e-9 * loss
+
+
 def main():
     build, checks = sys.argv[1], "--check" in sys.argv[2:]
+    if checks:
+        with tempfile.TemporaryDirectory() as place:
+            prepare(place)
+            check_qwen3_5(build, place)
     for name, of in MODELS.items():
         dtype = torch.float32 if checks else PUBLISHED.get(name)
         if dtype is None:
@@ -216,7 +263,8 @@ def main():
         with tempfile.TemporaryDirectory() as place:
             prepare(place)
             model = spread(of.make(), dtype)
-            loss, batch = loss_of(model, name, place)
+            batch = list(of.samples(place))
+            loss = loss_of(model, batch)
             if checks:
                 for layout in range(len(NAMES[name])):
                     for old in (False, True):

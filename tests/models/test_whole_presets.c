@@ -158,6 +158,39 @@ static void test_configs(void **state)
     assert_true(preset_each_whole(published_config, *state) > 0);
 }
 
+/* Of a model whose language model is not here encoder and projector are, and
+ * that is told. */
+static void test_encoder_alone(void **state)
+{
+    static const char text[] =
+        "{\"model_type\": \"qwen3_5\", \"tie_word_embeddings\": false,"
+        " \"vision_config\": {\"model_type\": \"qwen3_5_vision\","
+        " \"depth\": 12, \"hidden_size\": 768, \"out_hidden_size\": 1024},"
+        " \"text_config\": {\"model_type\": \"qwen3_5_text\"}}";
+    const place_t *at = *state;
+    loong_json_t *json = NULL;
+    loong_pairs_t *keys[ROLES] = {NULL};
+    assert_ok(at->ctx,
+              loongi_json_parse(at->ctx, text, strlen(text), "q", &json));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(at->ctx, loongi_hf_config_read_json(at->ctx, "q", json,
+                                                      roles[i], &keys[i]));
+    }
+    assert_string_equal(loongi_pairs_get(keys[0], "family"), "qwen3_vl_vision");
+    assert_string_equal(loongi_pairs_get(keys[0], "num_layers"), "12");
+    assert_null(loongi_pairs_get(keys[0], "deepstack_layers"));
+    assert_string_equal(loongi_pairs_get(keys[1], "input_size"), "768");
+    assert_string_equal(loongi_pairs_get(keys[1], "hidden_size"), "1024");
+    assert_int_equal(
+        loongi_hf_config_read_json(at->ctx, "q", json, roles[2], &keys[2]),
+        LOONG_ERR_UNSUPPORTED);
+    assert_non_null(strstr(loong_context_error(at->ctx), "'qwen3_5_text'"));
+    loong_context_clear_error(at->ctx);
+    loongi_pairs_destroy(&keys[0]);
+    loongi_pairs_destroy(&keys[1]);
+    loongi_json_destroy(&json);
+}
+
 /* ---- plans --------------------------------------------------------------- */
 
 #define TP "parallel.tensor_model_parallel_size="
@@ -289,8 +322,8 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts),
-                                       cmocka_unit_test(test_configs),
-                                       cmocka_unit_test(test_plans)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counts), cmocka_unit_test(test_configs),
+        cmocka_unit_test(test_encoder_alone), cmocka_unit_test(test_plans)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

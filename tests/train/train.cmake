@@ -76,6 +76,14 @@ if(MPI_C_FOUND)
   add_test(NAME vl_from_hf COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/vl_from_hf.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR})
+  add_test(NAME vl_pairs COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/train/vl_pairs.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR})
+  add_test(NAME vl_pairs_all COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/train/vl_pairs.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR} all)
+  set_tests_properties(vl_pairs_all PROPERTIES LABELS "train;full"
+    TIMEOUT 600)
   add_test(NAME vl_chat COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/vl_chat.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
@@ -88,7 +96,7 @@ if(MPI_C_FOUND)
   add_test(NAME chat_train COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/chat_train.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
-  set_tests_properties(llava_train vl_from_hf vl_chat component_keys
+  set_tests_properties(llava_train vl_from_hf vl_pairs vl_chat component_keys
     component_ranks chat_train
     PROPERTIES
     LABELS train TIMEOUT 120

@@ -120,19 +120,17 @@ static const loong_hf_fixed_t qwen3_vl_merger[] = {
 #define DEEP(key_)                                              \
     IN("vision_config", COUNT_FIELD("deepstack_visual_indexes", \
                                     key_ ".num_deep_features", "3"))
+#define QWEN3_SHARED                                                          \
+    IN("vision_config",                                                       \
+       INT_FIELD("out_hidden_size", "image_projector.hidden_size", "3584")),  \
+        IN("vision_config", INT_FIELD("spatial_merge_size",                   \
+                                      "image_projector.merge_size", "2")),    \
+        TOP(CODE_FIELD("image_token_id")), TOP(CODE_FIELD("video_token_id")), \
+        TOP(CODE_FIELD("vision_start_token_id")),                             \
+        TOP(CODE_FIELD("vision_end_token_id")), TIED, SHARED_END
 static const loong_hf_shared_field_t qwen3_vl_fields[] = {
-    IN("vision_config",
-       INT_FIELD("out_hidden_size", "image_projector.hidden_size", "3584")),
-    IN("vision_config",
-       INT_FIELD("spatial_merge_size", "image_projector.merge_size", "2")),
-    DEEP("image_projector"),
-    DEEP("foundation"),
-    TOP(CODE_FIELD("image_token_id")),
-    TOP(CODE_FIELD("video_token_id")),
-    TOP(CODE_FIELD("vision_start_token_id")),
-    TOP(CODE_FIELD("vision_end_token_id")),
-    TIED,
-    SHARED_END};
+    DEEP("image_projector"), DEEP("foundation"), QWEN3_SHARED};
+static const loong_hf_shared_field_t qwen3_5_fields[] = {QWEN3_SHARED};
 
 static const loong_hf_layout_t qwen3_vl_layouts[] = {
     {{"model.visual.", "model.visual.merger.", "model.language_model."},
@@ -161,6 +159,27 @@ static const loong_hf_layout_t internvl_layouts[] = {
      {NULL, NULL, ""}}};
 
 /* -------------------------------------------------------------------------- */
+
+#define QWEN3_5(type_, class_)                                       \
+    {                                                                \
+        .model_type = type_,                                         \
+        .architecture = class_ "ForConditionalGeneration",           \
+        .parts = {{.role = "image_encoder",                          \
+                   .section = "vision_config",                       \
+                   .type = type_ "_vision",                          \
+                   .family = "qwen3_vl_vision"},                     \
+                  {.role = "image_projector",                        \
+                   .family = "qwen3_vl_merger",                      \
+                   .keys = qwen3_vl_merger},                         \
+                  {.role = "foundation",                             \
+                   .section = "text_config",                         \
+                   .type = type_ "_text",                            \
+                   .family = type_}},                                \
+        .fields = qwen3_5_fields,                                    \
+        .num_layouts = LOONG_COUNT_OF(qwen3_vl_layouts),             \
+        .layouts = qwen3_vl_layouts, .image_token = "<|image_pad|>", \
+        .image_token_id = "image_token_id"                           \
+    }
 
 const loong_hf_composite_t loongi_hf_composites[] = {
     {.model_type = "qwen2_vl",
@@ -238,6 +257,10 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .layouts = qwen3_vl_layouts,
      .image_token = "<|image_pad|>",
      .image_token_id = "image_token_id"},
+    /* Their encoder and projector alone: no family here is the language
+     * model. */
+    QWEN3_5("qwen3_5", "Qwen3_5"),
+    QWEN3_5("qwen3_5_moe", "Qwen3_5Moe"),
     {.model_type = "internvl",
      .architecture = "InternVLForConditionalGeneration",
      .parts = {{.role = "image_encoder",

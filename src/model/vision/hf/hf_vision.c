@@ -75,20 +75,24 @@ static const loong_hf_field_t qwen2_5_vl_fields[] = {
     CODE_FIELD("tokens_per_second"),
     CODE_FIELD("rope_parameters"),
     CODE_FIELD(NULL)};
+#define QWEN3_FIELDS                                                    \
+    INT_FIELD("depth", "num_layers", "27"),                             \
+        INT_FIELD("hidden_size", "hidden_size", "1152"),                \
+        INT_FIELD("intermediate_size", "ffn_hidden_size", "4304"),      \
+        INT_FIELD("num_heads", "num_attention_heads", "16"),            \
+        INT_FIELD("patch_size", "patch_size", "16"),                    \
+        INT_FIELD("temporal_patch_size", "temporal_patch_size", "2"),   \
+        INT_FIELD("num_position_embeddings", "num_position_embeddings", \
+                  "2304"),                                              \
+        REAL_FIELD("initializer_range", "init_method_std", "0.02"),     \
+        CODE_FIELD("hidden_act"), NEUTRAL_FIELD("in_channels", "3"),    \
+        CODE_FIELD("rope_parameters")
 static const loong_hf_field_t qwen3_vl_fields[] = {
-    INT_FIELD("depth", "num_layers", "27"),
-    INT_FIELD("hidden_size", "hidden_size", "1152"),
-    INT_FIELD("intermediate_size", "ffn_hidden_size", "4304"),
-    INT_FIELD("num_heads", "num_attention_heads", "16"),
-    INT_FIELD("patch_size", "patch_size", "16"),
-    INT_FIELD("temporal_patch_size", "temporal_patch_size", "2"),
-    INT_FIELD("num_position_embeddings", "num_position_embeddings", "2304"),
+    QWEN3_FIELDS,
     LIST_FIELD("deepstack_visual_indexes", "deepstack_layers", "[8,16,24]"),
-    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
-    CODE_FIELD("hidden_act"),
-    NEUTRAL_FIELD("in_channels", "3"),
-    CODE_FIELD("rope_parameters"),
     CODE_FIELD(NULL)};
+static const loong_hf_field_t qwen3_5_fields[] = {QWEN3_FIELDS,
+                                                  CODE_FIELD(NULL)};
 /* Norms of queries and keys have the class' own epsilon, which others' is. */
 static const loong_hf_field_t internvl_fields[] = {
     INT_FIELD("num_hidden_layers", "num_layers", "24"),
@@ -167,6 +171,7 @@ static const loong_hf_fixed_t qwen3_vl_fixed[] = {
     {"position_interpolation", "bilinear"},
     {"position_align_corners", "true"},
     {NULL, NULL}};
+#define qwen3_5_fixed qwen3_vl_fixed
 
 static const loong_hf_fixed_t internvl_fixed[] = {
     {"add_class_token", "true"},        {"add_patch_bias", "true"},
@@ -188,6 +193,8 @@ static const loong_hf_type_t types[] = {
     TYPE("qwen2_5_vl_vision", "Qwen2_5VL", "qwen2_5_vl_vision", qwen2_5_vl),
     TYPE("qwen3_vl_vision", "Qwen3VL", "qwen3_vl_vision", qwen3_vl),
     TYPE("qwen3_vl_moe_vision", "Qwen3VLMoe", "qwen3_vl_vision", qwen3_vl),
+    TYPE("qwen3_5_vision", "Qwen3_5", "qwen3_vl_vision", qwen3_5),
+    TYPE("qwen3_5_moe_vision", "Qwen3_5Moe", "qwen3_vl_vision", qwen3_5),
     TYPE("internvl_vision", "InternVLVision", "internvl_vision", internvl),
     TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),

@@ -2,13 +2,17 @@
  *
  * The messages of edges that are under way on a rank. Each segment is a message
  * of its own, from rows of the sender's port to those of the receiver's; on one
- * rank it is a copy. Called by model.c. Read edges.h before. */
+ * rank it is a copy. Between ranks it goes through host memory: a device's port
+ * is mirrored before rows of it are sent, and what arrives does so in an image
+ * of the edges' memory (model_memory.c), from which it is copied when a program
+ * reads it. Called by model.c. Read edges.h before. */
 #include <stdio.h>
 #include <string.h>
 
 #include "comm_run.h"
 #include "edges.h"
 #include "lane.h"
+#include "model_memory.h"
 
 /* Beside those of pipelines, which have communicators of their own. */
 enum { FIRST_TAG = 1 << 14 };
@@ -17,6 +21,7 @@ enum { FIRST_TAG = 1 << 14 };
 typedef struct state {
     int32_t slot;           /* of the sender; -1: nothing is sent */
     const char *from;       /* the sender's port, where it is on this rank */
+    char *to;               /* the receiver's, likewise */
     int64_t sent, received; /* segments under way */
     loong_segment_t *segments;
     loong_comm_request_t *send, *receive;
@@ -36,6 +41,7 @@ struct loong_edges {
      * the area has been cleared. */
     bool *cleared;
     int micro_batches;
+    void *landed; /* event: images have been copied; NULL: a processor */
 };
 
 /* ---- ends ---------------------------------------------------------------- */
@@ -59,10 +65,28 @@ static loong_status_t find_port(const loong_edges_t *e,
     return LOONG_OK;
 }
 
+static size_t port_bytes(const loong_port_t *port)
+{
+    return (size_t)loongi_shape_elements(&port->shape) *
+           loong_dtype_size(port->dtype);
+}
+
 static size_t row_bytes(const loong_port_t *port)
 {
-    return (size_t)(loongi_shape_elements(&port->shape) / port->shape.dim[0]) *
-           loong_dtype_size(port->dtype);
+    return port_bytes(port) / (size_t)port->shape.dim[0];
+}
+
+static bool is_local(const loong_edges_t *e, const loong_entry_t *entry)
+{
+    const loong_message_t *m = &e->cell->params.messages[entry->message];
+    return m->from_rank == m->to_rank;
+}
+
+static char *data_of(const loong_edges_t *e, const loong_entry_t *entry,
+                     const loong_port_t *port)
+{
+    loong_binding_t run = loongi_model_bind(e->model, e->variant, entry);
+    return run.base[port->operand.base] + port->operand.offset;
 }
 
 /* ---- beginning ----------------------------------------------------------- */
@@ -85,15 +109,15 @@ static loong_status_t list_segments(loong_edges_t *e, int32_t message,
             (long long)at, (long long)(at + g->rows), port->name,
             (long long)port->shape.dim[0]);
     }
-    const loong_message_t *m = &e->cell->params.messages[message];
-    LOONG_CHECK(e->ctx,
-                *count_p == 0 || m->from_rank == m->to_rank ||
-                    loong_device_is_host(e->model->run.device),
-                LOONG_ERR_UNSUPPORTED,
-                "model: edge '%s' goes from one device to another; layouts "
-                "where components stand on the same ranks are there",
-                e->model->edges[m->edge].name);
     return LOONG_OK;
+}
+
+/* Of what lies in the edges' memory of a device. */
+static char *image_of(const loong_edges_t *e, const loong_message_t *m,
+                      const char *data)
+{
+    return e->model->images[m->backward] +
+           (data - e->model->run.base[LOONG_BASE_EDGE + m->backward]);
 }
 
 /* What no message brings is zero. */
@@ -112,22 +136,55 @@ static loong_status_t clear(loong_edges_t *e, const loong_binding_t *run,
     return loong_device_fill(run->device, run->base[base], 0, (size_t)bytes);
 }
 
+/* Other messages of the port may be under way: its mirror is that of now. */
+static bool is_mirrored(const loong_edges_t *e, const char *data)
+{
+    for (int64_t i = 0; i < e->cell->params.num_messages; i++) {
+        if (e->states[i].sent > 0 && e->states[i].from == data) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where the host reads a port. */
+static loong_status_t find_source(const loong_edges_t *e,
+                                  const loong_port_t *port, const char *data,
+                                  const void **host_p)
+{
+    loong_device_t *device = e->model->run.device;
+    *host_p = data;
+    if (loong_device_is_host(device)) {
+        return LOONG_OK;
+    }
+    if (!is_mirrored(e, data)) {
+        LOONG_TRY(loong_device_mirror(device, loong_device_stream(device), data,
+                                      port_bytes(port)));
+    }
+    return loong_device_mirrored(device, data, port_bytes(port), port->name,
+                                 host_p);
+}
+
 static loong_status_t begin_send(loong_edges_t *e, const loong_entry_t *entry,
                                  const loong_port_t *port, const char *data)
 {
     const loong_message_t *m = &e->cell->params.messages[entry->message];
     state_t *s = &e->states[entry->message];
+    const void *host = NULL;
     int64_t count = 0;
     s->slot = entry->slot;
     s->from = data;
-    if (m->to_rank == m->from_rank) {
+    if (is_local(e, entry)) {
         return LOONG_OK;
     }
     LOONG_TRY(list_segments(e, entry->message, port, true, &count));
+    if (count > 0) {
+        LOONG_TRY(find_source(e, port, data, &host));
+    }
     for (int64_t i = 0; i < count; i++) {
         const loong_segment_t *g = &s->segments[i];
         LOONG_TRY(loong_comm_isend(
-            e->comm, data + (size_t)g->from_row * row_bytes(port),
+            e->comm, (const char *)host + (size_t)g->from_row * row_bytes(port),
             (size_t)g->rows * row_bytes(port),
             loongi_model_job_rank(e->model, m->to_rank),
             FIRST_TAG + 2 * m->edge + m->backward, &s->send[i]));
@@ -143,21 +200,29 @@ static loong_status_t begin_receive(loong_edges_t *e,
 {
     const loong_message_t *m = &e->cell->params.messages[entry->message];
     state_t *s = &e->states[entry->message];
+    bool here = is_local(e, entry);
+    char *image = data;
     int64_t count = 0;
     LOONG_TRY(clear(e, run, entry, m->backward));
     LOONG_TRY(list_segments(e, entry->message, port, false, &count));
+    s->to = data;
+    if (count > 0 && !here && e->landed != NULL) {
+        LOONG_TRY(loong_device_event_await(run->device, e->landed, port->name));
+        image = image_of(e, m, data);
+    }
     for (int64_t i = 0; i < count; i++) {
         const loong_segment_t *g = &s->segments[i];
-        char *to = data + (size_t)g->to_row * row_bytes(port);
+        size_t at = (size_t)g->to_row * row_bytes(port);
         size_t bytes = (size_t)g->rows * row_bytes(port);
-        if (m->to_rank == m->from_rank) {
+        if (here) {
             LOONG_TRY(loong_device_copy(
-                run->device, to,
+                run->device, data + at,
                 s->from + (size_t)g->from_row * row_bytes(port), bytes));
             continue;
         }
         LOONG_TRY(loong_comm_irecv(
-            e->comm, to, bytes, loongi_model_job_rank(e->model, m->from_rank),
+            e->comm, image + at, bytes,
+            loongi_model_job_rank(e->model, m->from_rank),
             FIRST_TAG + 2 * m->edge + m->backward, &s->receive[i]));
         s->received++;
     }
@@ -172,7 +237,7 @@ loong_status_t loongi_edges_begin(loong_edges_t *edges,
     loong_binding_t run = loongi_model_bind(e->model, e->variant, entry);
     const loong_port_t *port = NULL;
     LOONG_TRY(find_port(e, entry, send, &port));
-    char *data = run.base[port->operand.base] + port->operand.offset;
+    char *data = data_of(e, entry, port);
     LOONG_TRY(send ? begin_send(e, entry, port, data)
                    : begin_receive(e, &run, entry, port, data));
     loongi_lane_wake(run.lane);
@@ -189,6 +254,26 @@ static loong_status_t wait_for(loong_edges_t *e, loong_comm_request_t *requests,
     }
     *count = 0;
     return LOONG_OK;
+}
+
+/* What has arrived in an image goes to the device, in the order of what it
+ * computes. */
+static loong_status_t receive(loong_edges_t *e, const loong_message_t *m,
+                              state_t *s)
+{
+    loong_device_t *device = e->model->run.device;
+    int64_t count = s->received;
+    LOONG_TRY(wait_for(e, s->receive, &s->received));
+    for (int64_t i = 0; e->landed != NULL && i < count; i++) {
+        char *image = s->receive[i].data;
+        char *to = s->to + (image - image_of(e, m, s->to));
+        LOONG_TRY(
+            loong_device_copy(device, to, image, s->receive[i].bytes));
+    }
+    return e->landed != NULL
+               ? loong_device_event_record(device, e->landed,
+                                           loong_device_stream(device))
+               : LOONG_OK;
 }
 
 /* Is one end of a message a chunk's entry? */
@@ -213,7 +298,7 @@ loong_status_t loongi_edges_need(loong_edges_t *edges,
         if (s->received > 0 && is_end(e, entry, m, false) &&
             m->to_micro_batch == entry->micro_batch &&
             m->backward == !forward) {
-            LOONG_TRY(wait_for(e, s->receive, &s->received));
+            LOONG_TRY(receive(e, m, s));
         }
         if (s->sent > 0 && forward && is_end(e, entry, m, true) &&
             s->slot == entry->slot &&
@@ -265,6 +350,78 @@ bool loongi_edges_cancel(loong_edges_t *edges)
 
 /* ---- the whole ----------------------------------------------------------- */
 
+/* Mirrors of all ports that are sent, as no step allocates. */
+static loong_status_t make_mirrors(const loong_edges_t *e)
+{
+    loong_device_t *device = e->model->run.device;
+    const loong_rank_schedule_t *list =
+        loongi_model_entries(e->model, e->variant);
+    for (int64_t i = 0; i < list->num_entries; i++) {
+        const loong_entry_t *entry = &list->entries[i];
+        const loong_port_t *port = NULL;
+        if (!loongi_entry_sends_edge(entry) || is_local(e, entry)) {
+            continue;
+        }
+        LOONG_TRY(find_port(e, entry, true, &port));
+        LOONG_TRY(loong_device_mirror(device, loong_device_stream(device),
+                                      data_of(e, entry, port),
+                                      port_bytes(port)));
+    }
+    return LOONG_OK;
+}
+
+/* The first entry of a list that sends this port from this slot. */
+static bool is_first(const loong_rank_schedule_t *list, int64_t index)
+{
+    const loong_entry_t *e = &list->entries[index];
+    int64_t i = 0;
+    while (i < index && (list->entries[i].kind != e->kind ||
+                         list->entries[i].component != e->component ||
+                         list->entries[i].chunk != e->chunk ||
+                         list->entries[i].slot != e->slot)) {
+        i++;
+    }
+    return i == index;
+}
+
+static loong_status_t add_mirrors(const loong_edges_t *e, int64_t *bytes)
+{
+    const loong_rank_schedule_t *list =
+        loongi_model_entries(e->model, e->variant);
+    for (int64_t i = 0; i < list->num_entries; i++) {
+        const loong_entry_t *entry = &list->entries[i];
+        const loong_port_t *port = NULL;
+        if (loongi_entry_sends_edge(entry) && !is_local(e, entry) &&
+            is_first(list, i)) {
+            LOONG_TRY(find_port(e, entry, true, &port));
+            *bytes += (int64_t)port_bytes(port);
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_edges_pinned(const loong_model_t *model,
+                                   int64_t *bytes_p)
+{
+    int64_t most = 0;
+    for (int k = 0; k < LOONG_VARIANT_COUNT && model->num_edges > 0; k++) {
+        const loong_edges_t e = {
+            .ctx = model->ctx,
+            .model = model,
+            .variant = (loong_variant_t)k,
+            .cell = k == LOONG_VARIANT_TRAIN ? model->training
+                                             : model->evaluation};
+        int64_t bytes = 0;
+        if (e.cell != NULL && model->use[k] >= 0) {
+            LOONG_TRY(add_mirrors(&e, &bytes));
+        }
+        most = LOONG_MAX(most, bytes);
+    }
+    *bytes_p = most + loongi_model_image_bytes(model, false) +
+               loongi_model_image_bytes(model, true);
+    return LOONG_OK;
+}
+
 static loong_status_t take_room(loong_edges_t *e)
 {
     size_t messages = (size_t)e->cell->params.num_messages;
@@ -284,7 +441,11 @@ static loong_status_t take_room(loong_edges_t *e)
         e->states[i].send = &e->requests[2 * i * most];
         e->states[i].receive = &e->requests[(2 * i + 1) * most];
     }
-    return LOONG_OK;
+    if (loong_device_is_host(e->model->run.device)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_device_event_create(e->model->run.device, &e->landed));
+    return make_mirrors(e);
 }
 
 loong_status_t loongi_edges_create(const loong_model_t *model,
@@ -318,6 +479,9 @@ void loongi_edges_destroy(loong_edges_t **edges_p)
     loong_edges_t *e = *edges_p;
     if (e == NULL) {
         return;
+    }
+    if (e->landed != NULL) {
+        loong_device_event_destroy(e->model->run.device, e->landed);
     }
     loongi_free(e->ctx, e->requests);
     loongi_free(e->ctx, e->cleared);

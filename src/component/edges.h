@@ -53,8 +53,12 @@ LOONG_NODISCARD loong_status_t loongi_edges_create(const loong_model_t *model,
                                                    loong_edges_t **edges_p);
 void loongi_edges_destroy(loong_edges_t **edges_p);
 
-/* Begins a send or receive entry of an edge. LOONG_ERR_UNSUPPORTED for rows
- * from device to device. */
+/* Pinned host memory through which a rank with a device sends and receives
+ * rows, of a planned model. */
+LOONG_NODISCARD loong_status_t loongi_edges_pinned(const loong_model_t *model,
+                                                   int64_t *bytes_p);
+/* Begins a send or receive entry of an edge. A rank with a device waits for the
+ * rows that it sends. */
 LOONG_NODISCARD loong_status_t loongi_edges_begin(loong_edges_t *edges,
                                                   const loong_entry_t *entry);
 /* Waits for what a program reads, and for what was sent from its slot. */

@@ -47,6 +47,9 @@ typedef struct loong_model {
     int use[LOONG_VARIANT_COUNT];   /* of rank */
     loong_resources_t *resources;   /* borrowed; NULL until allocate */
     void *shared[LOONG_BASE_COUNT]; /* memory that peers read; NULL: none */
+    /* Of a device's memory of edges, and of their gradients, in host memory,
+     * where messages arrive; NULL: from other ranks none do. */
+    char *images[2];
     bool busy; /* messages are under way that cannot be given up */
     int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
     /* device: NULL until allocate; groups: the last one's that is here */

@@ -28,6 +28,42 @@ static loong_status_t take_shared(loong_model_t *m, int b)
     return LOONG_OK;
 }
 
+static bool receives(const loong_model_t *m, const loong_cell_t *cell,
+                     bool backward)
+{
+    for (int64_t i = 0; cell != NULL && i < cell->params.num_messages; i++) {
+        const loong_message_t *message = &cell->params.messages[i];
+        if (message->backward == backward &&
+            message->to_rank == m->ranks.cell_rank &&
+            message->from_rank != message->to_rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int64_t loongi_model_image_bytes(const loong_model_t *model, bool backward)
+{
+    return receives(model, model->training, backward) ||
+                   receives(model, model->evaluation, backward)
+               ? model->bytes[LOONG_BASE_EDGE + backward]
+               : 0;
+}
+
+static loong_status_t take_images(loong_model_t *m)
+{
+    for (int back = 0; back < 2; back++) {
+        int64_t bytes = loongi_model_image_bytes(m, back);
+        void *image = NULL;
+        if (bytes > 0) {
+            LOONG_TRY(loong_device_host_alloc(m->run.device, (size_t)bytes,
+                                              "images of edges", &image));
+            m->images[back] = image;
+        }
+    }
+    return LOONG_OK;
+}
+
 /* Ranks without any of what is shared (a stage may be frozen) take part where
  * others have some. */
 loong_status_t loongi_model_take_memory(loong_model_t *model)
@@ -54,7 +90,7 @@ loong_status_t loongi_model_take_memory(loong_model_t *model)
             m->run.base[b] = memory;
         }
     }
-    return LOONG_OK;
+    return host ? LOONG_OK : take_images(m);
 }
 
 void loongi_model_give_memory_back(loong_model_t *model)
@@ -67,5 +103,11 @@ void loongi_model_give_memory_back(loong_model_t *model)
         }
         m->run.base[b] = NULL;
         loong_comm_free_shared(m->resources->world, &m->shared[b]);
+    }
+    for (int back = 0; back < 2; back++) {
+        if (m->images[back] != NULL) {
+            loong_device_host_free(m->run.device, m->images[back]);
+            m->images[back] = NULL;
+        }
     }
 }

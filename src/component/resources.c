@@ -14,6 +14,7 @@
 static loong_status_t watch(void *user, bool waits)
 {
     const loong_resources_t *r = user;
+    (void)loongi_comm_progress(r->world); /* messages of edges go on */
     for (const loong_component_comms_t *c = r->comms; c != NULL; c = c->next) {
         LOONG_TRY(loongi_component_comms_watch(c, waits));
     }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Counts the host memory through which ranks with several kinds of devices
- * exchange. Called by describe.c. Read src/device/stager.h before. */
+ * exchange, and components that stand on other ranks. Called by describe.c. Read
+ * src/device/stager.h before. */
 #include "staging.h"
 
 #include <string.h>
 
 #include "devices.h"
+#include "edges.h"
 #include "stager.h"
 
 enum { DIRECTIONS = 2 };
@@ -22,6 +24,11 @@ static int rank_of(const loong_component_t *c, int stage)
 static const char *kind_of(const loong_plan_t *plan, int rank)
 {
     return loongi_devices_kind(plan->recipe, rank);
+}
+
+static bool is_processor(const loong_plan_t *plan, int rank)
+{
+    return strcmp(kind_of(plan, rank), "cpu") == 0;
 }
 
 static bool is_staged(const loong_plan_t *plan, const loong_component_t *c,
@@ -65,7 +72,7 @@ loong_status_t loongi_staging_bytes(const loong_plan_t *plan,
     const loong_stager_t *stager = NULL;
     int64_t bytes = 0;
     if (!c->params.resources.staging.on ||
-        strcmp(kind_of(plan, loongi_model_rank(c->model)), "cpu") == 0) {
+        is_processor(plan, loongi_model_rank(c->model))) {
         *bytes_p = 0;
         return LOONG_OK;
     }
@@ -92,8 +99,12 @@ static loong_status_t describe_rank(const loong_plan_t *plan,
                                     loong_text_t *text)
 {
     char human[LOONG_HUMAN_SIZE];
-    int64_t bytes = 0;
+    int64_t bytes = 0, edges = 0;
     LOONG_TRY(loongi_staging_bytes(plan, c, &bytes));
+    if (!is_processor(plan, loongi_model_rank(c->model))) {
+        LOONG_TRY(loongi_edges_pinned(c->model, &edges));
+    }
+    bytes += edges;
     if (bytes > 0) {
         loongi_text_printf(text,
                            "pinned for what goes through host memory: %s on "
@@ -110,17 +121,16 @@ loong_status_t loongi_staging_describe(const loong_plan_t *plan,
     const loong_component_t *c = plan->component;
     const char *graphs =
         loong_recipe_text(plan->recipe, "train.cuda_graph_impl");
-    if (!c->params.resources.staging.on) {
-        return LOONG_OK;
+    if (c->params.resources.staging.on) {
+        loongi_text_printf(text, "devices: ");
+        loongi_devices_describe(plan, text);
+        loongi_text_printf(
+            text, "; between %s through host memory%s\n",
+            c->params.resources.staging.always ? "all of them" : "kinds",
+            strcmp(graphs, "none") != 0
+                ? ", and what ranks exchange stands between graphs"
+                : "");
     }
-    loongi_text_printf(text, "devices: ");
-    loongi_devices_describe(plan, text);
-    loongi_text_printf(text, "; between %s through host memory%s\n",
-                       c->params.resources.staging.always ? "all of them"
-                                                          : "kinds",
-                       strcmp(graphs, "none") != 0
-                           ? ", and what ranks exchange stands between graphs"
-                           : "");
     for (int r = 0; r < plan->num_stage_plans; r++) {
         LOONG_TRY(describe_rank(plan, plan->stage_plans[r], text));
     }

@@ -16,8 +16,8 @@ LOONG_NODISCARD loong_status_t loongi_staging_bytes(const loong_plan_t *plan,
                                                     const loong_component_t *c,
                                                     int64_t *bytes_p);
 
-/* Which rank has what, what goes through host memory, and how much that takes;
- * nothing where all ranks have one kind. */
+/* Which rank has what, what goes through host memory, and how much that takes,
+ * rows between components too; nothing where nothing does. */
 LOONG_NODISCARD loong_status_t loongi_staging_describe(const loong_plan_t *plan,
                                                        loong_text_t *text);
 

@@ -144,22 +144,21 @@ static loong_extent_t extent_of(const loong_plan_t *plan, bool encoder,
                             pictures + rows / PADDING};
 }
 
-/* Edges have no messages between devices. */
-static loong_status_t check_devices(const loong_plan_t *plan, int count,
-                                    const loong_component_params_t *params)
+/* Which programs a rank has run, and captures, depends on the pictures that it
+ * had; those with collectives are captured on all of their ranks or on none. */
+static loong_status_t settle_graphs(const loong_plan_t *plan,
+                                    loong_component_params_t *last)
 {
-    for (int i = 0; i < count; i++) {
-        char key[64];
-        snprintf(key, sizeof(key), "model.%s.ranks", params[i].name);
-        LOONG_CHECK(plan->ctx,
-                    params[i].ranks == NULL ||
-                        loong_device_is_host(plan->device),
-                    LOONG_ERR_UNSUPPORTED,
-                    "%s: %s: components on ranks of their own send rows from "
-                    "one device to another, which is not there; all "
-                    "components on all ranks are",
-                    loong_recipe_where(plan->recipe, key), key);
-    }
+    loong_resources_params_t *r = &last->resources;
+    bool alone = loong_comm_size(plan->comm) == 1;
+    LOONG_CHECK(plan->ctx, alone || !r->graphs || r->graphs_go_on,
+                LOONG_ERR_UNSUPPORTED,
+                "%s: train.cuda_graph_impl: local on %d ranks, which have "
+                "pictures in different micro-batches; one rank may, auto and "
+                "none go step by step",
+                loong_recipe_where(plan->recipe, "train.cuda_graph_impl"),
+                loong_comm_size(plan->comm));
+    r->graphs = r->graphs && alone;
     return LOONG_OK;
 }
 
@@ -252,7 +251,7 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
         LOONG_TRY(loongi_upstream_place(plan, loong_comm_rank(plan->comm),
                                         &params[i]));
     }
-    LOONG_TRY(check_devices(plan, count, params));
+    LOONG_TRY(settle_graphs(plan, &params[count - 1]));
     LOONG_TRY(loongi_cell_ranks_find(plan->ctx, arena, count, params, &place));
     for (int i = 0; i < count - 1; i++) {
         bool encoder = reads_pictures(&params[i]);

@@ -134,6 +134,15 @@ if(MPI_C_FOUND)
       ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   endforeach()
   set_tests_properties(cuda_uses_long PROPERTIES LABELS "sim;full")
+  add_test(NAME cuda_components COMMAND ${cudasim}/components.sh
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  add_test(NAME cuda_components_long COMMAND ${cudasim}/components.sh
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE} all)
+  set_tests_properties(cuda_components cuda_components_long PROPERTIES
+    LABELS sim TIMEOUT 120
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+  set_tests_properties(cuda_components_long PROPERTIES LABELS "sim;full"
+    TIMEOUT 1200)
   set_tests_properties(cuda_loongrun cuda_abort PROPERTIES LABELS "sim;fault"
     TIMEOUT 240
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")

@@ -115,8 +115,6 @@ refused 4 'sft is training on conversations' training_phase=sft \
 }
 refused 4 'possible on 3 ranks' $f.ranks=1- $tp=2
 refused 4 'possible on 4 ranks' $e.ranks=0-1 $tp=3
-refused 4 'rows from one device to another, which is not there' \
-    $e.ranks=0-1 device=cuda precision.params_dtype=fp32
 refused 4 '24 is no multiple of 15 (train.micro_batch_size 5 x 3 data-' \
     $f.ranks=1- train.micro_batch_size=5
 echo "components on ranks of their own"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Counts the host memory through which ranks with several kinds of devices
- * exchange, and components that stand on other ranks. Called by describe.c. Read
+ * exchange, and components on ranks of their own. Called by describe.c. Read
  * src/device/stager.h before. */
 #include "staging.h"
 

@@ -72,11 +72,13 @@ loong_module(NAME op DIR src/op
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c
   ${PROJECT_SOURCE_DIR}/kernels/*/*.c)
-list(FILTER kernel_sources EXCLUDE REGEX "_(cpu|cuda)\\.c$")
+list(FILTER kernel_sources EXCLUDE REGEX "_(cpu|cuda|xpu)\\.c$")
 loong_module(NAME kernels DIR kernels USES base isa mesh CALLS op
   SOURCES ${kernel_sources} LIBS dnnl)
 include(cmake/LoongIsa.cmake)
 loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c)
+loong_module(NAME kernels_xpu DIR kernels/xpu USES base kernels device_xpu
+  CALLS op)
 loong_module(NAME pass DIR src/pass USES base graph CALLS op)
 loong_module(NAME run DIR src/run USES base comm pass)
 loong_module(NAME engine DIR src/engine USES base comm graph pass run)
@@ -128,7 +130,7 @@ loong_module(NAME train DIR src/train PUBLIC trainer
   training_files report features run_data CALLS launch images)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
-  USES base op kernels device_cpu device_xpu comm_staged foundation_hf vision_hf projector_hf
+  USES base op kernels kernels_xpu device_cpu device_xpu comm_staged foundation_hf vision_hf projector_hf
   run_data images image_text chat
   INCLUDES ${PROJECT_SOURCE_DIR}/backends/cuda)
 loong_module(NAME version DIR src/version PUBLIC version

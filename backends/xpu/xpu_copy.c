@@ -4,8 +4,8 @@
  * device.h promises is made up for here: a blocking copy does not wait for
  * streams, so the stream is waited for first; an asynchronous one reads
  * ordinary memory late and fails when it is long, so it is given pinned memory,
- * in pieces; one inside the device was found a hundred times slower than a kernel
- * (docs/devices/xpu.md), so a kernel does it. Slots of the table in
+ * in pieces; one inside the device was found a hundred times slower than a
+ * kernel (docs/devices/xpu.md), so a kernel does it. Slots of the table in
  * xpu_device.c; read xpu_impl.h before. */
 #include <string.h>
 
@@ -20,12 +20,12 @@ static loong_status_t copy_floats(xpu_data_t *d, void *stream, void *dst,
     enum { MOST = 1 << 30 }; /* floats of a call, whose count is an int */
     int error = 0;
     pthread_mutex_lock(&d->lock);
-    XPU_CALL(d, error, d->lib.blas.SetStream(d->blas, stream));
+    XPU_CALL(d, error, d->lib->blas.SetStream(d->blas, stream));
     for (size_t at = 0; at < bytes / 4 && error == 0; at += MOST) {
         int n = (int)LOONG_MIN(bytes / 4 - at, (size_t)MOST);
         XPU_CALL(d, error,
-                 d->lib.blas.Scopy(d->blas, n, (const float *)src + at, 1,
-                                   (float *)dst + at, 1));
+                 d->lib->blas.Scopy(d->blas, n, (const float *)src + at, 1,
+                                    (float *)dst + at, 1));
     }
     pthread_mutex_unlock(&d->lock);
     return error == 0 ? LOONG_OK : loongi_xpu_failed(d, "cublasScopy", error);
@@ -34,7 +34,7 @@ static loong_status_t copy_floats(xpu_data_t *d, void *stream, void *dst,
 static loong_status_t copy_inside(xpu_data_t *d, void *stream, void *dst,
                                   const void *src, size_t bytes)
 {
-    const loong_xpu_shim_t *shim = d->lib.shim;
+    const loong_xpu_shim_t *shim = d->lib->shim;
     bool floats =
         d->blas != NULL && (((uintptr_t)dst | (uintptr_t)src | bytes) & 3) == 0;
     int error = 0;
@@ -47,7 +47,7 @@ static loong_status_t copy_inside(xpu_data_t *d, void *stream, void *dst,
         return copy_floats(d, stream, dst, src, bytes);
     }
     XPU_TRY(d, memcpy_async,
-            (dst, src, bytes, d->lib.values.device_to_device, stream));
+            (dst, src, bytes, d->lib->values.device_to_device, stream));
     return LOONG_OK;
 }
 
@@ -63,7 +63,7 @@ static loong_status_t copy_some(xpu_data_t *d, void *stream, copy_t c,
 {
     bool there = c.to == XPU_DEVICE;
     int kind =
-        there ? d->lib.values.host_to_device : d->lib.values.device_to_host;
+        there ? d->lib->values.host_to_device : d->lib->values.device_to_host;
     bool pinned = (there ? c.from : c.to) == XPU_PINNED;
     for (size_t at = 0; at < r->bytes && pinned; at += d->chunk) {
         size_t n = LOONG_MIN(r->bytes - at, d->chunk);
@@ -85,8 +85,8 @@ static loong_status_t copy_rows(xpu_data_t *d, void *stream, copy_t c,
     bool inside = c.to == XPU_DEVICE && c.from == XPU_DEVICE;
     bool host = c.to != XPU_DEVICE && c.from != XPU_DEVICE;
     int error = 0;
-    if (inside && d->lib.shim != NULL) {
-        XPU_CALL(d, error, d->lib.shim->copy(r, stream));
+    if (inside && d->lib->shim != NULL) {
+        XPU_CALL(d, error, d->lib->shim->copy(r, stream));
         return error == 0 ? LOONG_OK : loongi_xpu_shim_failed(d, "copy", error);
     }
     if (!inside && (c.to == XPU_HOST || c.from == XPU_HOST || host)) {
@@ -155,7 +155,7 @@ static loong_status_t fill_by_copies(xpu_data_t *d, void *stream, char *dst,
     for (size_t at = 0; at < bytes; at += d->chunk) {
         XPU_TRY(d, memcpy_async,
                 (dst + at, d->pattern, LOONG_MIN(bytes - at, d->chunk),
-                 d->lib.values.host_to_device, stream));
+                 d->lib->values.host_to_device, stream));
     }
     return LOONG_OK;
 }
@@ -165,9 +165,9 @@ loong_status_t loongi_xpu_fill(void *data, void *stream, void *dst, int byte,
 {
     xpu_data_t *d = data;
     int error = 0;
-    if (d->lib.shim == NULL) {
+    if (d->lib->shim == NULL) {
         return fill_by_copies(d, stream, dst, byte & 0xff, bytes);
     }
-    XPU_CALL(d, error, d->lib.shim->fill(dst, byte, bytes, stream));
+    XPU_CALL(d, error, d->lib->shim->fill(dst, byte, bytes, stream));
     return error == 0 ? LOONG_OK : loongi_xpu_shim_failed(d, "fill", error);
 }

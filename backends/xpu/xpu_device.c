@@ -16,44 +16,7 @@
 /* What a process holds beside its memory is not known (D). */
 static const loong_device_overhead_t xpu_overhead = {0, 0, 0};
 
-/* ---- errors and the current device --------------------------------------- */
-
-const char *loongi_xpu_text(int error)
-{
-    static const char *const texts[] = {"invalid device",
-                                        "runtime is not initialised",
-                                        "no device",
-                                        "versions of driver and runtime differ",
-                                        "out of device memory",
-                                        "out of host memory",
-                                        "invalid parameter",
-                                        "no such kernel",
-                                        "a library cannot be loaded",
-                                        "a library lacks a symbol",
-                                        "of the vendor's simulator",
-                                        "not supported",
-                                        "abnormal end",
-                                        "a kernel failed",
-                                        "timeout",
-                                        "busy",
-                                        "used after its end",
-                                        "uncorrectable memory error",
-                                        "overheated"};
-    int code = abs(error) - LOONG_XPU_ERR_BASE - 1;
-    if (code >= 0 && code < (int)LOONG_COUNT_OF(texts)) {
-        return texts[code];
-    }
-    if (code < 0 && error != 0) {
-        return strerror(abs(error));
-    }
-    return "of the device or its driver";
-}
-
-bool loongi_xpu_is_memory(int error)
-{
-    return abs(error) == LOONG_XPU_ERR_NOMEM ||
-           abs(error) == LOONG_XPU_ERR_NOCPUMEM;
-}
+/* ---- errors -------------------------------------------------------------- */
 
 loong_status_t loongi_xpu_failed(const xpu_data_t *d, const char *call,
                                  int error)
@@ -70,28 +33,7 @@ loong_status_t loongi_xpu_shim_failed(const xpu_data_t *d, const char *call,
     return LOONG_FAIL(d->ctx, LOONG_ERR_DEVICE,
                       "xpu:%d: %s of the kernel "
                       "shim: %s (%d)",
-                      d->index, call, d->lib.shim->last_error(), error);
-}
-
-int loongi_xpu_select(const xpu_data_t *d)
-{
-    int before = -1;
-    if (d->lib.rt.current_device(&before) != 0) {
-        before = -1;
-    }
-    before =
-        before >= LOONG_XPU_SIMULATED ? before - LOONG_XPU_SIMULATED : before;
-    if (before != d->index) {
-        (void)d->lib.rt.set_device(d->index); /* the call itself will say */
-    }
-    return before;
-}
-
-void loongi_xpu_restore(const xpu_data_t *d, int before)
-{
-    if (before >= 0 && before != d->index) {
-        (void)d->lib.rt.set_device(before);
-    }
+                      d->index, call, d->lib->shim->last_error(), error);
 }
 
 /* ---- finding devices ----------------------------------------------------- */
@@ -189,12 +131,15 @@ static loong_status_t open_device(xpu_data_t *d)
     void *memory = NULL;
     LOONG_TRY(read_device(d));
     warn_environment(d);
-    LOONG_TRY(loongi_xpu_host_alloc(d->ctx, d, d->chunk, "pattern", &memory));
-    d->pattern = memory;
+    if (d->lib->shim == NULL) {
+        LOONG_TRY(
+            loongi_xpu_host_alloc(d->ctx, d, d->chunk, "pattern", &memory));
+        d->pattern = memory;
+    }
     XPU_TRY(d, stream_create, (&d->compute));
-    if (d->lib.blas_handle != NULL) {
+    if (d->lib->blas_handle != NULL) {
         int error = 0;
-        XPU_CALL(d, error, d->lib.blas.Create(&d->blas));
+        XPU_CALL(d, error, d->lib->blas.Create(&d->blas));
         if (error != 0) {
             return loongi_xpu_failed(d, "cublasCreate", error);
         }
@@ -214,13 +159,13 @@ static void xpu_destroy(loong_context_t *ctx, void *data)
     xpu_data_t *d = data;
     (void)loongi_xpu_wait_all(d);
     if (d->blas != NULL) {
-        XPU_DROP(d, d->lib.blas.Destroy(d->blas));
+        XPU_DROP(d, d->lib->blas.Destroy(d->blas));
     }
     if (d->compute != NULL) {
-        if (d->lib.shim != NULL) {
-            d->lib.shim->forget(d->compute);
+        if (d->lib->shim != NULL) {
+            d->lib->shim->forget(d->compute);
         }
-        XPU_DROP(d, d->lib.rt.stream_destroy(d->compute));
+        XPU_DROP(d, d->lib->rt.stream_destroy(d->compute));
     }
     loongi_xpu_memory_end(d);
     free(d->streams);
@@ -231,12 +176,10 @@ static void xpu_destroy(loong_context_t *ctx, void *data)
 static loong_status_t xpu_create(loong_context_t *ctx, int index, void **data_p)
 {
     xpu_data_t *d = NULL;
-    char why[LOONG_XPU_REASON];
+    const loong_xpu_library_t *lib = NULL;
+    LOONG_TRY(loongi_xpu_library(ctx, &lib));
     LOONG_TRY(loongi_alloc(ctx, sizeof(*d), "xpu device", &d));
-    if (!loongi_xpu_load(&d->lib, why, sizeof(why))) {
-        loongi_free(ctx, d);
-        return LOONG_FAIL(ctx, LOONG_ERR_NOT_FOUND, "xpu:%d: %s", index, why);
-    }
+    d->lib = lib;
     d->ctx = ctx;
     d->index = index;
     d->chunk = read_chunk();
@@ -300,6 +243,10 @@ static loong_status_t xpu_synchronize(void *data, void *stream)
         return LOONG_OK;
     }
     LOONG_TRY(loongi_xpu_fill(d, stream, d->error, 0, sizeof(*d->error)));
+    if (d->told->kind == LOONG_XPU_ERROR_TEXT) {
+        return LOONG_FAIL(d->ctx, LOONG_ERR_ARG, "xpu:%d: %s", d->index,
+                          d->told->op);
+    }
     return loongi_device_error_take(d->ctx, "xpu", d->index, d->told);
 }
 
@@ -348,7 +295,7 @@ static loong_status_t xpu_stream_create(void *data, void **stream_p)
     XPU_TRY(d, stream_create, (&stream));
     loong_status_t status = keep_stream(d, stream);
     if (status != LOONG_OK) {
-        XPU_DROP(d, d->lib.rt.stream_destroy(stream));
+        XPU_DROP(d, d->lib->rt.stream_destroy(stream));
         return status;
     }
     *stream_p = stream;
@@ -358,7 +305,7 @@ static loong_status_t xpu_stream_create(void *data, void **stream_p)
 static void xpu_stream_destroy(void *data, void *stream)
 {
     xpu_data_t *d = data;
-    XPU_DROP(d, d->lib.rt.wait(stream));
+    XPU_DROP(d, d->lib->rt.wait(stream));
     pthread_mutex_lock(&d->lock);
     for (int i = 0; i < d->num_streams; i++) {
         if (d->streams[i] == stream) {
@@ -366,10 +313,10 @@ static void xpu_stream_destroy(void *data, void *stream)
         }
     }
     pthread_mutex_unlock(&d->lock);
-    if (d->lib.shim != NULL) {
-        d->lib.shim->forget(stream);
+    if (d->lib->shim != NULL) {
+        d->lib->shim->forget(stream);
     }
-    XPU_DROP(d, d->lib.rt.stream_destroy(stream));
+    XPU_DROP(d, d->lib->rt.stream_destroy(stream));
 }
 
 /* ---- events -------------------------------------------------------------- */
@@ -378,7 +325,7 @@ static void xpu_stream_destroy(void *data, void *stream)
  * is not asked for. */
 typedef struct xpu_event {
     void *event;
-    bool recorded;
+    _Atomic bool recorded; /* by one thread, asked for by another */
 } xpu_event_t;
 
 static loong_status_t xpu_event_create(void *data, void **event_p)
@@ -388,7 +335,7 @@ static loong_status_t xpu_event_create(void *data, void **event_p)
     int error = 0;
     LOONG_CHECK(d->ctx, e != NULL, LOONG_ERR_MEMORY,
                 "cannot allocate an event");
-    XPU_CALL(d, error, d->lib.rt.event_create(&e->event));
+    XPU_CALL(d, error, d->lib->rt.event_create(&e->event));
     if (error != 0) {
         free(e);
         return loongi_xpu_failed(d, "xpu_event_create", error);
@@ -401,7 +348,7 @@ static void xpu_event_destroy(void *data, void *event)
 {
     xpu_data_t *d = data;
     xpu_event_t *e = event;
-    XPU_DROP(d, d->lib.rt.event_destroy(e->event));
+    XPU_DROP(d, d->lib->rt.event_destroy(e->event));
     free(e);
 }
 
@@ -431,10 +378,10 @@ static loong_status_t xpu_event_done(void *data, void *event, bool *done_p)
     xpu_data_t *d = data;
     xpu_event_t *e = event;
     int error = 0;
-    if (e->recorded && d->lib.rt.event_query == NULL) {
+    if (e->recorded && d->lib->rt.event_query == NULL) {
         XPU_TRY(d, event_wait, (e->event));
     } else if (e->recorded) {
-        XPU_CALL(d, error, d->lib.rt.event_query(e->event));
+        XPU_CALL(d, error, d->lib->rt.event_query(e->event));
     }
     int code = abs(error);
     if (code > LOONG_XPU_ERR_BASE && code < LOONG_XPU_ERR_END &&

@@ -37,7 +37,7 @@ typedef struct xpu_blocks {
 
 typedef struct xpu_data {
     loong_context_t *ctx;
-    loong_xpu_library_t lib;
+    const loong_xpu_library_t *lib; /* the context's */
     int index;
     int model;
     int clusters;
@@ -59,43 +59,36 @@ typedef struct xpu_data {
     int room_streams;
 } xpu_data_t;
 
-/* A thread's current device is its own affair: it is what it was before when a
- * call has returned. */
-int loongi_xpu_select(const xpu_data_t *d);
-void loongi_xpu_restore(const xpu_data_t *d, int before);
-
-/* Errors of either sign. */
-const char *loongi_xpu_text(int error);
-bool loongi_xpu_is_memory(int error);
 loong_status_t loongi_xpu_failed(const xpu_data_t *d, const char *call,
                                  int error);
 /* Of the shim, which says more. */
 loong_status_t loongi_xpu_shim_failed(const xpu_data_t *d, const char *call,
                                       int error);
 
-#define XPU_CALL(data_, error_, call_)                                        \
-    do {                                                                      \
-        int before_ = loongi_xpu_select(data_);                               \
-        (error_) = (call_);                                                   \
-        loongi_xpu_restore(data_, before_);                                   \
+/* A call, with the device of `data` current. */
+#define XPU_CALL(data_, error_, call_)                                 \
+    do {                                                               \
+        int before_ = loongi_xpu_select((data_)->lib, (data_)->index); \
+        (error_) = (call_);                                            \
+        loongi_xpu_restore((data_)->lib, (data_)->index, before_);     \
     } while (0)
 
 /* What is given back: nobody can help it where that fails. */
-#define XPU_DROP(data_, call_)                                                \
-    do {                                                                      \
-        int error_ = 0;                                                       \
-        XPU_CALL(data_, error_, call_);                                       \
-        (void)error_;                                                         \
+#define XPU_DROP(data_, call_)          \
+    do {                                \
+        int error_ = 0;                 \
+        XPU_CALL(data_, error_, call_); \
+        (void)error_;                   \
     } while (0)
 
 /* xpu_<name> of the runtime, with the device of `data` current. */
-#define XPU_TRY(data_, name_, args_)                                          \
-    do {                                                                      \
-        int error_ = 0;                                                       \
-        XPU_CALL(data_, error_, (data_)->lib.rt.name_ args_);                 \
-        if (error_ != 0) {                                                    \
-            return loongi_xpu_failed(data_, "xpu_" #name_, error_);           \
-        }                                                                     \
+#define XPU_TRY(data_, name_, args_)                                \
+    do {                                                            \
+        int error_ = 0;                                             \
+        XPU_CALL(data_, error_, (data_)->lib->rt.name_ args_);      \
+        if (error_ != 0) {                                          \
+            return loongi_xpu_failed(data_, "xpu_" #name_, error_); \
+        }                                                           \
     } while (0)
 
 /* Waits for the default stream and for all that were made here: there is no
@@ -105,8 +98,7 @@ loong_status_t loongi_xpu_wait_all(xpu_data_t *d);
 /* xpu_memory.c: slots of the table. */
 loong_status_t loongi_xpu_alloc(loong_context_t *ctx, void *data, size_t bytes,
                                 const char *what, void **ptr_p);
-void loongi_xpu_free(loong_context_t *ctx, void *data, void *ptr,
-                     size_t bytes);
+void loongi_xpu_free(loong_context_t *ctx, void *data, void *ptr, size_t bytes);
 loong_status_t loongi_xpu_host_alloc(loong_context_t *ctx, void *data,
                                      size_t bytes, const char *what,
                                      void **ptr_p);

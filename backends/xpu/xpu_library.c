@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base.h"
+#include "slots.h"
 
 /* ---- files --------------------------------------------------------------- */
 
@@ -283,4 +283,93 @@ bool loongi_xpu_load(loong_xpu_library_t *lib, char *why, size_t size)
     }
     find_values(lib);
     return true;
+}
+
+static void destroy(loong_context_t *ctx, void *data)
+{
+    (void)ctx;
+    free(data);
+}
+
+/* It is a part of the context, and so none of the memory that the context
+ * counts. */
+loong_status_t loongi_xpu_library(loong_context_t *ctx,
+                                  const loong_xpu_library_t **lib_p)
+{
+    loong_slot_t *slot = loongi_context_slot(ctx, "XPU libraries");
+    char why[LOONG_XPU_REASON] = "";
+    if (slot->data == NULL) {
+        loong_xpu_library_t *lib = malloc(sizeof(*lib));
+        LOONG_CHECK(ctx, lib != NULL, LOONG_ERR_MEMORY,
+                    "cannot allocate %zu bytes for XPU libraries",
+                    sizeof(*lib));
+        if (!loongi_xpu_load(lib, why, sizeof(why))) {
+            free(lib);
+            return LOONG_FAIL(ctx, LOONG_ERR_NOT_FOUND, "xpu: %s", why);
+        }
+        slot->data = lib;
+        slot->destroy = destroy;
+    }
+    *lib_p = slot->data;
+    return LOONG_OK;
+}
+
+/* ---- calls --------------------------------------------------------------- */
+
+const char *loongi_xpu_text(int error)
+{
+    static const char *const texts[] = {"invalid device",
+                                        "runtime is not initialised",
+                                        "no device",
+                                        "versions of driver and runtime differ",
+                                        "out of device memory",
+                                        "out of host memory",
+                                        "invalid parameter",
+                                        "no such kernel",
+                                        "a library cannot be loaded",
+                                        "a library lacks a symbol",
+                                        "of the vendor's simulator",
+                                        "not supported",
+                                        "abnormal end",
+                                        "a kernel failed",
+                                        "timeout",
+                                        "busy",
+                                        "used after its end",
+                                        "uncorrectable memory error",
+                                        "overheated"};
+    int code = abs(error) - LOONG_XPU_ERR_BASE - 1;
+    if (code >= 0 && code < (int)LOONG_COUNT_OF(texts)) {
+        return texts[code];
+    }
+    if (code < 0 && error != 0) {
+        return strerror(abs(error));
+    }
+    return "of the device or its driver";
+}
+
+bool loongi_xpu_is_memory(int error)
+{
+    return abs(error) == LOONG_XPU_ERR_NOMEM ||
+           abs(error) == LOONG_XPU_ERR_NOCPUMEM;
+}
+
+int loongi_xpu_select(const loong_xpu_library_t *lib, int index)
+{
+    int before = -1;
+    if (lib->rt.current_device(&before) != 0) {
+        before = -1;
+    }
+    before =
+        before >= LOONG_XPU_SIMULATED ? before - LOONG_XPU_SIMULATED : before;
+    if (before != index) {
+        (void)lib->rt.set_device(index); /* the call itself will say */
+    }
+    return before;
+}
+
+void loongi_xpu_restore(const loong_xpu_library_t *lib, int index, int before)
+{
+    if (before >= 0 && before != index) {
+        (void)lib->rt.set_device(before);
+    }
 }

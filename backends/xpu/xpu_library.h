@@ -7,8 +7,7 @@
 #ifndef LOONG_XPU_LIBRARY_H
 #define LOONG_XPU_LIBRARY_H
 
-#include <stdbool.h>
-
+#include "base.h"
 #include "xpu_abi.h"
 #include "xpu_shim.h"
 
@@ -29,7 +28,7 @@ typedef struct loong_xpu_values {
 #define LOONG_XPU_FIELD(name_, parameters_) int(*name_) parameters_;
 typedef struct loong_xpu_library {
     void *runtime_handle;
-    void *ml_handle;   /* NULL: without it, as all below */
+    void *ml_handle; /* NULL: without it, as all below */
     void *blas_handle;
     void *shim_handle;
     struct {
@@ -55,8 +54,21 @@ void *loongi_xpu_open(const char *const *names, char *why, size_t size);
 /* False with the reason: there is no runtime, or it lacks a needed symbol. */
 bool loongi_xpu_load(loong_xpu_library_t *lib, char *why, size_t size);
 
+/* The same, once for a context, which keeps it. Errors: LOONG_ERR_NOT_FOUND. */
+LOONG_NODISCARD loong_status_t
+loongi_xpu_library(loong_context_t *ctx, const loong_xpu_library_t **lib_p);
+
 /* The shim alone; NULL with the reason. */
 const loong_xpu_shim_t *loongi_xpu_shim(char *why, size_t size);
+
+/* A thread's current device is its own affair: it is what it was before when a
+ * call has returned. */
+int loongi_xpu_select(const loong_xpu_library_t *lib, int index);
+void loongi_xpu_restore(const loong_xpu_library_t *lib, int index, int before);
+
+/* Errors of either sign. */
+const char *loongi_xpu_text(int error);
+bool loongi_xpu_is_memory(int error);
 
 /* The file behind a handle. */
 void loongi_xpu_file(void *handle, char *path, size_t size);

@@ -100,12 +100,12 @@ static int get_block(xpu_data_t *d, size_t size, xpu_block_t *block)
 {
     void *raw = NULL;
     int error = 0;
-    int kind = d->lib.values.global_memory;
-    XPU_CALL(d, error, d->lib.rt.malloc(&raw, size, kind));
+    int kind = d->lib->values.global_memory;
+    XPU_CALL(d, error, d->lib->rt.malloc(&raw, size, kind));
     if (error == 0 && (uintptr_t)raw % LOONG_XPU_ALIGN != 0) {
-        XPU_DROP(d, d->lib.rt.free(raw));
+        XPU_DROP(d, d->lib->rt.free(raw));
         XPU_CALL(d, error,
-                 d->lib.rt.malloc(&raw, size + LOONG_XPU_ALIGN, kind));
+                 d->lib->rt.malloc(&raw, size + LOONG_XPU_ALIGN, kind));
     }
     if (error != 0) {
         return error;
@@ -125,7 +125,7 @@ loong_status_t loongi_xpu_trim(void *data)
     pthread_mutex_lock(&d->lock);
     for (int i = d->blocks.count - 1; i >= 0; i--) {
         if (!d->blocks.list[i].used) {
-            XPU_DROP(d, d->lib.rt.free(d->blocks.list[i].raw));
+            XPU_DROP(d, d->lib->rt.free(d->blocks.list[i].raw));
             cut(&d->blocks, i);
         }
     }
@@ -137,10 +137,10 @@ loong_status_t loongi_xpu_trim(void *data)
 void loongi_xpu_memory_end(xpu_data_t *d)
 {
     for (int i = 0; i < d->blocks.count; i++) {
-        XPU_DROP(d, d->lib.rt.free(d->blocks.list[i].raw));
+        XPU_DROP(d, d->lib->rt.free(d->blocks.list[i].raw));
     }
     for (int i = 0; i < d->pinned.count; i++) {
-        XPU_DROP(d, d->lib.rt.host_free(d->pinned.list[i].raw));
+        XPU_DROP(d, d->lib->rt.host_free(d->pinned.list[i].raw));
     }
     free(d->blocks.list);
     free(d->pinned.list);
@@ -188,7 +188,7 @@ static loong_status_t make_block(xpu_data_t *d, size_t size, const char *what,
     }
     pthread_mutex_unlock(&d->lock);
     if (status != LOONG_OK) {
-        XPU_DROP(d, d->lib.rt.free(block.raw));
+        XPU_DROP(d, d->lib->rt.free(block.raw));
         return status;
     }
     *ptr_p = block.base;
@@ -248,7 +248,7 @@ loong_status_t loongi_xpu_host_alloc(loong_context_t *ctx, void *data,
     int error = 0;
     size_t size = LOONG_MAX(bytes, 1);
     (void)ctx;
-    XPU_CALL(d, error, d->lib.rt.host_alloc(&ptr, size, 0));
+    XPU_CALL(d, error, d->lib->rt.host_alloc(&ptr, size, 0));
     LOONG_CHECK(d->ctx, error == 0,
                 loongi_xpu_is_memory(error) ? LOONG_ERR_MEMORY
                                             : LOONG_ERR_DEVICE,
@@ -259,7 +259,7 @@ loong_status_t loongi_xpu_host_alloc(loong_context_t *ctx, void *data,
     loong_status_t status = insert(d->ctx, &d->pinned, block);
     pthread_mutex_unlock(&d->lock);
     if (status != LOONG_OK) {
-        XPU_DROP(d, d->lib.rt.host_free(ptr));
+        XPU_DROP(d, d->lib->rt.host_free(ptr));
         return status;
     }
     memset(ptr, 0, bytes);
@@ -281,7 +281,7 @@ void loongi_xpu_host_free(loong_context_t *ctx, void *data, void *ptr)
     }
     pthread_mutex_unlock(&d->lock);
     if (ours) {
-        XPU_DROP(d, d->lib.rt.host_free(ptr));
+        XPU_DROP(d, d->lib->rt.host_free(ptr));
     }
 }
 
@@ -295,8 +295,8 @@ static int card_of(const xpu_data_t *d)
     unsigned cards = 0;
     int seen = 0;
     const char *list = getenv("XPU_VISIBLE_DEVICES");
-    if (d->lib.ml.DeviceGetCount(&cards) != 0 ||
-        d->lib.rt.device_count(&seen) != 0) {
+    if (d->lib->ml.DeviceGetCount(&cards) != 0 ||
+        d->lib->rt.device_count(&seen) != 0) {
         return -1;
     }
     for (int i = 0; i < d->index && list != NULL; i++) {
@@ -323,10 +323,10 @@ static void measure(xpu_data_t *d, size_t *total_p, size_t *free_p)
     *total_p = d->memory;
     *free_p = d->memory - LOONG_MIN(d->memory, d->blocks.bytes);
     int card =
-        d->lib.ml_handle != NULL && d->lib.ml.Init() == 0 ? card_of(d) : -1;
+        d->lib->ml_handle != NULL && d->lib->ml.Init() == 0 ? card_of(d) : -1;
     if (card >= 0 &&
-        d->lib.ml.DeviceGetHandleByIndex((unsigned)card, &handle) == 0 &&
-        d->lib.ml.DeviceGetMemoryInfo(handle, &m) == 0 && m.total_global > 0) {
+        d->lib->ml.DeviceGetHandleByIndex((unsigned)card, &handle) == 0 &&
+        d->lib->ml.DeviceGetMemoryInfo(handle, &m) == 0 && m.total_global > 0) {
         *total_p = (size_t)m.total_global;
         *free_p = (size_t)m.free_global;
     }

@@ -26,6 +26,10 @@ extern "C" {
  * sizes. */
 enum { LOONG_XPU_SHIM_ABI = 1 };
 
+/* A kind of loong_device_error_t beside those of kernel.h: `op`, which stays
+ * where it is for good, is all there is to say. */
+enum { LOONG_XPU_ERROR_TEXT = 1000 };
+
 /* One launch, on call->stream; operands and workspace are device memory, and so
  * are call->device_frame and call->error. `state` is what prepare made. */
 typedef struct loong_xpu_shim {

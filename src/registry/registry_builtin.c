@@ -17,6 +17,7 @@
 #include "staged_comm.h"
 #include "vision.h"
 #include "xpu_device.h"
+#include "xpu_kernels.h"
 
 static loong_status_t register_kernels(loong_context_t *ctx,
                                        const loong_kernel_t *const *list)
@@ -41,6 +42,7 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     LOONG_TRY(loongi_register_ops(ctx));
     LOONG_TRY(register_kernels(ctx, loongi_cpu_kernels));
     LOONG_TRY(register_kernels(ctx, loongi_cuda_kernels));
+    LOONG_TRY(loongi_xpu_kernels_register(ctx));
     LOONG_TRY(loongi_register_decoders(ctx));
     LOONG_TRY(loongi_register_vision(ctx));
     LOONG_TRY(loongi_register_projector(ctx));

@@ -136,10 +136,18 @@ loong_status_t op_device_run(const loong_kernel_t *kernel,
     send_operands(&t, call->ptr);
     loong_kernel_query_t wrong;
     t.call.query = plant(call->query, &wrong);
+    bool made = t.call.state == NULL && kernel->prepare != NULL;
+    if (made) {
+        assert_ok(call->ctx,
+                  kernel->prepare(call->ctx, call->query, &t.call.state));
+    }
     uint64_t before = loong_context_alloc_count(call->ctx);
     loong_status_t status = kernel->run(&t.call);
     assert_int_equal(loong_context_alloc_count(call->ctx), before);
     t.call.query = call->query;
+    if (made && kernel->destroy != NULL) {
+        kernel->destroy(call->ctx, t.call.state);
+    }
     for (int i = 0; i < LOONG_MAX_OPERANDS && status == LOONG_OK; i++) {
         if (t.size[i] > 0) {
             status = loong_device_copy(t.device, call->ptr[i], t.ptr[i],

@@ -165,7 +165,8 @@ static void check_refused(op_case_t c, const char *text, const char *there)
     if (strcmp(OP_DEVICE, "cpu") != 0) {
         c.arg[0].dtype = c.arg[1].dtype = c.arg[4].dtype = LOONG_F32;
         assert_int_equal(op_case_status(&c, NULL, said), LOONG_ERR_ARG);
-        assert_non_null(strstr(said, there));
+        /* Or as the processor's, where they are the simulator's. */
+        assert_true(strstr(said, there) != NULL || strstr(said, text) != NULL);
     }
 }
 

@@ -26,7 +26,14 @@ xpusim_library(xpusim libxpurt.so.2 ${xpusim}/memory.cc ${xpusim}/stream.cc
   ${xpusim}/runtime.cc)
 target_include_directories(xpusim INTERFACE ${xpusim})
 xpusim_library(xpusim_ml libxpuml.so.1 ${xpusim}/ml.cc)
-add_custom_target(xpusim_all DEPENDS xpusim xpusim_ml)
+xpusim_library(xpusim_blas libxpu_blas.so ${xpusim}/blas.cc)
+# It has the processor's kernels, as any user of the library.
+xpusim_library(xpusim_shim libloong_xpukern.so ${xpusim}/shim.cc)
+target_link_libraries(xpusim_shim PRIVATE loong)
+set_target_properties(xpusim_shim PROPERTIES
+  INSTALL_RPATH "\$ORIGIN:$<TARGET_FILE_DIR:loong>")
+add_custom_target(xpusim_all
+  DEPENDS xpusim xpusim_ml xpusim_blas xpusim_shim)
 
 # A test of this device; what looks into the simulator links it (LIBS xpusim).
 function(loong_xpu_sim_test)
@@ -34,8 +41,25 @@ function(loong_xpu_sim_test)
   cmake_parse_arguments(T "" "NAME" "" ${ARGN})
   add_dependencies(test_${T_NAME} xpusim_all)
   set_tests_properties(${T_NAME} PROPERTIES ENVIRONMENT
-    "OMP_NUM_THREADS=1;LOONG_XPU_PATH=${XPUSIM_DIR};SIM_XPU_STRICT=1")
+    "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_XPU_PATH=${XPUSIM_DIR};SIM_XPU_STRICT=1;SIM_XPU_ODD=1")
 endfunction()
 
 loong_xpu_sim_test(NAME xpu_device LABELS sim SOURCES ${xpusim}/test_device.c
   LIBS xpusim)
+
+# What is the same on every device: ops, and what transformers computed.
+loong_op_cases(loong_op_cases_xpu OP_DEVICE="xpu")
+foreach(name ${LOONG_CUDA_OP_TESTS})
+  loong_xpu_sim_test(NAME xpu_op_${name} LABELS "sim;ops" TIMEOUT 300 SOURCES
+    ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c LIBS loong_op_cases_xpu)
+endforeach()
+loong_xpu_sim_test(NAME xpu_golden LABELS "sim;golden" TIMEOUT 300
+  SOURCES ${PROJECT_SOURCE_DIR}/tests/golden/test_golden.c
+  ${PROJECT_SOURCE_DIR}/tests/golden/fixture.c)
+loong_xpu_sim_test(NAME xpu_golden_vision LABELS "sim;golden"
+  SOURCES ${PROJECT_SOURCE_DIR}/tests/golden/test_vision.c)
+foreach(name xpu_golden xpu_golden_vision)
+  target_compile_definitions(test_${name} PRIVATE FIXTURE_DEVICE="xpu")
+  target_include_directories(test_${name} PRIVATE
+    ${PROJECT_SOURCE_DIR}/tests/golden)
+endforeach()

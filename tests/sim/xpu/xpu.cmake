@@ -50,7 +50,11 @@ loong_xpu_sim_test(NAME xpu_device LABELS sim SOURCES ${xpusim}/test_device.c
 # What is the same on every device: ops, and what transformers computed.
 loong_op_cases(loong_op_cases_xpu OP_DEVICE="xpu")
 foreach(name ${LOONG_CUDA_OP_TESTS})
-  loong_xpu_sim_test(NAME xpu_op_${name} LABELS "sim;ops" TIMEOUT 300 SOURCES
+  set(labels "sim;ops")
+  if(name MATCHES "^(linear|attention|pointwise|moe|router.*|rms_scale|quantize|token_logprob)$")
+    list(APPEND labels full)
+  endif()
+  loong_xpu_sim_test(NAME xpu_op_${name} LABELS ${labels} TIMEOUT 300 SOURCES
     ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c LIBS loong_op_cases_xpu)
 endforeach()
 loong_xpu_sim_test(NAME xpu_golden LABELS "sim;golden" TIMEOUT 300

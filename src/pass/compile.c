@@ -345,6 +345,8 @@ static loong_status_t choose_kernels(compiler_t *k)
 {
     loong_graph_t *g = k->g;
     int32_t *uses = NULL;
+    LOONG_TRY(loongi_check_kernels(g, k->order, k->num_order,
+                                   k->params->device));
     LOONG_TRY(loongi_arena_alloc(
         g->arena, (size_t)k->num_order * sizeof(*k->steps), &k->steps));
     LOONG_TRY(loongi_arena_alloc(

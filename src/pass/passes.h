@@ -32,6 +32,12 @@ typedef struct loong_fuse_scopes {
 LOONG_NODISCARD loong_status_t
 loongi_pass_fuse(loong_graph_t *g, const loong_fuse_scopes_t *scopes);
 
+/* Nodes in `order` have kernels on the device. Errors: LOONG_ERR_UNSUPPORTED
+ * with all ops that have none. */
+LOONG_NODISCARD loong_status_t
+loongi_check_kernels(const loong_graph_t *g, const int32_t *order,
+                     int64_t count, const char *device);
+
 /* The device has products that do more than to multiply. */
 bool loongi_fuses_products(const loong_context_t *ctx, const char *device);
 /* Lets products apply the GELU behind them, in the forward. */

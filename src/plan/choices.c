@@ -10,7 +10,9 @@
 #include "devices.h"
 #include "fields.h"
 #include "file.h"
+#include "host_kernel.h"
 #include "isa.h"
+#include "loong/register.h"
 #include "predict.h"
 
 /* ---- precision ----------------------------------------------------------- */
@@ -160,6 +162,39 @@ loong_status_t loongi_choices_policy(const loong_plan_t *plan,
     p.fixed = p.algorithms != NULL && loongi_file_is_fixed(p.algorithms);
     tell_file(plan, &p);
     *policy = p;
+    return LOONG_OK;
+}
+
+/* ---- the processor in place of the device -------------------------------- */
+
+#define HOST_KEY "train.host_ops"
+
+loong_status_t loongi_choices_host_ops(const loong_plan_t *plan)
+{
+    int64_t count = loong_recipe_count(plan->recipe, HOST_KEY);
+    const char *device = loong_device_name(plan->device);
+    for (int64_t i = 0; i < count; i++) {
+        char path[64];
+        snprintf(path, sizeof(path), HOST_KEY "[%lld]", (long long)i);
+        const char *op = loong_recipe_text(plan->recipe, path);
+        LOONG_CHECK(plan->ctx,
+                    loong_find_kernel(plan->ctx, op, "cpu", 0) != NULL,
+                    LOONG_ERR_CONFIG, "%s: '%s' (%s) is no op", path, op,
+                    loong_recipe_where(plan->recipe, path));
+        bool has = loong_find_kernel(plan->ctx, op, device, 0) != NULL;
+        if (loong_device_is_host(plan->device)) {
+            continue;
+        }
+        LOONG_TRY(loongi_host_kernel_register(plan->ctx, device, op));
+        if (loong_comm_rank(plan->comm) == 0) {
+            loongi_log(plan->ctx, has ? LOONG_LOG_INFO : LOONG_LOG_WARN,
+                       has ? HOST_KEY ": device %s has a kernel for %s"
+                           : HOST_KEY ": device %s has none for %s: the "
+                                      "processor does it, with copies there "
+                                      "and back in every launch",
+                       device, op);
+        }
+    }
     return LOONG_OK;
 }
 

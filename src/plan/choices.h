@@ -21,6 +21,11 @@ loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
 LOONG_NODISCARD loong_status_t
 loongi_choices_policy(const loong_plan_t *plan, loong_kernel_policy_t *policy);
 
+/* Enters the kernels of train.host_ops for the device. Errors:
+ * LOONG_ERR_CONFIG for a name that is no op of the processor's. */
+LOONG_NODISCARD loong_status_t
+loongi_choices_host_ops(const loong_plan_t *plan);
+
 /* One line for each reason why attention that cuDNN was asked for is made by
  * own kernels. */
 void loongi_choices_tell_attention(const loong_plan_t *plan);

@@ -56,6 +56,9 @@ static const loong_recipe_field_t training[] = {
            "fused: cuDNN; auto: cuDNN on compute capability 9.x and 10.x, and "
            "own kernels for what it refuses and on other GPUs",
            FILLS(loong_kernel_policy_t, attention)),
+    TEXTS("train.host_ops", FREE,
+          "ops that the processor does where the device has no kernel for "
+          "them, with copies there and back in every launch: slow"),
     CHOICE("train.on_nan", "stop", "stop skip", FREE,
            "a loss or gradient that is not finite", SET(skip_nan)),
 };

@@ -330,6 +330,9 @@ static loong_status_t plan(loong_trainer_t *t, loong_component_params_t *asked)
         status = loongi_devices_open(&t->plan);
     }
     if (status == LOONG_OK) {
+        status = loongi_choices_host_ops(&t->plan);
+    }
+    if (status == LOONG_OK) {
         status = plan_components(t, asked, segments);
     }
     /* What this device lacks the recipe should not have asked for. */

@@ -235,3 +235,4 @@ endforeach()
 add_test(NAME cuda_op_linear_apart COMMAND test_cuda_op_linear)
 set_tests_properties(cuda_op_linear_apart PROPERTIES LABELS "sim;ops"
   TIMEOUT 300 ENVIRONMENT "OMP_NUM_THREADS=1;CUDASIM_BIAS_SUMS=0")
+include(tests/sim/xpu/kinds.cmake)

@@ -159,6 +159,7 @@ train.z_loss_coeff=1e-4
 train.loss_normalization=square_root
 train.kl_loss_coeff=0
 train.on_nan=skip
+train.host_ops=[rmsnorm]
 train.attention_backend=auto
 train.cuda_graph_impl=auto
 predict.device=a100

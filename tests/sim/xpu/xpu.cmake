@@ -39,8 +39,13 @@ add_custom_target(xpusim_all
 function(loong_xpu_sim_test)
   loong_test(${ARGV})
   cmake_parse_arguments(T "" "NAME" "" ${ARGN})
-  add_dependencies(test_${T_NAME} xpusim_all)
-  set_tests_properties(${T_NAME} PROPERTIES ENVIRONMENT
+  xpusim_environment(${T_NAME})
+endfunction()
+
+# What makes a test find the simulator.
+function(xpusim_environment name)
+  add_dependencies(test_${name} xpusim_all)
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT
     "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_XPU_PATH=${XPUSIM_DIR};SIM_XPU_STRICT=1;SIM_XPU_ODD=1")
 endfunction()
 

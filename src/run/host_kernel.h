@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ops that a device lacks, done by the processor: where a recipe allows it. */
+#ifndef LOONG_HOST_KERNEL_H
+#define LOONG_HOST_KERNEL_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Enters kernel "<op>_host" of a device: it waits for the device, copies what
+ * the op reads to the host, has it done by the processor's kernel, and copies
+ * back what came out. Once for an op and a device; nothing to do where the
+ * device has a kernel of its own. Errors: LOONG_ERR_NOT_FOUND, there is no such
+ * op. */
+LOONG_NODISCARD loong_status_t
+loongi_host_kernel_register(loong_context_t *ctx, const char *device,
+                            const char *op);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -24,8 +24,7 @@ typedef enum loong_image_format {
     LOONG_IMAGE_WEBP
 } loong_image_format_t;
 
-/* What the file's first bytes tell, as stored: an Exif orientation that turns
- * the picture is not applied to width and height. */
+/* What is known before the pixels: sizes are those of the upright picture. */
 typedef struct loong_image_info {
     loong_image_format_t format;
     int64_t width; /* pixels */
@@ -37,15 +36,13 @@ typedef struct loong_image {
     int64_t width;
     int64_t height;
     uint8_t *pixels;
+    uint8_t clear[4]; /* the RGB of transparent pixels, and 1; 0: there is none */
 } loong_image_t;
 
 typedef struct loong_image_decode_params {
     /* A picture of more is refused before memory is taken; 0: 89478485, where
      * PIL begins to warn of decompression bombs. */
     int64_t max_pixels;
-    /* Turn and mirror as the Exif orientation says (PIL.ImageOps
-     * .exif_transpose). The processors of transformers do not. */
-    bool apply_orientation;
 } loong_image_decode_params_t;
 
 /* Format and size from the head of a file. `name` is for messages. Errors:
@@ -59,13 +56,16 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_image_get_info(
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_get_file_info(
     loong_context_t *ctx, const char *path, loong_image_info_t *info);
 
-/* The pixels of a whole file in memory, as PIL's Image.convert("RGB") gives
- * them: alpha is dropped, grey is repeated, of 16 bits the upper 8 are taken
- * (grey without alpha: clipped to 255), CMYK is taken as Adobe's inverted one.
- * params may be NULL: the defaults. *image is the caller's, free it with
- * loong_image_free. Errors: LOONG_ERR_FORMAT (broken or cut off, with the
- * library's own words), LOONG_ERR_UNSUPPORTED (animated WebP, other formats,
- * too many pixels). */
+/* The pixels of a whole file in memory, as transformers' load_image has them:
+ * turned and mirrored as Exif or XMP says (PIL.ImageOps.exif_transpose), then
+ * PIL's convert("RGB"): alpha is dropped, grey is repeated, of 16 bits the upper
+ * 8 are taken (grey without alpha: clipped to 255), CMYK is taken as Adobe's
+ * inverted one; the first frame of an animation. A colour that a PNG names as
+ * transparent is told in `clear`. params may be NULL: the
+ * defaults. *image is the caller's, free it with loong_image_free. Errors:
+ * LOONG_ERR_FORMAT (broken or cut off, with the library's own words),
+ * LOONG_ERR_UNSUPPORTED (other formats, too many pixels; a PNG whose orientation
+ * stands behind its pixels). */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_decode(
     loong_context_t *ctx, const char *name, const uint8_t *bytes, size_t length,
     const loong_image_decode_params_t *params, loong_image_t *image);
@@ -78,7 +78,7 @@ typedef enum loong_image_filter {
 } loong_image_filter_t;
 
 /* `image` at width x height pixels, with antialias: PIL's Image.resize, bit by
- * bit, up to Pillow 12. *resized is the caller's. */
+ * bit, since Pillow 13. *resized is the caller's. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_resize(
     loong_context_t *ctx, const loong_image_t *image, int64_t width,
     int64_t height, loong_image_filter_t filter, loong_image_t *resized);
@@ -113,6 +113,20 @@ loong_image_processor_size(const loong_image_processor_t *processor,
                            int64_t width, int64_t height, int64_t *width_p,
                            int64_t *height_p);
 
+/* Tiles of a picture (dynamic resolution of InternVL: crop_to_patches): columns
+ * x rows of them, row by row, and where these are several the whole picture
+ * behind them; each has the size above. */
+typedef struct loong_image_tiles {
+    int64_t columns, rows;
+    int64_t count; /* with the whole picture */
+} loong_image_tiles_t;
+LOONG_API loong_image_tiles_t
+loong_image_processor_tiles(const loong_image_processor_t *processor,
+                            int64_t width, int64_t height);
+/* The most that any picture has. */
+LOONG_API int64_t
+loong_image_processor_max_tiles(const loong_image_processor_t *processor);
+
 /* How a picture is cut into squares. */
 typedef struct loong_patch_cut {
     int64_t patch;  /* pixels of a side, p; 0: the picture as one */
@@ -121,15 +135,16 @@ typedef struct loong_patch_cut {
     int64_t window; /* blocks of m x m of a side of a window, w; 0: none */
 } loong_patch_cut_t;
 
-/* Resizes, crops, rescales and normalises `image` and cuts it into patches: f32
- * [(H/p)*(W/p), 3*F*p*p], H and W as loong_image_processor_size says. Patches
+/* Makes transparent pixels white (do_convert_rgb), resizes, crops, rescales and
+ * normalises `image` and cuts it into patches, tile after tile: f32
+ * [tiles*(H/p)*(W/p), 3*F*p*p], H and W as loong_image_processor_size says. Patches
  * go row by row from the top left, blocks of m x m of them and then those of a
  * block; with windows those of w x w blocks, smaller ones on the right and
  * below, and then the blocks of each. Pixels right and below of the last whole
  * patch are left out, as a convolution of stride p does. Within a patch the
  * order is channel, frame, row, column: that of a convolution's weight
  * [D,3,F,p,p], which as [D,3*F*p*p] is the weight of a linear layer over these
- * rows. Of a picture as one: f32 [3,H,W]. */
+ * rows. Of a picture as one: f32 [tiles,3,H,W]. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_process(
     loong_context_t *ctx, const loong_image_processor_t *processor,
     const loong_image_t *image, const loong_patch_cut_t *cut, float *patches);

@@ -55,6 +55,7 @@ typedef struct loong_item {
     uint8_t *weight;  /* TOKENS [size]: 1: the token is learned */
     uint8_t *starts;  /* TOKENS [size]: LOONG_START_* */
     uint8_t *pixels;    /* IMAGE [height,width,3] */
+    uint8_t clear[4];   /* IMAGE: as loong_image_t has it */
     double *values;     /* VALUES [size] */
 } loong_item_t;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pictures against PIL and transformers (tests/oracle/images.py): pixels, turns
+ * Pictures against PIL and transformers (tests/oracle/images.py): pixels
  * and sizes by checksum, processors value by value; damage and limits. */
 #include <inttypes.h>
 
@@ -23,10 +23,9 @@ static void load(loong_context_t *ctx, const char *name, char **bytes,
     assert_ok(ctx, loongi_file_read(ctx, path, bytes, length));
 }
 
-static loong_status_t decode(loong_context_t *ctx, const char *name, bool turn,
+static loong_status_t decode(loong_context_t *ctx, const char *name,
                              loong_image_info_t *info, loong_image_t *image)
 {
-    loong_image_decode_params_t params = {0, turn};
     char *bytes = NULL;
     size_t length = 0;
     load(ctx, name, &bytes, &length);
@@ -34,7 +33,7 @@ static loong_status_t decode(loong_context_t *ctx, const char *name, bool turn,
         ctx, name, (const uint8_t *)bytes, length, info);
     if (status == LOONG_OK) {
         status = loong_image_decode(ctx, name, (const uint8_t *)bytes, length,
-                                    &params, image);
+                                    NULL, image);
     }
     loongi_free(ctx, bytes);
     return status;
@@ -69,7 +68,7 @@ static void check_process(loong_context_t *ctx, const char *config,
     int64_t w, h;
     snprintf(path, sizeof(path), FIXTURES "%s.json", config);
     assert_ok(ctx, loong_image_processor_create(ctx, path, &processor));
-    assert_ok(ctx, decode(ctx, name, false, &info, &image));
+    assert_ok(ctx, decode(ctx, name, &info, &image));
     loong_image_processor_size(processor, image.width, image.height, &w, &h);
     assert_int_equal(w, width);
     assert_int_equal(h, height);
@@ -104,17 +103,13 @@ static bool check_line(loong_context_t *ctx, const char *line)
     int filter;
     if (sscanf(line, "decode %63s %" SCNd64 " %" SCNd64 " %63s %" SCNu32, name,
                &w, &h, other, &crc) == 5) {
-        assert_ok(ctx, decode(ctx, name, false, &info, &image));
+        assert_ok(ctx, decode(ctx, name, &info, &image));
         assert_string_equal(formats[info.format], other);
         assert_true(info.width == w && info.height == h);
         expect(line, &image, w, h, crc);
-    } else if (sscanf(line, "orient %63s %" SCNd64 " %" SCNd64 " %" SCNu32,
-                      name, &w, &h, &crc) == 4) {
-        assert_ok(ctx, decode(ctx, name, true, &info, &image));
-        expect(line, &image, w, h, crc);
     } else if (sscanf(line, "resize %63s %d %" SCNd64 " %" SCNd64 " %" SCNu32,
                       name, &filter, &w, &h, &crc) == 5) {
-        assert_ok(ctx, decode(ctx, name, false, &info, &image));
+        assert_ok(ctx, decode(ctx, name, &info, &image));
         assert_ok(ctx, loong_image_resize(ctx, &image, w, h,
                                           (loong_image_filter_t)filter,
                                           &resized));
@@ -142,7 +137,7 @@ static void test_against_pil(void **state)
          line = strtok_r(NULL, "\n", &rest)) {
         checked += check_line(ctx, line);
     }
-    assert_true(checked > 120);
+    assert_true(checked > 80);
     loongi_free(ctx, text);
     test_context_end(&ctx);
 }
@@ -158,7 +153,7 @@ static void test_patches(void **state)
     loong_image_processor_t *processor = NULL;
     loong_image_info_t info;
     loong_image_t image;
-    assert_ok(ctx, decode(ctx, "tall.jpg", false, &info, &image));
+    assert_ok(ctx, decode(ctx, "tall.jpg", &info, &image));
     assert_ok(ctx, loong_image_processor_create(ctx, FIXTURES "clip.json",
                                                 &processor));
     assert_ok(ctx, loong_image_process(ctx, processor, &image,
@@ -261,10 +256,54 @@ static void test_windows(void **state)
     }
 }
 
+/* Grids of tiles as transformers' get_optimal_tiled_canvas finds them. */
+static void test_tiles(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t width, height, columns, rows, count;
+    } cases[] = {{48, 48, 1, 1, 1},    {200, 200, 3, 3, 10}, {70, 70, 2, 2, 5},
+                 {100, 50, 2, 1, 3},   {300, 90, 6, 2, 13},  {90, 300, 2, 6, 13},
+                 {1000, 10, 12, 1, 13}, {320, 210, 3, 2, 7},  {7, 5, 4, 3, 13},
+                 {9, 5, 2, 1, 3}};
+    static const char text[] =
+        "{\"image_processor_type\": \"GotOcr2ImageProcessor\", \"size\": "
+        "{\"height\": 48, \"width\": 48}, \"crop_to_patches\": %s, "
+        "\"processor_class\": \"%s\"}";
+    loong_context_t *ctx = test_context();
+    for (int kind = 0; kind < 3; kind++) {
+        char json[256];
+        loong_image_processor_t *p = NULL;
+        snprintf(json, sizeof(json), text, kind == 0 ? "true" : "false",
+                 kind == 1 ? "InternVLProcessor" : "GotOcr2Processor");
+        assert_ok(ctx, loongi_file_write(ctx, in_dir("p.json"), json,
+                                         strlen(json)));
+        assert_ok(ctx, loong_image_processor_create(ctx, in_dir("p.json"), &p));
+        assert_int_equal(loong_image_processor_max_tiles(p),
+                         kind < 2 ? 13 : 1);
+        for (size_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+            loong_image_tiles_t found = loong_image_processor_tiles(
+                p, cases[i].width, cases[i].height);
+            bool cut = kind < 2;
+            assert_int_equal(found.columns, cut ? cases[i].columns : 1);
+            assert_int_equal(found.rows, cut ? cases[i].rows : 1);
+            assert_int_equal(found.count, cut ? cases[i].count : 1);
+        }
+        loong_image_processor_destroy(&p);
+    }
+    test_context_end(&ctx);
+}
+
 static const struct {
     const char *json, *says;
     loong_status_t status;
 } refused[] = {
+    {"{\"image_processor_type\": \"ViTImageProcessor\", "
+     "\"crop_to_patches\": true}",
+     "crop_to_patches is not", LOONG_ERR_FORMAT},
+    {"{\"image_processor_type\": \"GotOcr2ImageProcessor\", "
+     "\"max_patches\": 0}",
+     "max_patches is not", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"LlavaNextImageProcessor\"}",
      "LlavaNextImageProcessor", LOONG_ERR_UNSUPPORTED},
     {"{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
@@ -355,14 +394,12 @@ static void test_limits(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    loong_image_decode_params_t params = {75 * 50 - 1, false};
+    loong_image_decode_params_t params = {75 * 50 - 1};
     loong_image_info_t info;
     loong_image_t image;
     char *bytes = NULL;
     size_t length = 0;
-    assert_fails(ctx, decode(ctx, "animated.webp", false, &info, &image),
-                 LOONG_ERR_UNSUPPORTED, "animated");
-    assert_fails(ctx, decode(ctx, "index.txt", false, &info, &image),
+    assert_fails(ctx, decode(ctx, "index.txt", &info, &image),
                  LOONG_ERR_UNSUPPORTED, "no JPEG, PNG or WebP");
     load(ctx, "rgb.png", &bytes, &length);
     assert_fails(ctx, loong_image_decode(ctx, "p", (uint8_t *)bytes, length,
@@ -460,7 +497,7 @@ static void test_memory(void **state)
         for (uint64_t nth = 2; status != LOONG_OK; nth++) {
             loong_image_t image = {0}, small = {0};
             loong_context_fail_alloc(ctx, nth);
-            status = decode(ctx, names[n], true, &info, &image);
+            status = decode(ctx, names[n], &info, &image);
             if (status == LOONG_OK) {
                 status = loong_image_resize(ctx, &image, 9, 8,
                                             LOONG_IMAGE_BICUBIC, &small);
@@ -483,6 +520,7 @@ int main(void)
         cmocka_unit_test(test_processor_errors), cmocka_unit_test(test_cut_off),
         cmocka_unit_test(test_limits),           cmocka_unit_test(test_masks),
         cmocka_unit_test(test_memory),           cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_memory),           cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_positions),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -5,11 +5,10 @@ processors of transformers make of them.
 
     tests/oracle/images.py tests/fixtures/images
 
-Needs pillow below 13, numpy and transformers. Sizes and checksums (CRC-32 of u8 [H,W,3])
+Needs pillow from 13 on, numpy and transformers. Sizes and checksums (CRC-32 of u8 [H,W,3])
 are in index.txt:
 
-    decode NAME WIDTH HEIGHT FORMAT CRC
-    orient NAME WIDTH HEIGHT CRC            after exif_transpose
+    decode NAME WIDTH HEIGHT FORMAT CRC     as load_image has it
     resize NAME FILTER WIDTH HEIGHT CRC
     process CONFIG NAME WIDTH HEIGHT        NAME.CONFIG.f32, f32 [3,H,W]
     member LABEL CRC                        of the picture's file, in the order
@@ -23,9 +22,10 @@ import tarfile
 import zlib
 
 import numpy as np
-from PIL import Image, ImageOps
-from transformers import (CLIPImageProcessor, SiglipImageProcessor,
-                          ViTImageProcessor)
+from PIL import Image
+from transformers import (CLIPImageProcessorPil, SiglipImageProcessorPil,
+                          ViTImageProcessorPil)
+from transformers.image_utils import load_image
 
 
 def scene(width, height, seed):
@@ -139,19 +139,19 @@ def crc(image):
 
 
 CONFIGS = {
-    "vit": (ViTImageProcessor, dict(size={"height": 32, "width": 32})),
-    "vit_plain": (ViTImageProcessor, dict(
+    "vit": (ViTImageProcessorPil, dict(size={"height": 32, "width": 32})),
+    "vit_plain": (ViTImageProcessorPil, dict(
         size={"height": 48, "width": 32}, do_normalize=False, resample=3)),
-    "clip": (CLIPImageProcessor, dict(
+    "clip": (CLIPImageProcessorPil, dict(
         size={"shortest_edge": 40}, crop_size={"height": 32, "width": 36})),
-    "clip_border": (CLIPImageProcessor, dict(
+    "clip_border": (CLIPImageProcessorPil, dict(
         size={"shortest_edge": 24}, crop_size={"height": 31, "width": 40})),
-    "clip_edge": (CLIPImageProcessor, dict(
+    "clip_edge": (CLIPImageProcessorPil, dict(
         size={"shortest_edge": 35}, do_center_crop=False, resample=2)),
-    "siglip": (SiglipImageProcessor, dict(
+    "siglip": (SiglipImageProcessorPil, dict(
         size={"height": 33, "width": 40}, rescale_factor=1 / 127.5,
         image_mean=[0.1, 0.2, 0.3], image_std=[0.7, 0.8, 0.9])),
-    "raw": (SiglipImageProcessor, dict(
+    "raw": (SiglipImageProcessorPil, dict(
         size={"height": 16, "width": 16}, do_rescale=False)),
 }
 
@@ -159,14 +159,11 @@ CONFIGS = {
 def expect(folder, out):
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
-        if name == "animated.webp" or not name.endswith(
-                (".jpg", ".png", ".webp")):
+        if not name.endswith((".jpg", ".png", ".webp")):
             continue
-        image = Image.open(path)
-        rgb = image.convert("RGB")
-        print("decode", name, *image.size, image.format, crc(rgb), file=out)
-        turned = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
-        print("orient", name, *turned.size, crc(turned), file=out)
+        form = Image.open(path).format
+        rgb = load_image(path)
+        print("decode", name, *rgb.size, form, crc(rgb), file=out)
     for name in "rgb.png", "photo.jpg", "tall.jpg":
         rgb = Image.open(os.path.join(folder, name)).convert("RGB")
         for kind in 2, 3:
@@ -178,8 +175,9 @@ def expect(folder, out):
         processor = kind(**fields)
         with open(os.path.join(folder, config + ".json"), "w") as f:
             json.dump(processor.to_dict(), f, indent=1)
-        for name in "rgb.png", "tall.jpg":
-            rgb = Image.open(os.path.join(folder, name)).convert("RGB")
+        clear = ["palette_clear.png", "grey_clear.png", "rgb_clear.png"]
+        for name in ["rgb.png", "tall.jpg"] + clear * (config == "raw"):
+            rgb = load_image(os.path.join(folder, name))
             got = processor(rgb, return_tensors="np")["pixel_values"][0]
             print("process", config, name, got.shape[2], got.shape[1],
                   file=out)

@@ -119,6 +119,7 @@ void loongi_chat_fill_images(const loong_chat_t *chat, int64_t i,
         if (images[k].pixels != NULL) {
             item->size[0] = images[k].width;
             item->size[1] = images[k].height;
+            memcpy(item->clear, images[k].clear, sizeof(item->clear));
             item->pixels = loong_items_take(items, bytes_of(&images[k]));
             memcpy(item->pixels, images[k].pixels, bytes_of(&images[k]));
         }

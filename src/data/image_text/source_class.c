@@ -202,6 +202,7 @@ static loong_status_t fill_items(sample_t *p)
         if (image->pixels != NULL) {
             item->size[0] = image->width;
             item->size[1] = image->height;
+            memcpy(item->clear, image->clear, sizeof(image->clear));
             item->pixels = loong_items_take(items, image_bytes(image));
             memcpy(item->pixels, image->pixels, image_bytes(image));
         }

@@ -27,26 +27,37 @@ typedef struct image_trap {
     char message[256];
 } image_trap_t;
 
-/* Fills in the sizes and, unless it is NULL, pixels [height,width,3]. */
+/* Fills in the sizes and, unless they are NULL, pixels [height,width,3] and,
+ * where there is one, the colour that is transparent. */
 LOONG_NODISCARD loong_status_t loongi_jpeg_read(const image_file_t *file,
-                                                loong_image_info_t *info,
-                                                uint8_t *pixels);
+                                                loong_image_t *image);
 LOONG_NODISCARD loong_status_t loongi_png_read(const image_file_t *file,
-                                               loong_image_info_t *info,
-                                               uint8_t *pixels);
+                                               loong_image_t *image);
 LOONG_NODISCARD loong_status_t loongi_webp_read(const image_file_t *file,
-                                                loong_image_info_t *info,
-                                                uint8_t *pixels);
+                                                loong_image_t *image);
 
-/* Turns and mirrors *image as the file's Exif orientation says. */
-LOONG_NODISCARD loong_status_t loongi_image_orient(const image_file_t *file,
-                                                   loong_image_format_t format,
+/* Of Exif, 1 to 8; above 4 rows and columns are exchanged. Errors:
+ * LOONG_ERR_FORMAT where the file's first bytes do not suffice. */
+LOONG_NODISCARD loong_status_t loongi_image_orientation(
+    const image_file_t *file, loong_image_format_t format, int *orientation_p);
+/* Turns and mirrors *image so that it stands upright. */
+LOONG_NODISCARD loong_status_t loongi_image_orient(loong_context_t *ctx,
+                                                   int orientation,
                                                    loong_image_t *image);
 
 static inline uint32_t loongi_big_endian(const uint8_t *b, int bytes)
 {
     uint32_t value = 0;
     for (int i = 0; i < bytes; i++) {
+        value = value << 8 | b[i];
+    }
+    return value;
+}
+
+static inline uint32_t loongi_little_endian(const uint8_t *b, int bytes)
+{
+    uint32_t value = 0;
+    for (int i = bytes - 1; i >= 0; i--) {
         value = value << 8 | b[i];
     }
     return value;

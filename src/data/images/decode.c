@@ -10,8 +10,7 @@
 enum { MAX_PIXELS = 89478485, CHANNELS = 3 };
 
 static loong_status_t (*const read_as[])(const image_file_t *file,
-                                         loong_image_info_t *info,
-                                         uint8_t *pixels) = {
+                                         loong_image_t *image) = {
     [LOONG_IMAGE_JPEG] = loongi_jpeg_read,
     [LOONG_IMAGE_PNG] = loongi_png_read,
     [LOONG_IMAGE_WEBP] = loongi_webp_read,
@@ -42,18 +41,31 @@ static loong_status_t format_of(const image_file_t *file,
     return LOONG_OK;
 }
 
+/* The sizes as stored, and how the picture is turned. */
+static loong_status_t get_stored(const image_file_t *file,
+                                 loong_image_format_t *format_p,
+                                 loong_image_t *image, int *orientation_p)
+{
+    LOONG_TRY(format_of(file, format_p));
+    LOONG_TRY(read_as[*format_p](file, image));
+    LOONG_CHECK(file->ctx, image->width > 0 && image->height > 0,
+                LOONG_ERR_FORMAT, "%s: has %" PRId64 " x %" PRId64 " pixels",
+                file->name, image->width, image->height);
+    return loongi_image_orientation(file, *format_p, orientation_p);
+}
+
 loong_status_t loong_image_get_info(loong_context_t *ctx, const char *name,
                                     const uint8_t *bytes, size_t length,
                                     loong_image_info_t *info)
 {
-    image_file_t file = {ctx, name, bytes, length};
-    loong_image_info_t found = {0};
-    LOONG_TRY(format_of(&file, &found.format));
-    LOONG_TRY(read_as[found.format](&file, &found, NULL));
-    LOONG_CHECK(ctx, found.width > 0 && found.height > 0, LOONG_ERR_FORMAT,
-                "%s: has %" PRId64 " x %" PRId64 " pixels", name, found.width,
-                found.height);
-    *info = found;
+    const image_file_t file = {ctx, name, bytes, length};
+    loong_image_format_t format;
+    loong_image_t stored = {0};
+    int orientation = 1;
+    LOONG_TRY(get_stored(&file, &format, &stored, &orientation));
+    bool exchange = orientation > 4;
+    *info = (loong_image_info_t){format, exchange ? stored.height : stored.width,
+                                 exchange ? stored.width : stored.height};
     return LOONG_OK;
 }
 
@@ -63,21 +75,22 @@ loong_status_t loong_image_decode(loong_context_t *ctx, const char *name,
                                   loong_image_t *image)
 {
     static const loong_image_decode_params_t defaults = {0};
-    image_file_t file = {ctx, name, bytes, length};
-    loong_image_info_t info;
+    const image_file_t file = {ctx, name, bytes, length};
+    loong_image_format_t format;
+    loong_image_t decoded = {0};
+    int orientation = 1;
     params = params != NULL ? params : &defaults;
     int64_t most = params->max_pixels > 0 ? params->max_pixels : MAX_PIXELS;
-    LOONG_TRY(loong_image_get_info(ctx, name, bytes, length, &info));
-    LOONG_CHECK(ctx, info.width <= most / info.height, LOONG_ERR_UNSUPPORTED,
+    LOONG_TRY(get_stored(&file, &format, &decoded, &orientation));
+    LOONG_CHECK(ctx, decoded.width <= most / decoded.height, LOONG_ERR_UNSUPPORTED,
                 "%s: has %" PRId64 " x %" PRId64 " pixels, more than the %"
-                PRId64 " that are allowed", name, info.width, info.height,
-                most);
-    loong_image_t decoded = {info.width, info.height, NULL};
-    LOONG_TRY(loongi_calloc(ctx, (size_t)(info.width * info.height), CHANNELS,
-                            "pixels of a picture", &decoded.pixels));
-    loong_status_t status = read_as[info.format](&file, &info, decoded.pixels);
-    if (status == LOONG_OK && params->apply_orientation) {
-        status = loongi_image_orient(&file, info.format, &decoded);
+                PRId64 " that are allowed", name, decoded.width,
+                decoded.height, most);
+    LOONG_TRY(loongi_calloc(ctx, (size_t)(decoded.width * decoded.height),
+                            CHANNELS, "pixels of a picture", &decoded.pixels));
+    loong_status_t status = read_as[format](&file, &decoded);
+    if (status == LOONG_OK) {
+        status = loongi_image_orient(ctx, orientation, &decoded);
     }
     if (status != LOONG_OK) {
         loong_image_free(ctx, &decoded);

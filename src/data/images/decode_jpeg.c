@@ -69,7 +69,7 @@ static void read_rows(struct jpeg_decompress_struct *jpeg, uint8_t *pixels)
 }
 
 static bool try_read(jpeg_state_t *state, const image_file_t *file,
-                     loong_image_info_t *info, uint8_t *pixels)
+                     loong_image_t *image)
 {
     if (setjmp(state->trap.at) != 0) {
         return false;
@@ -77,16 +77,15 @@ static bool try_read(jpeg_state_t *state, const image_file_t *file,
     jpeg_create_decompress(&state->jpeg);
     jpeg_mem_src(&state->jpeg, file->bytes, file->length);
     jpeg_read_header(&state->jpeg, TRUE);
-    info->width = state->jpeg.image_width;
-    info->height = state->jpeg.image_height;
-    if (pixels != NULL) {
-        read_rows(&state->jpeg, pixels);
+    image->width = state->jpeg.image_width;
+    image->height = state->jpeg.image_height;
+    if (image->pixels != NULL) {
+        read_rows(&state->jpeg, image->pixels);
     }
     return true;
 }
 
-loong_status_t loongi_jpeg_read(const image_file_t *file,
-                                loong_image_info_t *info, uint8_t *pixels)
+loong_status_t loongi_jpeg_read(const image_file_t *file, loong_image_t *image)
 {
     jpeg_state_t state;
     memset(&state, 0, sizeof(state));
@@ -94,7 +93,7 @@ loong_status_t loongi_jpeg_read(const image_file_t *file,
     state.jpeg.client_data = &state;
     state.errors.error_exit = fail;
     state.errors.emit_message = warn;
-    bool done = try_read(&state, file, info, pixels);
+    bool done = try_read(&state, file, image);
     jpeg_destroy_decompress(&state.jpeg);
     LOONG_CHECK(file->ctx, done, LOONG_ERR_FORMAT, "%s: JPEG: %s", file->name,
                 state.trap.message);

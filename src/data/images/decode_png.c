@@ -53,10 +53,46 @@ static void clip_grey(uint8_t *row, size_t width)
     }
 }
 
+/* The colour that is transparent, where there is one alone and no other is in
+ * part, of 8 bits as PIL keeps it: grey of fewer is not scaled. */
+static void find_clear(png_structp png, png_infop head, uint8_t clear[4])
+{
+    png_bytep alpha = NULL;
+    png_color_16p color = NULL;
+    png_colorp palette = NULL;
+    int count = 0, colors = 0, index = -1;
+    int type = png_get_color_type(png, head);
+    int depth = png_get_bit_depth(png, head);
+    if (png_get_tRNS(png, head, &alpha, &count, &color) == 0 || depth == 16) {
+        return;
+    }
+    if (type == PNG_COLOR_TYPE_PALETTE) {
+        png_get_PLTE(png, head, &palette, &colors);
+        for (int i = 0; i < count; i++) {
+            if (alpha[i] != 255 &&
+                (alpha[i] != 0 || index >= 0 || i >= colors)) {
+                return;
+            }
+            index = alpha[i] == 0 ? i : index;
+        }
+    } else if (color != NULL && type == PNG_COLOR_TYPE_GRAY && depth > 1) {
+        memset(clear, (uint8_t)color->gray, 3);
+        clear[3] = 1;
+    } else if (color != NULL && type == PNG_COLOR_TYPE_RGB) {
+        const uint8_t rgb[] = {(uint8_t)color->red, (uint8_t)color->green,
+                               (uint8_t)color->blue, 1};
+        memcpy(clear, rgb, sizeof(rgb));
+    }
+    if (index >= 0) {
+        const uint8_t rgb[] = {palette[index].red, palette[index].green,
+                               palette[index].blue, 1};
+        memcpy(clear, rgb, sizeof(rgb));
+    }
+}
+
 static void read_all(png_structp png, png_infop head, size_t width,
                      size_t height, png_bytepp rows)
 {
-    png_read_info(png, head);
     int type = png_get_color_type(png, head);
     bool wide =
         type == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png, head) == 16;
@@ -83,18 +119,19 @@ static void read_all(png_structp png, png_infop head, size_t width,
 }
 
 static bool try_read(png_source_t *source, png_structp png, png_infop head,
-                     const loong_image_info_t *info, png_bytepp rows)
+                     loong_image_t *image, png_bytepp rows)
 {
     if (setjmp(source->trap.at) != 0) {
         return false;
     }
     png_set_read_fn(png, source, take);
-    read_all(png, head, (size_t)info->width, (size_t)info->height, rows);
+    png_read_info(png, head);
+    find_clear(png, head, image->clear);
+    read_all(png, head, (size_t)image->width, (size_t)image->height, rows);
     return true;
 }
 
-loong_status_t loongi_png_read(const image_file_t *file,
-                               loong_image_info_t *info, uint8_t *pixels)
+loong_status_t loongi_png_read(const image_file_t *file, loong_image_t *image)
 {
     png_source_t source = {file, 0, {.message = "out of memory"}};
     png_bytepp rows = NULL;
@@ -102,20 +139,20 @@ loong_status_t loongi_png_read(const image_file_t *file,
                 file->length >= HEAD &&
                     memcmp(file->bytes + 12, "IHDR", 4) == 0,
                 LOONG_ERR_FORMAT, "%s: no PNG header (IHDR)", file->name);
-    info->width = loongi_big_endian(file->bytes + 16, 4);
-    info->height = loongi_big_endian(file->bytes + 20, 4);
-    if (pixels == NULL) {
+    image->width = loongi_big_endian(file->bytes + 16, 4);
+    image->height = loongi_big_endian(file->bytes + 20, 4);
+    if (image->pixels == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_calloc(file->ctx, (size_t)info->height, sizeof(*rows),
+    LOONG_TRY(loongi_calloc(file->ctx, (size_t)image->height, sizeof(*rows),
                             "rows of a PNG", &rows));
-    for (int64_t y = 0; y < info->height; y++) {
-        rows[y] = pixels + y * info->width * 3;
+    for (int64_t y = 0; y < image->height; y++) {
+        rows[y] = image->pixels + y * image->width * 3;
     }
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source,
                                              fail, be_silent);
     png_infop head = png != NULL ? png_create_info_struct(png) : NULL;
-    bool done = head != NULL && try_read(&source, png, head, info, rows);
+    bool done = head != NULL && try_read(&source, png, head, image, rows);
     png_destroy_read_struct(&png, &head, NULL);
     loongi_free(file->ctx, rows);
     LOONG_CHECK(file->ctx, done, LOONG_ERR_FORMAT, "%s: PNG: %s", file->name,

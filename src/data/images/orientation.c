@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Exif orientation: tag 0x0112 of the first directory of a TIFF block,
- * which JPEG has in an APP1 segment, PNG in a chunk eXIf, WebP in a chunk EXIF.
- * What is malformed counts as absent, as it does in PIL. Called by decode.c.
- * Read codec.h before. */
+ * How a picture is turned: tag 0x0112 of the first directory of a TIFF block
+ * (Exif), which JPEG has in an APP1 segment, PNG in a chunk eXIf, WebP in a
+ * chunk EXIF; where there is none, tiff:Orientation of a text (XMP). What is
+ * malformed counts as absent, as it does in PIL. Called by decode.c. Read
+ * codec.h before. */
 #include <string.h>
 
 #include "codec.h"
@@ -15,18 +16,25 @@ typedef struct span {
     size_t length;
 } span_t;
 
-static uint32_t little_endian(const uint8_t *b, int bytes)
+typedef struct metadata {
+    span_t exif, xmp;
+} metadata_t;
+
+/* The first block that begins so is kept, without that beginning. */
+static void keep_block(span_t *kept, span_t block, const char *begin,
+                       size_t length)
 {
-    uint32_t value = 0;
-    for (int i = bytes - 1; i >= 0; i--) {
-        value = value << 8 | b[i];
+    if (kept->bytes == NULL && block.length > length &&
+        memcmp(block.bytes, begin, length) == 0) {
+        *kept = (span_t){block.bytes + length, block.length - length};
     }
-    return value;
 }
 
-/* The APP1 segment that begins with "Exif", before the picture's data. */
-static span_t in_jpeg(span_t file)
+/* APP1 segments before the picture's data. */
+static metadata_t in_jpeg(span_t file)
 {
+    static const char xmp[] = "http://ns.adobe.com/xap/1.0/";
+    metadata_t found = {{NULL, 0}, {NULL, 0}};
     size_t at = 2, size;
     for (; at + 12 <= file.length && file.bytes[at] == 0xff; at += size) {
         const uint8_t *marker = file.bytes + at;
@@ -34,55 +42,89 @@ static span_t in_jpeg(span_t file)
         if (marker[1] == 0xda || size > file.length - at) {
             break;
         }
-        if (marker[1] == 0xe1 && size >= 10 &&
-            memcmp(marker + 4, "Exif\0\0", 6) == 0) {
-            return (span_t){marker + 10, size - 10};
+        if (marker[1] == 0xe1 && size >= 4) {
+            const span_t block = {marker + 4, size - 4};
+            keep_block(&found.exif, block, "Exif\0\0", 6);
+            keep_block(&found.xmp, block, xmp, sizeof(xmp));
         }
     }
-    return (span_t){NULL, 0};
+    return found;
 }
 
-/* A chunk by name. PNG: size, name, data, checksum; RIFF: name, size, data, a
- * byte more behind an odd size. */
-static span_t in_chunks(span_t file, bool png)
+/* Chunks before the pixels: size, name, data, checksum. Those behind them, and
+ * whether the bytes end before, are of interest where nothing was found. */
+static metadata_t in_png(span_t file, bool behind, bool *ends_p)
 {
-    size_t at = png ? 8 : 12;
+    static const char xmp[] = "iTXtXML:com.adobe.xmp\0\0\0\0";
+    metadata_t found = {{NULL, 0}, {NULL, 0}};
+    bool seen = false; /* the pixels */
+    size_t at = 8;
+    *ends_p = false;
     while (at + 8 <= file.length) {
         const uint8_t *chunk = file.bytes + at;
-        size_t size =
-            png ? loongi_big_endian(chunk, 4) : little_endian(chunk + 4, 4);
+        size_t size = loongi_big_endian(chunk, 4);
+        seen = seen || memcmp(chunk + 4, "IDAT", 4) == 0;
+        if (size > file.length - at - 8 || (seen && !behind)) {
+            *ends_p = !seen;
+            return found;
+        }
+        if (seen == behind) {
+            const span_t block = {chunk + 4, size + 4};
+            keep_block(&found.exif, block, "eXIf", 4);
+            keep_block(&found.xmp, block, xmp, sizeof(xmp) - 1);
+        }
+        at += 8 + size + 4;
+    }
+    *ends_p = !seen;
+    return found;
+}
+
+/* Chunks behind the pixels: name, size, data, a byte more behind an odd size.
+ * A head says whether there are any. */
+static metadata_t in_webp(span_t file, bool *ends_p)
+{
+    enum { HEAD = 21, EXIF = 8, XMP = 4 };
+    metadata_t found = {{NULL, 0}, {NULL, 0}};
+    int expected = file.length >= HEAD && memcmp(file.bytes + 12, "VP8X", 4) == 0
+                       ? file.bytes[HEAD - 1]
+                       : 0;
+    size_t at = 12;
+    while (at + 8 <= file.length) {
+        const uint8_t *chunk = file.bytes + at;
+        size_t size = loongi_little_endian(chunk + 4, 4);
         if (size > file.length - at - 8) {
             break;
         }
-        if (memcmp(chunk + (png ? 4 : 0), png ? "eXIf" : "EXIF", 4) == 0) {
-            span_t found = {chunk + 8, size};
-            if (size > 6 && memcmp(found.bytes, "Exif\0\0", 6) == 0) {
-                found.bytes += 6;
-                found.length -= 6;
-            }
-            return found;
+        if (memcmp(chunk, "EXIF", 4) == 0) {
+            keep_block(&found.exif, (span_t){chunk + 8, size}, "", 0);
+        } else if (memcmp(chunk, "XMP ", 4) == 0) {
+            keep_block(&found.xmp, (span_t){chunk + 8, size}, "", 0);
         }
-        at += 8 + size + (png ? 4 : size % 2);
+        at += 8 + size + size % 2;
     }
-    return (span_t){NULL, 0};
+    bool lacks = ((expected & EXIF) != 0 && found.exif.bytes == NULL) ||
+                 ((expected & XMP) != 0 && found.xmp.bytes == NULL);
+    *ends_p = lacks &&
+              file.length < 8 + (size_t)loongi_little_endian(file.bytes + 4, 4);
+    return found;
 }
 
-static int exif_orientation(const image_file_t *file,
-                            loong_image_format_t format)
+/* 0: it says nothing. */
+static int exif_orientation(span_t exif)
 {
-    span_t whole = {file->bytes, file->length};
-    span_t exif = format == LOONG_IMAGE_JPEG
-                      ? in_jpeg(whole)
-                      : in_chunks(whole, format == LOONG_IMAGE_PNG);
+    if (exif.length > 6 && memcmp(exif.bytes, "Exif\0\0", 6) == 0) {
+        exif.bytes += 6;
+        exif.length -= 6;
+    }
     if (exif.length < 8) {
-        return 1;
+        return 0;
     }
     bool big = memcmp(exif.bytes, "MM", 2) == 0;
     uint32_t (*number)(const uint8_t *b, int bytes) =
-        big ? loongi_big_endian : little_endian;
+        big ? loongi_big_endian : loongi_little_endian;
     size_t at = number(exif.bytes + 4, 4);
     if (at > exif.length - 2) {
-        return 1;
+        return 0;
     }
     size_t entries = number(exif.bytes + at, 2);
     for (at += 2; entries > 0 && at + ENTRY <= exif.length; entries--) {
@@ -92,11 +134,61 @@ static int exif_orientation(const image_file_t *file,
         }
         at += ENTRY;
     }
-    return 1;
+    return 0;
 }
 
-loong_status_t loongi_image_orient(const image_file_t *file,
-                                   loong_image_format_t format,
+/* tiff:Orientation="6" or tiff:Orientation>6 */
+static int xmp_orientation(span_t xmp)
+{
+    static const char tag[] = "tiff:Orientation";
+    const size_t length = sizeof(tag) - 1;
+    for (size_t i = 0; i + length + 3 <= xmp.length; i++) {
+        const uint8_t *at = xmp.bytes + i;
+        if (memcmp(at, tag, length) == 0) {
+            at += length;
+            at += at[0] == '=' && at[1] == '"' ? 2 : at[0] == '>' ? 1 : 0;
+            return *at >= '1' && *at <= '8' && at[-1] != 'n' ? *at - '0' : 0;
+        }
+    }
+    return 0;
+}
+
+static int orientation_of(const metadata_t *metadata)
+{
+    int found = exif_orientation(metadata->exif);
+    found = found > 0 ? found : xmp_orientation(metadata->xmp);
+    return found > 0 ? found : 1;
+}
+
+loong_status_t loongi_image_orientation(const image_file_t *file,
+                                        loong_image_format_t format,
+                                        int *orientation_p)
+{
+    const span_t whole = {file->bytes, file->length};
+    metadata_t found;
+    bool ends = false; /* before that of interest */
+    if (format == LOONG_IMAGE_PNG) {
+        bool cut;
+        found = in_png(whole, true, &cut);
+        bool turned = orientation_of(&found) > 1;
+        found = in_png(whole, false, &ends);
+        LOONG_CHECK(file->ctx, !turned || orientation_of(&found) > 1,
+                    LOONG_ERR_UNSUPPORTED,
+                    "%s: PNG: its orientation stands behind its pixels, it is "
+                    "read before them",
+                    file->name);
+    } else if (format == LOONG_IMAGE_WEBP) {
+        found = in_webp(whole, &ends);
+    } else {
+        found = in_jpeg(whole);
+    }
+    LOONG_CHECK(file->ctx, !ends, LOONG_ERR_FORMAT,
+                "%s: ends before what it says of its orientation", file->name);
+    *orientation_p = orientation_of(&found);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_image_orient(loong_context_t *ctx, int orientation,
                                    loong_image_t *image)
 {
     /* The upright picture's row y, column x is the stored one's, mirrored
@@ -107,14 +199,15 @@ loong_status_t loongi_image_orient(const image_file_t *file,
                 [4] = {false, true, false}, [5] = {true, false, false},
                 [6] = {true, true, false},  [7] = {true, true, true},
                 [8] = {true, false, true}};
-    int orientation = exif_orientation(file, format);
     if (orientation == 1) {
         return LOONG_OK;
     }
     bool exchange = how[orientation].exchange;
     int64_t w = image->width, h = image->height;
-    loong_image_t turned = {exchange ? h : w, exchange ? w : h, NULL};
-    LOONG_TRY(loongi_calloc(file->ctx, (size_t)(w * h), 3,
+    loong_image_t turned = *image;
+    turned.width = exchange ? h : w;
+    turned.height = exchange ? w : h;
+    LOONG_TRY(loongi_calloc(ctx, (size_t)(w * h), 3,
                             "pixels of a picture", &turned.pixels));
     uint8_t *to = turned.pixels;
     for (int64_t y = 0; y < turned.height; y++) {
@@ -125,7 +218,7 @@ loong_status_t loongi_image_orient(const image_file_t *file,
             memcpy(to, image->pixels + (row * w + column) * 3, 3);
         }
     }
-    loong_image_free(file->ctx, image);
+    loong_image_free(ctx, image);
     *image = turned;
     return LOONG_OK;
 }

@@ -189,8 +189,9 @@ static loong_status_t keep(const void *config, int64_t draw,
     LOONG_TRY(find_items(p, items, &picture, &label));
     LOONG_TRY(judge(p, items));
     LOONG_TRY(check_size(items->ctx, p, picture->name, picture->size));
-    const loong_image_t image = {picture->size[0], picture->size[1],
-                                 picture->pixels};
+    loong_image_t image = {
+        .width = picture->size[0], .height = picture->size[1], .pixels = picture->pixels};
+    memcpy(image.clear, picture->clear, sizeof(image.clear));
     row->label = label != NULL ? label->label : -1;
     row->draw = draw;
     row->size = loong_picture_rows(p, image.width, image.height);

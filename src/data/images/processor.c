@@ -29,6 +29,9 @@ struct loong_image_processor {
     bool is_clip; /* crops, and "size": 224 is a shortest edge */
     loong_patch_cut_t cut; /* that the file states; of bounded pixels */
     bool resize, crop, rescale, normalize;
+    bool convert_rgb; /* transparent pixels become white */
+    bool is_tiled, tile; /* it may cut pictures into tiles, and does */
+    int64_t min_tiles, max_tiles;
     target_t size, crop_size;
     loong_image_filter_t filter;
     double factor;
@@ -57,6 +60,7 @@ static const struct {
     {"CLIP",
      {.is_clip = true,
       .resize = true,
+      .convert_rgb = true,
       .crop = true,
       .rescale = true,
       .normalize = true,
@@ -68,6 +72,7 @@ static const struct {
       .deviation = CLIP_DEVIATION}},
     {"Siglip",
      {.resize = true,
+      .convert_rgb = true,
       .rescale = true,
       .normalize = true,
       .size = {.width = 224, .height = 224},
@@ -76,7 +81,11 @@ static const struct {
       .mean = HALF,
       .deviation = HALF}},
     {"GotOcr2",
-     {.resize = true,
+     {.is_tiled = true,
+      .min_tiles = 1,
+      .max_tiles = 12,
+      .resize = true,
+      .convert_rgb = true,
       .rescale = true,
       .normalize = true,
       .size = {.width = 384, .height = 384},
@@ -87,6 +96,7 @@ static const struct {
     {"Qwen2VL",
      {.cut = {14, 2, 2, 0},
       .resize = true,
+      .convert_rgb = true,
       .rescale = true,
       .normalize = true,
       .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280},
@@ -106,6 +116,22 @@ static bool read_bool(const loong_image_processor_t *p,
     (void)p;
     *(bool *)to = loongi_json_bool(value);
     return loongi_json_kind(value) == LOONG_JSON_BOOL;
+}
+
+static bool read_tile(const loong_image_processor_t *p,
+                      const loong_json_t *value, void *to)
+{
+    return read_bool(p, value, to) && (p->is_tiled || !*(bool *)to);
+}
+
+static bool read_tiles(const loong_image_processor_t *p,
+                       const loong_json_t *value, void *to)
+{
+    enum { MOST = 1024 };
+    int64_t count = loongi_json_int(value);
+    (void)p;
+    *(int64_t *)to = count;
+    return count > 0 && count <= MOST;
 }
 
 static bool read_crop(const loong_image_processor_t *p,
@@ -239,6 +265,7 @@ static const struct {
     {"crop_size", read_exact_size, AT(crop_size), SIZE},
     {"do_rescale", read_bool, AT(rescale), "true or false"},
     {"rescale_factor", read_number, AT(factor), "a number"},
+    {"do_convert_rgb", read_bool, AT(convert_rgb), "true or false"},
     {"do_normalize", read_bool, AT(normalize), "true or false"},
     {"image_mean", read_channels, AT(mean), "a number or 3"},
     {"image_std", read_divisors, AT(deviation), "a number or 3, none 0"},
@@ -247,14 +274,14 @@ static const struct {
     {"processor_class", NULL, 0, NULL},
     {"auto_map", NULL, 0, NULL},
     {"_valid_processor_keys", NULL, 0, NULL},
-    {"do_convert_rgb", NULL, 0, NULL},
     {"data_format", NULL, 0, NULL},
     {"input_data_format", NULL, 0, NULL},
     {"return_tensors", NULL, 0, NULL},
     {"device", NULL, 0, NULL},
     {"default_to_square", NULL, 0, NULL},
-    {"min_patches", NULL, 0, NULL}, /* of crop_to_patches */
-    {"max_patches", NULL, 0, NULL},
+    {"crop_to_patches", read_tile, AT(tile), "false or, GotOcr2's, true"},
+    {"min_patches", read_tiles, AT(min_tiles), "a number of 1 to 1024"},
+    {"max_patches", read_tiles, AT(max_tiles), "a number of 1 to 1024"},
 };
 
 /* A field that is not known is an error, unless it is off. */
@@ -336,6 +363,10 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
         LOONG_TRY(read_field(path, loongi_json_member_key(it),
                              loongi_json_member_value(it), p));
     }
+    /* That of InternVL has them cut pictures, whatever their own file says. */
+    const char *whole =
+        loongi_json_string(loongi_json_get(json, "processor_class"));
+    p->tile = p->tile || (p->is_tiled && strcmp(whole, "InternVLProcessor") == 0);
     /* These are stronger than size, as in transformers. */
     for (int i = 0; i < 2; i++) {
         static const char *const keys[] = {"min_pixels", "max_pixels"};
@@ -466,6 +497,41 @@ static void resized_size(const loong_image_processor_t *p, int64_t width,
     }
 }
 
+int64_t loong_image_processor_max_tiles(const loong_image_processor_t *processor)
+{
+    bool several = processor->tile && processor->max_tiles > 1;
+    return several ? processor->max_tiles + 1 : 1;
+}
+
+/* The grid whose sides are most like those of the picture; of several the
+ * largest that is not more than twice as large as the picture. */
+loong_image_tiles_t
+loong_image_processor_tiles(const loong_image_processor_t *processor,
+                            int64_t width, int64_t height)
+{
+    const loong_image_processor_t *p = processor;
+    loong_image_tiles_t tiles = {1, 1, 1};
+    double tile = (double)p->size.width * (double)p->size.height;
+    double area = (double)width * (double)height;
+    double ratio = (double)width / (double)height;
+    double least = INFINITY;
+    bool several = loong_image_processor_max_tiles(p) > 1;
+    for (int64_t n = p->min_tiles; several && n <= p->max_tiles; n++) {
+        for (int64_t columns = 1; columns <= n; columns++) {
+            int64_t rows = n / columns;
+            double far = fabs(ratio - (double)columns / (double)rows);
+            if (columns * rows == n &&
+                (far < least ||
+                 (far == least && area > 0.5 * tile * (double)n))) {
+                least = far;
+                tiles = (loong_image_tiles_t){columns, rows, n};
+            }
+        }
+    }
+    tiles.count += tiles.count > 1 ? 1 : 0;
+    return tiles;
+}
+
 void loong_image_processor_size(const loong_image_processor_t *processor,
                                 int64_t width, int64_t height,
                                 int64_t *width_p, int64_t *height_p)
@@ -551,43 +617,93 @@ static loong_status_t check_cut(loong_context_t *ctx,
     return LOONG_OK;
 }
 
+/* At columns x rows times the size of a tile, and all tiles of it; *to moves on.
+ */
+static loong_status_t put_tiles(const loong_image_processor_t *p,
+                                loong_context_t *ctx,
+                                const loong_image_t *image, int64_t columns,
+                                int64_t rows, tiling_t tiling, float **to)
+{
+    loong_image_t resized = {0};
+    int64_t width, height;
+    resized_size(p, image->width, image->height, &width, &height);
+    LOONG_CHECK(ctx, width > 0 && height > 0, LOONG_ERR_CONFIG,
+                "a picture of %" PRId64 " x %" PRId64 " pixels is too narrow",
+                image->width, image->height);
+    width *= columns;
+    height *= rows;
+    if (width != image->width || height != image->height) {
+        LOONG_TRY(loong_image_resize(ctx, image, width, height, p->filter,
+                                     &resized));
+        image = &resized;
+    }
+    int64_t wide = tiling.columns * tiling.width;
+    int64_t high = tiling.rows * tiling.height;
+    for (int64_t i = 0; i < columns * rows; i++) {
+        tiling.left = i % columns * (width / columns);
+        tiling.top = i / columns * (height / rows);
+        if (p->crop) {
+            tiling.left = crop_from(width, p->crop_size.width);
+            tiling.top = crop_from(height, p->crop_size.height);
+        }
+        unfold(p, image, &tiling, *to);
+        *to += wide * high * CHANNELS * LOONG_MAX(tiling.cut.frames, 1);
+    }
+    loong_image_free(ctx, &resized);
+    return LOONG_OK;
+}
+
+/* Another picture where there are transparent pixels, else the same. */
+static loong_status_t make_white(const loong_image_processor_t *p,
+                                 loong_context_t *ctx,
+                                 const loong_image_t *image,
+                                 loong_image_t *white)
+{
+    int64_t pixels = image->width * image->height;
+    *white = *image;
+    if (!p->convert_rgb || image->clear[CHANNELS] == 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_calloc(ctx, (size_t)pixels, CHANNELS,
+                            "pixels of a picture", &white->pixels));
+    memcpy(white->pixels, image->pixels, (size_t)pixels * CHANNELS);
+    for (int64_t i = 0; i < pixels; i++) {
+        uint8_t *pixel = white->pixels + i * CHANNELS;
+        if (memcmp(pixel, image->clear, CHANNELS) == 0) {
+            memset(pixel, 255, CHANNELS);
+        }
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loong_image_process(loong_context_t *ctx,
                                    const loong_image_processor_t *processor,
                                    const loong_image_t *image,
                                    const loong_patch_cut_t *cut, float *patches)
 {
-    loong_image_t resized = {0};
-    int64_t width, height;
+    loong_image_t white;
+    loong_image_tiles_t tiles =
+        loong_image_processor_tiles(processor, image->width, image->height);
+    tiling_t tiling = {0, 0, 1, 1, 0, 0, {0, 1, 1, 0}};
     LOONG_TRY(check_cut(ctx, processor, cut));
-    resized_size(processor, image->width, image->height, &width, &height);
-    LOONG_CHECK(ctx, width > 0 && height > 0, LOONG_ERR_CONFIG,
-                "a picture of %" PRId64 " x %" PRId64 " pixels is too narrow",
-                image->width, image->height);
-    if (width != image->width || height != image->height) {
-        LOONG_TRY(loong_image_resize(ctx, image, width, height,
-                                     processor->filter, &resized));
-        image = &resized;
-    }
-    if (processor->crop) {
-        width = processor->crop_size.width;
-        height = processor->crop_size.height;
-    }
-    tiling_t tiling = {crop_from(image->width, width),
-                       crop_from(image->height, height),
-                       1,
-                       1,
-                       width,
-                       height,
-                       {0, 1, 1, 0}};
+    loong_image_processor_size(processor, image->width, image->height,
+                               &tiling.width, &tiling.height);
     if (cut->patch > 0) {
-        tiling.rows = height / cut->patch;
-        tiling.columns = width / cut->patch;
+        tiling.rows = tiling.height / cut->patch;
+        tiling.columns = tiling.width / cut->patch;
         tiling.width = tiling.height = cut->patch;
         tiling.cut.window = cut->window;
         tiling.cut.merge = LOONG_MAX(cut->merge, 1);
         tiling.cut.frames = LOONG_MAX(cut->frames, 1);
     }
-    unfold(processor, image, &tiling, patches);
-    loong_image_free(ctx, &resized);
-    return LOONG_OK;
+    LOONG_TRY(make_white(processor, ctx, image, &white));
+    loong_status_t status = put_tiles(processor, ctx, &white, tiles.columns,
+                                      tiles.rows, tiling, &patches);
+    if (status == LOONG_OK && tiles.count > 1) {
+        status = put_tiles(processor, ctx, &white, 1, 1, tiling, &patches);
+    }
+    if (white.pixels != image->pixels) {
+        loong_image_free(ctx, &white);
+    }
+    return status;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Resizing with antialias, as Pillow does up to its version 12 (later ones
- * take the columns of some pictures first): one pass along rows, one along
- * columns, each rounded to 8 bits, weights in fixed point of 22 bits. The
+ * Resizing with antialias, as Pillow does since its version 13 (earlier ones
+ * always take rows first): one pass along rows, one along columns, each rounded
+ * to 8 bits, weights in fixed point of 22 bits. The
  * weights of a position are the filter stretched by the scale (when that is
  * more than 1) and divided by their sum. Called by processor.c. Read
  * loong/image.h before. */
@@ -191,7 +191,7 @@ loong_status_t loong_image_resize(loong_context_t *ctx,
                                   int64_t height, loong_image_filter_t filter,
                                   loong_image_t *resized)
 {
-    loong_image_t wide;
+    loong_image_t between;
     LOONG_CHECK(ctx, width > 0 && height > 0 && width <= MAX_PIXELS / height,
                 LOONG_ERR_ARG,
                 "a picture cannot be resized to %" PRId64 " x %" PRId64
@@ -205,8 +205,12 @@ loong_status_t loong_image_resize(loong_context_t *ctx,
     if (width == image->width) {
         return pass(ctx, image, filter, false, height, resized);
     }
-    LOONG_TRY(pass(ctx, image, filter, true, width, &wide));
-    loong_status_t status = pass(ctx, &wide, filter, false, height, resized);
-    loong_image_free(ctx, &wide);
+    bool rows_first = height >= image->height ||
+                      image->height - height <= 2 * (image->width - width);
+    LOONG_TRY(pass(ctx, image, filter, rows_first, rows_first ? width : height,
+                   &between));
+    loong_status_t status = pass(ctx, &between, filter, !rows_first,
+                                 rows_first ? height : width, resized);
+    loong_image_free(ctx, &between);
     return status;
 }

@@ -88,6 +88,7 @@ static loong_status_t add_items(const loong_image_sample_t *sample,
     loong_item_t *item = items->item;
     item[0].name = sample->name;
     item[1].label = sample->label;
+    memcpy(item[0].clear, image->clear, sizeof(image->clear));
     memcpy(item[0].pixels, image->pixels,
            (size_t)(image->width * image->height) * 3);
     return LOONG_OK;

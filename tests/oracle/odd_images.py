@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Odd pictures, made on the spot: what the library and what transformers make
+of them.
+
+    tests/oracle/odd_images.py BUILD [COUNT] [SEED]
+
+Sides from 1 to 600 pixels; JPEG, PNG and WebP of all modes that PIL writes;
+palettes, transparency, CMYK, 16 bits, animations, turned by Exif or XMP.
+load_image gives the pixels, the processors of five families what the model
+sees: sizes (and so the rows of a text) are equal and every pixel is within
+1/255. Needs pillow, numpy and transformers.
+"""
+import ctypes
+import io
+import json
+import os
+import random
+import sys
+import tempfile
+
+import numpy as np
+from PIL import Image
+from transformers import (CLIPImageProcessorPil, GotOcr2ImageProcessorPil,
+                          Qwen2VLImageProcessorPil, SiglipImageProcessorPil,
+                          ViTImageProcessorPil)
+from transformers.image_utils import load_image
+
+I64 = ctypes.c_int64
+
+
+class Picture(ctypes.Structure):
+    _fields_ = [("width", I64), ("height", I64),
+                ("pixels", ctypes.POINTER(ctypes.c_uint8))]
+
+
+class Info(ctypes.Structure):
+    _fields_ = [("format", ctypes.c_int), ("width", I64), ("height", I64)]
+
+
+class Tiles(ctypes.Structure):
+    _fields_ = [(name, I64) for name in ("columns", "rows", "count")]
+
+
+class Cut(ctypes.Structure):
+    _fields_ = [(name, I64) for name in ("patch", "merge", "frames", "window")]
+
+
+class Library:
+    def __init__(self, path):
+        self.lib = ctypes.CDLL(path)
+        self.lib.loong_context_error.restype = ctypes.c_char_p
+        self.lib.loong_image_processor_tiles.restype = Tiles
+        self.ctx = ctypes.c_void_p()
+        self.call("loong_context_create", None, ctypes.byref(self.ctx))
+
+    def call(self, name, *arguments):
+        if getattr(self.lib, name)(*arguments) != 0:
+            raise ValueError(self.lib.loong_context_error(self.ctx).decode())
+
+    def load(self, path):
+        picture, info = Picture(), Info()
+        with open(path, "rb") as file:
+            data = file.read()
+        self.call("loong_image_get_file_info", self.ctx, path.encode(),
+                  ctypes.byref(info))
+        self.call("loong_image_decode", self.ctx, path.encode(), data,
+                  ctypes.c_size_t(len(data)), None, ctypes.byref(picture))
+        assert (info.width, info.height) == (picture.width, picture.height)
+        return picture
+
+    def processor(self, path):
+        processor = ctypes.c_void_p()
+        self.call("loong_image_processor_create", self.ctx, path.encode(),
+                  ctypes.byref(processor))
+        return processor
+
+    def size(self, processor, picture):
+        width, height = I64(), I64()
+        self.lib.loong_image_processor_size(
+            processor, I64(picture.width), I64(picture.height),
+            ctypes.byref(width), ctypes.byref(height))
+        return width.value, height.value
+
+    def process(self, processor, picture, cut, shape):
+        out = np.full(shape, np.nan, np.float32)
+        self.call("loong_image_process", self.ctx, processor,
+                  ctypes.byref(picture), ctypes.byref(cut),
+                  out.ctypes.data_as(ctypes.c_void_p))
+        return out
+
+
+def pixels_of(picture):
+    shape = picture.height, picture.width, 3
+    return np.ctypeslib.as_array(picture.pixels, shape).copy()
+
+
+def scene(rng, width, height):
+    a = rng.integers(0, 256, (max(2, height // 20), max(2, width // 20), 4))
+    image = Image.fromarray(a.astype(np.uint8), "RGBA")
+    return image.resize((width, height), Image.BICUBIC)
+
+
+XMP = ('<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description '
+       'tiff:Orientation="{}"/></x:xmpmeta>')
+
+
+def orientation(draw, kind):
+    """Fields of a save that turn the picture, often none."""
+    turn, how = draw.randint(1, 8), draw.choice(["none", "exif", "xmp"])
+    if how == "exif":
+        exif = Image.Exif()
+        exif[0x010f] = "a maker"
+        exif[0x0112] = turn
+        return {"exif": exif}
+    if how == "xmp" and kind != "png":
+        return {"xmp": XMP.format(turn).encode()}
+    return {}
+
+
+def save_jpeg(draw, rgba, path):
+    mode = draw.choice(["RGB", "RGB", "L", "CMYK"])
+    rgba.convert("RGB").convert(mode).save(
+        path, "JPEG", quality=draw.randint(30, 100),
+        progressive=draw.random() < .3, subsampling=draw.randint(0, 2),
+        **orientation(draw, "jpg"))
+
+
+def save_png(draw, rgba, path):
+    mode = draw.choice(["RGB", "RGBA", "L", "LA", "P", "PA", "1", "I;16",
+                        "apng"])
+    more = orientation(draw, "png")
+    if mode == "apng":
+        return rgba.save(path, "PNG", save_all=True, append_images=[
+            rgba.transpose(Image.FLIP_LEFT_RIGHT)], **more)
+    if mode == "I;16":
+        grey = np.array(rgba.convert("L")).astype(np.uint16)
+        return Image.fromarray(grey * draw.choice([1, 3, 257])).save(
+            path, "PNG", **more)
+    if mode in ("P", "PA"):
+        image = rgba.convert("RGB").convert(
+            "P", palette=Image.ADAPTIVE, colors=draw.randint(2, 256))
+        clear = {"transparency": draw.randint(0, 1)} if mode == "PA" else {}
+        return image.save(path, "PNG", **clear, **more)
+    image = rgba.convert("RGB").convert(mode) if mode == "1" else \
+        rgba.convert(mode)
+    if mode == "L" and draw.random() < .5:
+        more["transparency"] = draw.randint(0, 255)
+    image.save(path, "PNG", **more)
+
+
+def save_webp(draw, rgba, path):
+    image = rgba.convert(draw.choice(["RGB", "RGBA"]))
+    more = orientation(draw, "webp")
+    if draw.random() < .3:
+        more.update(save_all=True, duration=50, append_images=[
+            image.transpose(Image.FLIP_TOP_BOTTOM)])
+    image.save(path, "WEBP", quality=draw.randint(30, 100),
+               lossless=draw.random() < .4, **more)
+
+
+def processors(folder, library):
+    """Of each: its name, transformers', the library's, pixels of the side of a
+    patch or 0."""
+    made = [
+        ("vit", ViTImageProcessorPil(size={"height": 48, "width": 48}), 0),
+        ("clip", CLIPImageProcessorPil(
+            size={"shortest_edge": 56},
+            crop_size={"height": 56, "width": 56}), 0),
+        ("siglip", SiglipImageProcessorPil(
+            size={"height": 64, "width": 64}), 0),
+        ("qwen", Qwen2VLImageProcessorPil(
+            size={"shortest_edge": 28 * 28 * 4,
+                  "longest_edge": 28 * 28 * 60}), 14),
+        ("internvl", GotOcr2ImageProcessorPil(
+            size={"height": 48, "width": 48}, crop_to_patches=True,
+            max_patches=7), 0),
+        ("internvl_min", GotOcr2ImageProcessorPil(
+            size={"height": 32, "width": 32}, crop_to_patches=True,
+            min_patches=4, max_patches=6), 0),
+    ]
+    for name, theirs, patch in made:
+        path = os.path.join(folder, name + ".json")
+        with open(path, "w") as file:
+            json.dump(theirs.to_dict(), file)
+        yield name, theirs, library.processor(path), patch
+
+
+def compare(library, picture, image, name, theirs, own, patch):
+    try:
+        got = theirs(image, return_tensors="np")
+    except ValueError:  # too narrow
+        assert library.size(own, picture) == (0, 0), (name, "accepted")
+        return 0.0
+    wanted = got["pixel_values"]
+    width, height = library.size(own, picture)
+    cut = Cut(patch, 2 if patch else 0, 2 if patch else 0, 0)
+    if patch:
+        grid = got["image_grid_thw"][0]
+        assert (1, height // patch, width // patch) == tuple(grid), name
+    else:
+        tiles = library.lib.loong_image_processor_tiles(
+            own, I64(picture.width), I64(picture.height))
+        assert wanted.shape == (tiles.count, 3, height, width), name
+    ours = library.process(own, picture, cut, wanted.shape)
+    deviation = np.mean(theirs.image_std) if theirs.do_normalize else 1.0
+    return float(np.abs(ours - wanted).max() * deviation * 255)
+
+
+def main():
+    build, count = sys.argv[1], int((sys.argv[2:] + [500])[0])
+    seed = int((sys.argv[3:] + [random.randrange(1 << 30)])[0])
+    draw = random.Random(seed)
+    library = Library(os.path.join(build, "libloong.so"))
+    worst = {"pixels": 0.0}
+    print(f"{count} pictures, seed {seed}")
+    with tempfile.TemporaryDirectory() as folder:
+        known = list(processors(folder, library))
+        for i in range(count):
+            kind, save = draw.choice([("jpg", save_jpeg), ("png", save_png),
+                                      ("webp", save_webp)])
+            path = os.path.join(folder, f"{i}.{kind}")
+            side = [draw.choice([draw.randint(1, 30), draw.randint(30, 600)])
+                    for _ in range(2)]
+            save(draw, scene(np.random.default_rng(seed + i), *side), path)
+            image, picture = load_image(path), library.load(path)
+            pixels = pixels_of(picture)
+            assert image.size == (picture.width, picture.height), path
+            difference = np.abs(pixels.astype(int) - np.array(image)).max()
+            worst["pixels"] = max(worst["pixels"], float(difference))
+            if difference > 1:
+                Image.open(path).load()
+                raise SystemExit(f"picture {i}, {kind} {Image.open(path).mode}"
+                                 f" {image.size}: differs by {difference}")
+            for name, theirs, own, patch in known:
+                got = compare(library, picture, image, name, theirs, own,
+                              patch)
+                worst[name] = max(worst.get(name, 0.0), got)
+                if got > 1.01:
+                    print(f"picture {i}, {image.size}, {name}: {got:.2f}")
+            library.lib.loong_image_free(library.ctx, ctypes.byref(picture))
+            os.remove(path)
+    print("largest difference in 1/255:",
+          ", ".join(f"{name} {value:.3f}" for name, value in worst.items()))
+    if max(worst.values()) > 1.01:
+        raise SystemExit("more than 1/255")
+
+
+if __name__ == "__main__":
+    main()

@@ -36,7 +36,8 @@ typedef struct loong_image {
     int64_t width;
     int64_t height;
     uint8_t *pixels;
-    uint8_t clear[4]; /* the RGB of transparent pixels, and 1; 0: there is none */
+    uint8_t
+        clear[4]; /* the RGB of transparent pixels, and 1; 0: there is none */
 } loong_image_t;
 
 typedef struct loong_image_decode_params {
@@ -58,14 +59,14 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_image_get_file_info(
 
 /* The pixels of a whole file in memory, as transformers' load_image has them:
  * turned and mirrored as Exif or XMP says (PIL.ImageOps.exif_transpose), then
- * PIL's convert("RGB"): alpha is dropped, grey is repeated, of 16 bits the upper
- * 8 are taken (grey without alpha: clipped to 255), CMYK is taken as Adobe's
- * inverted one; the first frame of an animation. A colour that a PNG names as
- * transparent is told in `clear`. params may be NULL: the
- * defaults. *image is the caller's, free it with loong_image_free. Errors:
+ * PIL's convert("RGB"): alpha is dropped, grey is repeated, of 16 bits the
+ * upper 8 are taken (grey without alpha: clipped to 255), CMYK is taken as
+ * Adobe's inverted one; the first frame of an animation. A colour that a PNG
+ * names as transparent is told in `clear`. params may be NULL: the defaults.
+ * *image is the caller's, free it with loong_image_free. Errors:
  * LOONG_ERR_FORMAT (broken or cut off, with the library's own words),
- * LOONG_ERR_UNSUPPORTED (other formats, too many pixels; a PNG whose orientation
- * stands behind its pixels). */
+ * LOONG_ERR_UNSUPPORTED (other formats, too many pixels; a PNG whose
+ * orientation stands behind its pixels). */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_decode(
     loong_context_t *ctx, const char *name, const uint8_t *bytes, size_t length,
     const loong_image_decode_params_t *params, loong_image_t *image);
@@ -120,9 +121,13 @@ typedef struct loong_image_tiles {
     int64_t columns, rows;
     int64_t count; /* with the whole picture */
 } loong_image_tiles_t;
-LOONG_API loong_image_tiles_t
-loong_image_processor_tiles(const loong_image_processor_t *processor,
-                            int64_t width, int64_t height);
+LOONG_API loong_image_tiles_t loong_image_processor_tiles(
+    const loong_image_processor_t *processor, int64_t width, int64_t height);
+/* No more than so many beside the whole picture, 1: none at all; 0: as the file
+ * says. */
+LOONG_API void
+loong_image_processor_limit_tiles(loong_image_processor_t *processor,
+                                  int64_t most);
 /* The most that any picture has. */
 LOONG_API int64_t
 loong_image_processor_max_tiles(const loong_image_processor_t *processor);
@@ -137,14 +142,14 @@ typedef struct loong_patch_cut {
 
 /* Makes transparent pixels white (do_convert_rgb), resizes, crops, rescales and
  * normalises `image` and cuts it into patches, tile after tile: f32
- * [tiles*(H/p)*(W/p), 3*F*p*p], H and W as loong_image_processor_size says. Patches
- * go row by row from the top left, blocks of m x m of them and then those of a
- * block; with windows those of w x w blocks, smaller ones on the right and
- * below, and then the blocks of each. Pixels right and below of the last whole
- * patch are left out, as a convolution of stride p does. Within a patch the
- * order is channel, frame, row, column: that of a convolution's weight
- * [D,3,F,p,p], which as [D,3*F*p*p] is the weight of a linear layer over these
- * rows. Of a picture as one: f32 [tiles,3,H,W]. */
+ * [tiles*(H/p)*(W/p), 3*F*p*p], H and W as loong_image_processor_size says.
+ * Patches go row by row from the top left, blocks of m x m of them and then
+ * those of a block; with windows those of w x w blocks, smaller ones on the
+ * right and below, and then the blocks of each. Pixels right and below of the
+ * last whole patch are left out, as a convolution of stride p does. Within a
+ * patch the order is channel, frame, row, column: that of a convolution's
+ * weight [D,3,F,p,p], which as [D,3*F*p*p] is the weight of a linear layer over
+ * these rows. Of a picture as one: f32 [tiles,3,H,W]. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_process(
     loong_context_t *ctx, const loong_image_processor_t *processor,
     const loong_image_t *image, const loong_patch_cut_t *cut, float *patches);
@@ -199,9 +204,10 @@ LOONG_API void loong_image_sample_free(loong_context_t *ctx,
 /* The configuration of loong_patch_processor. */
 typedef struct loong_patch_params {
     const loong_image_processor_t *processor; /* borrowed */
-    /* Pixels of a side, of every picture once processed; 0: each has the size
-     * that the processor gives it. */
+    /* Pixels of a side, of every picture or tile once processed; 0: each has
+     * the size that the processor gives it. */
     int64_t image_size;
+    int64_t max_tiles; /* of a picture; 0: 1 */
     loong_patch_cut_t cut;
     loong_position_table_t positions;
     bool class_token;       /* a row in front of the patches of a picture */

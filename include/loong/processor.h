@@ -64,9 +64,11 @@ typedef struct loong_processor {
 
 /* What a picture takes up; all 0 for one that is refused. */
 typedef struct loong_picture_rows {
-    int64_t height, width; /* patches */
+    int64_t grids;         /* tiles, which do not see each other */
+    int64_t height, width; /* patches of each */
     int64_t encoder;       /* rows of the encoder */
-    int64_t sent;          /* of them, the last ones, which others read */
+    int64_t sent;          /* of them, the last ones of each grid, which others
+                              read */
     int64_t text;          /* rows of a text: blocks of m x m of those */
     int64_t columns;       /* of them: so many stand side by side */
 } loong_picture_rows_t;

@@ -79,6 +79,13 @@ typedef enum loong_token_role {
 LOONG_API int32_t loong_tokenizer_get_role(const loong_tokenizer_t *tokenizer,
                                            loong_token_role_t role);
 
+/* The tokens that a processor of pictures and texts puts around the one that
+ * stands for a picture; false: it puts none. InternVL's are named in
+ * tokenizer_config.json: context_image_token, start_image_token,
+ * end_image_token. */
+LOONG_API bool loong_tokenizer_image_bounds(const loong_tokenizer_t *tokenizer,
+                                            int32_t image, int32_t bounds[2]);
+
 /* What one thread needs to encode: buffers, and a bounded cache of words. */
 typedef struct loong_text_encoder loong_text_encoder_t;
 

@@ -35,11 +35,13 @@ typedef struct loong_reader {
 /* Pictures of a model that reads texts with pictures. */
 typedef struct loong_picture_plan {
     int64_t most; /* of a micro-batch of texts; 0: there are none */
-    /* Rows of the encoder: for those; of the largest picture; of it in front of
-     * those that others read. */
-    int64_t rows, longest, skip;
+    /* Rows of the encoder: for those; of the largest picture; of one or its
+     * tiles where all are equal, else 0; of each in front of those that others
+     * read. */
+    int64_t rows, longest, each, skip;
+    int64_t tiles;   /* of a picture, at most, set before; 0: 1 */
     int64_t merge;   /* m: m x m rows become one row of a text */
-    bool native;     /* pictures have sizes of their own */
+    bool native;     /* pictures have numbers of rows of their own */
     int64_t encoder; /* pictures of a micro-batch of a replica of the encoder */
     loong_picture_reader_t reader; /* set when data is opened */
 } loong_picture_plan_t;

@@ -21,6 +21,7 @@ typedef struct loong_train_settings {
     loong_packing_t packing;
     double validation_split;
     int64_t max_images, max_patches; /* of a micro-batch; 0: not set */
+    int64_t max_tiles;               /* of a picture; 0: not set */
     int64_t micro_batch_size;
     int64_t global_batch_size;
     loong_rampup_t rampup;

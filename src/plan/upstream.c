@@ -75,8 +75,33 @@ static loong_status_t check_merge(const loong_plan_t *plan,
     return LOONG_OK;
 }
 
-/* Where the rows of a picture are, and how many there can be. Pictures of sizes
- * of their own have no more than the texts that they stand in have rows for. */
+/* Room for rows of pictures that are no more than the texts which they stand in
+ * have rows for: whole blocks, or whole tiles. */
+static loong_status_t read_room(const loong_plan_t *plan, int64_t patches,
+                                loong_picture_plan_t *p)
+{
+    static const char key[] = "data.max_patches";
+    int64_t unit = p->merge * p->merge;
+    int64_t text = plan->set->micro_batch_size * plan->set->seq_length;
+    int64_t asked = plan->set->max_patches;
+    if (p->each == 0) {
+        p->rows = loongi_round_up(asked > 0 ? asked : unit * text, unit);
+        p->longest = p->rows;
+        return LOONG_OK;
+    }
+    int64_t tiles = asked > 0 ? asked / p->each : unit * text / patches;
+    p->longest = p->tiles * p->each;
+    p->rows = LOONG_MIN(tiles, p->most * p->tiles) * p->each;
+    LOONG_CHECK(plan->ctx, tiles > 0, LOONG_ERR_CONFIG,
+                "%s: there is room for %lld rows of the image encoder, a tile "
+                "has %lld",
+                asked > 0 ? key : "data.seq_length",
+                (long long)(asked > 0 ? asked : unit * text),
+                (long long)p->each);
+    return LOONG_OK;
+}
+
+/* Where the rows of a picture are, and how many there can be. */
 static loong_status_t read_pictures(loong_plan_t *plan,
                                     const loong_component_params_t *encoder)
 {
@@ -86,20 +111,16 @@ static loong_status_t read_pictures(loong_plan_t *plan,
     loong_model_facts_t facts = {0};
     encoder->family->facts(encoder->config, &facts);
     p->skip = facts.class_token && !facts.sends_class_token ? 1 : 0;
-    p->native = facts.image_size == 0;
+    p->native = facts.image_size == 0 || p->tiles > 1;
     LOONG_TRY(check_merge(plan, encoder, &facts));
     p->most = plan->set->max_images > 0 ? plan->set->max_images
                                         : plan->set->micro_batch_size;
+    int64_t side = facts.image_size / facts.patch_size;
+    p->each = side > 0 ? side * side + (facts.class_token ? 1 : 0) : 0;
     if (p->native) {
-        int64_t unit = p->merge * p->merge;
-        p->longest =
-            plan->set->max_patches > 0
-                ? plan->set->max_patches
-                : unit * plan->set->micro_batch_size * plan->set->seq_length;
-        p->longest = p->rows = loongi_round_up(p->longest, unit);
+        LOONG_TRY(read_room(plan, side * side, p));
     } else {
-        int64_t side = facts.image_size / facts.patch_size;
-        p->longest = side * side + (facts.class_token ? 1 : 0);
+        p->longest = p->each;
         p->rows = p->most * p->longest;
         LOONG_CHECK(plan->ctx, plan->set->max_patches == 0, LOONG_ERR_CONFIG,
                     "%s: %s: pictures of family %s are all of one size: "
@@ -130,9 +151,10 @@ static loong_extent_t extent_of(const loong_plan_t *plan, bool encoder,
     const loong_picture_plan_t *p = &plan->pictures;
     int64_t pictures = p->most * texts;
     int64_t rows = p->rows * texts;
-    if (!p->native) {
-        int64_t own = (pictures + replicas - 1) / replicas;
-        int64_t each = encoder ? p->longest : p->longest - p->skip;
+    if (p->each > 0) {
+        int64_t own = (rows / p->each + replicas - 1) / replicas;
+        int64_t each = encoder ? p->each : p->each - p->skip;
+        own += p->tiles > 1 && replicas > 1 ? p->tiles : 0;
         return (loong_extent_t){own * each, each, own};
     }
     if (replicas > 1) {

@@ -98,6 +98,11 @@ static const loong_recipe_field_t keys[] = {
         "pictures keep sizes of their own; when not given as many as its texts "
         "have rows for",
         SET(max_patches)),
+    INT("data.max_tiles", NULL, 1, 1024, SAME,
+        "tiles of a picture, at most, beside which the whole one stands, where "
+        "the image processor cuts pictures into tiles; 1: it does not; as its "
+        "file says when not given (max_patches)",
+        SET(max_tiles)),
     INT("data.max_images", NULL, 1, 1e6, FREE,
         "pictures of a micro-batch of texts, at most, for which the image "
         "encoder has memory; one a sample when not given",

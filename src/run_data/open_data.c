@@ -199,26 +199,27 @@ static loong_status_t token_processor(loong_run_data_t *d,
     return LOONG_OK;
 }
 
-/* From the file that the recipe names; else as the family's models have it by
- * default. */
-static loong_status_t open_image_processor(loong_run_data_t *d,
-                                           const loong_component_t *c)
+loong_status_t loongi_run_data_image_processor(loong_run_data_t *d)
 {
-    const char *path =
-        loong_recipe_text(d->plan->recipe, "data.image_processor");
-    if (path == NULL) {
-        return loong_image_processor_create_default(
-            d->plan->ctx, c->params.family->image_processor,
-            c->facts.image_size, &d->image_processor);
+    static const char key[] = "data.image_processor";
+    const char *path = loong_recipe_text(d->plan->recipe, key);
+    loong_status_t status = LOONG_OK;
+    if (path != NULL && d->image_processor == NULL) {
+        status = loong_image_processor_create(d->plan->ctx, path,
+                                              &d->image_processor);
     }
-    loong_status_t status =
-        loong_image_processor_create(d->plan->ctx, path, &d->image_processor);
     if (status != LOONG_OK) {
-        loongi_error_note(
-            d->plan->ctx, "wanted by data.image_processor (%s)",
-            loong_recipe_where(d->plan->recipe, "data.image_processor"));
+        loongi_error_note(d->plan->ctx, "wanted by %s (%s)", key,
+                          loong_recipe_where(d->plan->recipe, key));
+        return status;
     }
-    return status;
+    if (d->image_processor != NULL) {
+        loong_image_processor_limit_tiles(d->image_processor,
+                                          d->plan->set->max_tiles);
+        d->plan->pictures.tiles =
+            loong_image_processor_max_tiles(d->image_processor);
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t patch_processor(loong_run_data_t *d,
@@ -228,9 +229,15 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     const loong_model_facts_t *facts = &c->facts;
     const loong_model_request_t *request = &c->params.request;
     loong_patch_params_t *config = NULL;
-    LOONG_TRY(open_image_processor(d, c));
+    LOONG_TRY(loongi_run_data_image_processor(d));
+    if (d->image_processor == NULL) {
+        LOONG_TRY(loong_image_processor_create_default(
+            d->plan->ctx, c->params.family->image_processor, facts->image_size,
+            &d->image_processor));
+    }
     LOONG_TRY(loongi_arena_alloc(c->arena, sizeof(*config), &config));
     config->processor = d->image_processor;
+    config->max_tiles = d->plan->pictures.tiles;
     config->image_size = facts->image_size;
     config->cut = (loong_patch_cut_t){facts->patch_size,
                                       LOONG_MAX(d->plan->pictures.merge, 1),
@@ -254,7 +261,7 @@ static loong_status_t patch_processor(loong_run_data_t *d,
                            : request->rows / request->seq_length;
     if (d->plan->pictures.most > 0) {
         d->plan->pictures.reader = (loong_picture_reader_t){
-            config, loong_picture_rows, facts->image_size == 0};
+            config, loong_picture_rows, d->plan->pictures.native};
     }
     reader->processor = &loong_patch_processor;
     reader->config = config;

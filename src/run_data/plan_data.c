@@ -278,7 +278,9 @@ static loong_status_t measure_samples(loong_run_data_t *d, int64_t most,
         LOONG_TRY(set_length(d, most, "the model"));
     }
     LOONG_TRY(loongi_run_data_open_blends(d));
-    int64_t each = picture_rows(d->plan->recipe);
+    LOONG_TRY(loongi_run_data_image_processor(d));
+    int64_t each =
+        d->plan->pictures.tiles > 1 ? 0 : picture_rows(d->plan->recipe);
     count_samples(d->blend, each, &train);
     sample_figures_t all = train;
     for (int i = 0; i < d->num_validation; i++) {

@@ -57,6 +57,10 @@ const char *loongi_run_data_source_class(const loong_run_data_t *d,
                                          const char *list, int64_t i);
 /* Has it a source whose samples are laid into rows? */
 bool loongi_blend_packs(const loong_blend_t *blend);
+/* Opens what data.image_processor names, once, where it names one, and says how
+ * many tiles pictures have. */
+LOONG_NODISCARD loong_status_t
+loongi_run_data_image_processor(loong_run_data_t *d);
 /* How samples become the inputs of the model's components. */
 LOONG_NODISCARD loong_status_t loongi_run_data_processors(loong_run_data_t *d);
 /* The blends of training and validation, once: whoever comes first opens them,

@@ -158,27 +158,39 @@ static end_t end_of(const loong_upstream_step_t *s, int component, bool sends,
     return end;
 }
 
-/* The row where a picture begins; -1: it is not there. */
-static int64_t first_row(const end_t *e, const loong_planned_image_t *image)
+/* Parts of a picture whose rows lie together at both ends: all of it, or each
+ * of its grids, where the encoder has rows in front of those. */
+static int64_t parts_of(const loong_planned_image_t *image)
 {
+    return image->rows.sent == image->rows.encoder ? 1 : image->rows.grids;
+}
+
+/* The row where a part of a picture begins; -1: it is not there. */
+static int64_t first_row(const end_t *e, const loong_planned_image_t *image,
+                         int64_t part)
+{
+    const loong_picture_rows_t *rows = &image->rows;
+    int64_t parts = parts_of(image);
+    int64_t text = part * rows->text / parts;
     if (e->place == IN_TEXTS) {
-        return image->replica == e->replica ? image->row : -1;
+        return image->replica == e->replica ? image->row + text : -1;
     }
     if (image->at[e->component].replica != e->replica) {
         return -1;
     }
     switch (e->place) {
     case IN_ENCODER:
-        return image->at[e->component].row + image->rows.encoder -
-               image->rows.sent;
+        return image->at[e->component].row +
+               ((part + 1) * rows->encoder - rows->sent) / parts;
     case IN_FRONT:
-        return image->at[e->component].text_row * e->merge;
+        return image->at[e->component].text_row * e->merge +
+               part * rows->sent / parts;
     default:
-        return image->at[e->component].text_row;
+        return image->at[e->component].text_row + text;
     }
 }
 
-/* The rows of a picture that both ends have. */
+/* The rows of a part of a picture that both ends have. */
 static loong_segment_t cut(const end_t *from, int64_t from_row, const end_t *to,
                            int64_t to_row, int64_t rows)
 {
@@ -189,6 +201,26 @@ static loong_segment_t cut(const end_t *from, int64_t from_row, const end_t *to,
     return (loong_segment_t){from_row + first - from->begin,
                              to_row + first - to->begin,
                              LOONG_MAX(last - first, 0)};
+}
+
+static void add_parts(const loong_planned_image_t *image, const end_t *from,
+                      const end_t *to, loong_segment_t *segments,
+                      int64_t *count)
+{
+    bool dense = from->place != IN_TEXTS && to->place != IN_TEXTS;
+    int64_t parts = parts_of(image);
+    int64_t rows = dense ? image->rows.sent : image->rows.text;
+    for (int64_t part = 0; part < parts; part++) {
+        int64_t from_row = first_row(from, image, part);
+        int64_t to_row = first_row(to, image, part);
+        if (from_row < 0 || to_row < 0) {
+            continue;
+        }
+        loong_segment_t g = cut(from, from_row, to, to_row, rows / parts);
+        if (g.rows > 0) {
+            segments[(*count)++] = g;
+        }
+    }
 }
 
 /* Components that both read texts have the same rows on the same ranks. */
@@ -214,18 +246,7 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
                                        message->from_micro_batch, &images,
                                        &count));
     for (int64_t i = 0; i < count; i++) {
-        int64_t from_row = first_row(&from, &images[i]);
-        int64_t to_row = first_row(&to, &images[i]);
-        if (from_row < 0 || to_row < 0) {
-            continue;
-        }
-        bool dense = from.place != IN_TEXTS && to.place != IN_TEXTS;
-        loong_segment_t g =
-            cut(&from, from_row, &to, to_row,
-                dense ? images[i].rows.sent : images[i].rows.text);
-        if (g.rows > 0) {
-            segments[(*count_p)++] = g;
-        }
+        add_parts(&images[i], &from, &to, segments, count_p);
     }
     return LOONG_OK;
 }
@@ -252,10 +273,11 @@ static loong_status_t is_hollow(void *user, int component, int micro_batch,
 void loongi_upstream_open(loong_upstream_step_t *step, const loong_plan_t *plan,
                           loong_model_t *model)
 {
-    int64_t of_cell =
-        plan->pictures.most > 0
-            ? plan->pictures.most * place_of(plan->component)->replicas
-            : 1;
+    int64_t of_cell = plan->pictures.most > 0
+                          ? plan->pictures.most *
+                                LOONG_MAX(plan->pictures.tiles, 1) *
+                                place_of(plan->component)->replicas
+                          : 1;
     step->plan = plan;
     step->model = model;
     step->rows = (loong_edge_rows_t){step, of_cell, list_rows, is_hollow};

@@ -88,6 +88,7 @@ static loong_status_t list_components(
     }
     LOONG_TRY(loongi_component_params(plan, segments, arena, last));
     last->request.kl_loss = loong_recipe_real(t->recipe, "train.kl_loss_coeff");
+    LOONG_TRY(loongi_run_data_image_processor(&t->data));
     LOONG_TRY(loongi_upstream_params(plan, arena, count, asked));
     *count_p = 0;
     for (int i = 0; i < count; i++) {

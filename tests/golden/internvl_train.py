@@ -6,12 +6,16 @@
   internvl_train.py BUILD --check  computes again and compares
 
 Layer scale, one norm over all heads of queries and keys, and a class token that
-the projector does not see.
+the projector does not see. Pictures are cut into tiles, three or five of them.
 """
 import functools
+import json
+import os
 import sys
 
+import torch
 import transformers
+from PIL import Image
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import \
     GotOcr2ImageProcessorPil
 
@@ -19,6 +23,8 @@ import llava_train
 import qwen2_vl_train as qwen2
 
 SIDE = 16
+CUT = dict(size=dict(height=SIDE, width=SIDE), crop_to_patches=True,
+           max_patches=4)
 NAMES = [
     (r"^model\.language_model\.", "foundation."),
     (r"^lm_head", "foundation.lm_head"),
@@ -44,7 +50,7 @@ def make():
     text = dict(model_type="qwen2", vocab_size=12, hidden_size=16,
                 intermediate_size=24, num_hidden_layers=2,
                 num_attention_heads=4, num_key_value_heads=2,
-                max_position_embeddings=24, rms_norm_eps=1e-6,
+                max_position_embeddings=40, rms_norm_eps=1e-6,
                 tie_word_embeddings=False,
                 rope_parameters=dict(rope_type="default", rope_theta=1e4))
     config = transformers.InternVLConfig(
@@ -60,9 +66,34 @@ def make():
 
 
 load = functools.partial(qwen2.load, names=NAMES)
-samples = functools.partial(
-    llava_train.samples, processor=GotOcr2ImageProcessorPil(
-        size=dict(height=SIDE, width=SIDE)))
+
+
+def prepare(place):
+    keys = qwen2.prepare(place)
+    with open(os.path.join(place, "preprocessor_config.json"), "w") as f:
+        json.dump(dict(image_processor_type="GotOcr2ImageProcessor", **CUT), f)
+    return keys
+
+
+def samples(place):
+    with open(os.path.join(place, "tokenizer.json")) as f:
+        vocab = json.load(f)["model"]["vocab"]
+    processor = GotOcr2ImageProcessorPil(**CUT)
+    with open(os.path.join(place, "texts.jsonl")) as f:
+        for record in map(json.loads, f):
+            images = [Image.open(os.path.join(place, name)).convert("RGB")
+                      for name in record["images"]]
+            found = processor(images, return_tensors="np") if images else {}
+            tiles = iter(found.get("num_patches", []))
+            ids, learned = [], []
+            for part in record["text"].replace("<picture>", "\0"):
+                count = 4 * next(tiles) if part == "\0" else 1
+                ids += [qwen2.PICTURE if part == "\0" else vocab[part]] * count
+                learned += [part != "\0"] * count
+            yield torch.tensor([ids]), dict(pixel_values=torch.from_numpy(
+                found["pixel_values"]).double()) if images else {}, \
+                torch.tensor(learned[1:])
+
 
 if __name__ == "__main__":
     llava_train.run(sys.modules[__name__], "internvl_train")

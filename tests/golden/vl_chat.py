@@ -3,8 +3,8 @@
 """Conversations with pictures against transformers' processors.
 
   vl_chat.py BUILD           writes vl_chat/: tokenizers with the templates that
-                             LLaVA-1.5 and Qwen2-VL are published with,
-                             conversations, and ids and masks as transformers
+                             LLaVA-1.5, Qwen2-VL and InternVL3 are published
+                             with, conversations, and ids and masks as transformers
                              has them, a picture as its one token
   vl_chat.py BUILD --check   writes them elsewhere, and compares with the ids
                              and masks of loong-data chat inspect, each picture
@@ -20,6 +20,8 @@ import tempfile
 import tokenizers
 import transformers
 from PIL import Image
+from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import \
+    GotOcr2ImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import \
     Qwen2VLImageProcessorPil
 
@@ -60,7 +62,21 @@ QWEN = (
     "{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}"
     "<|im_end|>\n{% endif %}{% endfor %}{% if add_generation_prompt %}"
     "<|im_start|>assistant\n{% endif %}")
+INTERNVL = (
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+    "{% for content in message['content'] %}{% if content['type'] == 'image' "
+    "%}{{ '<IMG_CONTEXT>\n' }}{% elif content['type'] == 'video' %}"
+    "{{ '<video>\n' }}{% elif content['type'] == 'text' %}"
+    "{{ content['text'] }}{% endif %}{% endfor %}{% endif %}"
+    "{{'<|im_end|>\n'}}{% endfor %}{% if add_generation_prompt %}"
+    "{{'<|im_start|>assistant\n' }}{% endif %}")
+NAMED = dict(context_image_token="<IMG_CONTEXT>", start_image_token="<img>",
+             end_image_token="</img>", video_token="<video>")
 FAMILIES = {
+    "internvl": ("<IMG_CONTEXT>", INTERNVL,
+                 ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
+                  *NAMED.values()]),
     "llava": ("<image>", LLAVA, ["<s>", "</s>", "<image>"]),
     "qwen2_vl": ("<|image_pad|>", QWEN,
                  ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
@@ -126,12 +142,14 @@ def write(name, place):
     ends = dict(bos_token="<s>", eos_token="</s>") if name == "llava" else dict(
         eos_token="<|im_end|>", pad_token="<|endoftext|>")
     tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=own, chat_template=template, **ends)
+        tokenizer_object=own, chat_template=template, **ends,
+        extra_special_tokens=NAMED if name == "internvl" else {})
     to = os.path.join(place, name)
     os.makedirs(to, exist_ok=True)
     own.save(os.path.join(to, "tokenizer.json"))
     with open(os.path.join(to, "tokenizer_config.json"), "w") as f:
-        json.dump(dict(chat_template=template, **ends), f, indent=1)
+        more = dict(extra_special_tokens=NAMED) if name == "internvl" else {}
+        json.dump(dict(chat_template=template, **ends, **more), f, indent=1)
     for file, records in (("openai", RECORDS), ("sharegpt", LLAVA_RECORDS)):
         with open(os.path.join(place, file + ".jsonl"), "w") as f:
             f.writelines(json.dumps(r) + "\n" for r, _ in records)
@@ -148,10 +166,15 @@ def processor(name, tokenizer):
             tokenizer, patch_size=14, vision_feature_select_strategy="default",
             image_token=token, num_additional_image_tokens=1,
             chat_template=FAMILIES[name][1])
-    tokenizer.image_token, tokenizer.video_token = token, "<|video_pad|>"
-    kind = transformers.Qwen2VLProcessor  # its video processor wants torchvision
+    kind = transformers.ProcessorMixin  # video processors want torchvision
     kind.check_argument_for_proper_class = lambda self, name, value: None
-    return kind(
+    if name == "internvl":
+        return transformers.InternVLProcessor(
+            GotOcr2ImageProcessorPil(size=dict(height=28, width=28),
+                                     max_patches=6),
+            tokenizer, None, image_seq_length=4, chat_template=INTERNVL)
+    tokenizer.image_token, tokenizer.video_token = token, "<|video_pad|>"
+    return transformers.Qwen2VLProcessor(
         Qwen2VLImageProcessorPil(size=dict(shortest_edge=784,
                                            longest_edge=7840)),
         tokenizer, None, chat_template=FAMILIES[name][1])

@@ -141,8 +141,7 @@ def write(model, name, place, to, layout, old):
         image_processor_type="CLIPImageProcessor",
         size={"shortest_edge": side}, crop_size=dict(height=side, width=side)
     ) if name == "llava" else dict(
-        image_processor_type="GotOcr2ImageProcessorFast",
-        size=dict(height=internvl_train.SIDE, width=internvl_train.SIDE)
+        image_processor_type="GotOcr2ImageProcessorFast", **internvl_train.CUT
     ) if name == "internvl" else dict(
         image_processor_type="Qwen2VLImageProcessor",
         size=qwen2_vl_train.PIXELS, **qwen2_vl_train.CUT)
@@ -150,6 +149,9 @@ def write(model, name, place, to, layout, old):
         file, whole = "preprocessor_config.json", processor
     else:
         file, whole = "processor_config.json", dict(image_processor=processor)
+        if name == "internvl":  # whose class cuts tiles all the same
+            processor["crop_to_patches"] = False
+            whole["processor_class"] = "InternVLProcessor"
     with open(os.path.join(to, file), "w") as f:
         json.dump(whole, f)
     return tensors
@@ -189,7 +191,8 @@ def run(build, model, place, out, keys=()):
 def check(build, name, model, place, batch, loss, layout, old):
     to, out = os.path.join(place, "model"), os.path.join(place, "out")
     tensors = write(model, name, place, to, layout, old)
-    ours = run(build, to, place, out)
+    length = model.config.text_config.max_position_embeddings
+    ours = run(build, to, place, out, [f"data.seq_length={length}"])
     again = load_file(os.path.join(out, "model.safetensors"))
     assert again.keys() == tensors.keys(), set(again) ^ set(tensors)
     assert all(torch.equal(again[key], tensors[key]) for key in tensors)

@@ -539,6 +539,7 @@ data.train=[{path: texts/texts.jsonl, source: image_text}]
 data.max_images=4
 data.max_patches=256
 data.costs=costs.json
+data.max_tiles=1
 data.seq_length=32
 train.micro_batch_size=2
 train.global_batch_size=2

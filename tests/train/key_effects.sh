@@ -85,9 +85,10 @@ $m.max_position_embeddings=256"
     [DATED]=$place/chat/dated.jinja
     [PAIRS]=$place/chat/pairs.jsonl [SHARES]=$place/chat/sharegpt.jsonl
     [BROKEN]=$place/chat/broken.jsonl
+    [TILES]="CAPTIONS;data.image_processor=$source/tests/fixtures/images/tiles.json"
     [PLAIN]="$source/tests/fixtures/images/vit_plain.json"
     [SAVED]=$place/saved/save [HF]=$place/saved/hf)
-order=(CHAT PAIRS DATED SHARES BROKEN CAPTIONS NATIVE VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
+order=(CHAT PAIRS DATED SHARES BROKEN TILES CAPTIONS NATIVE VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
     LINES SAVED HF)
 
 # The keys of a text as overrides, one a line.

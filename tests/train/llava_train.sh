@@ -93,8 +93,15 @@ if [ "$(drawn image_encoder backward)" != 48 ] ||
     exit 1
 fi
 
-# Layer scale, one norm of all heads, blocks of four patches.
+# Layer scale, one norm of all heads, blocks of four patches, in three or five
+# tiles of a picture.
 model=internvl_train
+keys=("data.image_processor=$place/preprocessor_config.json")
+cp "$source/tests/fixtures/images/tall.jpg" "$place/j420.jpg"
+echo '{"image_processor_type": "GotOcr2ImageProcessor", "crop_to_patches": true,
+    "size": {"height": 16, "width": 16}, "max_patches": 4}' \
+    >"$place/preprocessor_config.json"
+also 1 1 train.micro_batch_size=1 data.max_images=2
 also 1 21 model.image_encoder.freeze=true
 also 4 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
     model.image_projector.parallel.$t=2 \
@@ -105,8 +112,6 @@ steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
 
 # Pictures of sizes of their own: one is wide, one is high.
 model=qwen2_vl_train
-keys=("data.image_processor=$place/preprocessor_config.json")
-cp "$source/tests/fixtures/images/tall.jpg" "$place/j420.jpg"
 cat >"$place/preprocessor_config.json" <<JSON
 {"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4,
 "merge_size": 2, "temporal_patch_size": 2,

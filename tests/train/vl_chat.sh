@@ -27,9 +27,10 @@ inspect() {
         --image-token "$token" --ids --count 99 "$@" "$file"
 }
 for file in openai sharegpt; do
-    for model in llava qwen2_vl; do
+    for model in llava qwen2_vl internvl; do
         token='<image>'
-        [ $model = llava ] || token='<|image_pad|>'
+        [ $model != qwen2_vl ] || token='<|image_pad|>'
+        [ $model != internvl ] || token='<IMG_CONTEXT>'
         inspect $model "$token" "$golden/$file.jsonl" --image-root "$pictures" |
             awk -v what="$model $file" '
                 / tokens, .* learned$/ { if (line) print line; line = what }

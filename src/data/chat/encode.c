@@ -80,6 +80,14 @@ static loong_status_t room(chat_worker_t *w, int64_t more)
                        "tokens of conversations");
 }
 
+/* There is room. */
+static void put(chat_worker_t *w, int32_t id, bool learned, uint8_t starts)
+{
+    w->ids[w->count] = id;
+    w->weight[w->count] = learned;
+    w->starts[w->count++] = starts;
+}
+
 /* Tokens of which a byte is learned are; a turn begins with the first token
  * that has none of what stands before it. */
 static loong_status_t add_text(chat_worker_t *w, const char *text,
@@ -91,24 +99,33 @@ static loong_status_t add_text(chat_worker_t *w, const char *text,
     LOONG_TRY(loong_text_encode_spans(w->encoder, text, length, add_special,
                                       &tokens));
     const loong_token_span_t *spans = tokens.spans;
-    int64_t count = tokens.count;
-    LOONG_TRY(room(w, count + 1));
-    memcpy(w->ids + w->count, tokens.ids, (size_t)count * sizeof(*w->ids));
-    for (int64_t i = 0; i < count; i++) {
+    int32_t bounds[2];
+    bool bound =
+        loong_tokenizer_image_bounds(w->tokenizer, w->image_id, bounds);
+    int64_t more = 1 + (bound ? 2 * w->conversation.num_images : 0);
+    LOONG_TRY(room(w, tokens.count + more));
+    for (int64_t i = 0; i < tokens.count; i++) {
+        bool image = bound && tokens.ids[i] == w->image_id && more > 1;
         while (k < w->num_learned &&
                (int64_t)w->learned[k].end <= spans[i].begin) {
             k++;
         }
-        w->weight[w->count + i] = k < w->num_learned &&
-                                  spans[i].end > spans[i].begin &&
-                                  (int64_t)w->learned[k].begin < spans[i].end;
-        w->starts[w->count + i] = i == 0 ? LOONG_START_DOCUMENT : 0;
+        bool learned = k < w->num_learned && spans[i].end > spans[i].begin &&
+                       (int64_t)w->learned[k].begin < spans[i].end;
+        uint8_t starts = i == 0 ? LOONG_START_DOCUMENT : 0;
         if (turn < w->num_turns && (int64_t)w->turns[turn] <= spans[i].begin) {
-            w->starts[w->count + i] |= LOONG_START_TURN;
+            starts |= LOONG_START_TURN;
             turn++;
         }
+        if (image) {
+            put(w, bounds[0], false, starts);
+            put(w, tokens.ids[i], false, 0);
+            put(w, bounds[1], false, 0);
+            more -= 2;
+        } else {
+            put(w, tokens.ids[i], learned, starts);
+        }
     }
-    w->count += count;
     return LOONG_OK;
 }
 

@@ -19,7 +19,7 @@
 
 /* Of what is written and of how conversations become tokens: counted up when
  * either changes. */
-enum { VERSION = 4 };
+enum { VERSION = 5 };
 
 /* ---- the name ------------------------------------------------------------ */
 

@@ -142,6 +142,26 @@ static loong_status_t add_ids(text_worker_t *w, const int32_t *ids,
     return LOONG_OK;
 }
 
+/* With what stands around each picture, which is not learned. */
+static loong_status_t add_text(const image_text_t *s, text_worker_t *w,
+                               const int32_t *ids, int64_t count, bool learned)
+{
+    int32_t bounds[2];
+    int64_t from = 0;
+    bool bound =
+        loong_tokenizer_image_bounds(s->tokenizer, s->image_id, bounds);
+    for (int64_t i = 0; i < count && bound; i++) {
+        if (ids[i] == s->image_id) {
+            LOONG_TRY(add_ids(w, ids + from, i - from, learned));
+            LOONG_TRY(add_ids(w, &bounds[0], 1, false));
+            LOONG_TRY(add_ids(w, &ids[i], 1, learned));
+            LOONG_TRY(add_ids(w, &bounds[1], 1, false));
+            from = i + 1;
+        }
+    }
+    return add_ids(w, ids + from, count - from, learned);
+}
+
 static loong_status_t encode_parts(const image_text_t *s,
                                    const text_record_t *record,
                                    text_worker_t *w)
@@ -154,7 +174,7 @@ static loong_status_t encode_parts(const image_text_t *s,
         LOONG_TRY(loong_text_encode(w->encoder, record->part[i].text,
                                     record->part[i].length, false, &ids,
                                     &count));
-        LOONG_TRY(add_ids(w, ids, count, record->part[i].learned));
+        LOONG_TRY(add_text(s, w, ids, count, record->part[i].learned));
     }
     bool ended = w->count > 0 && w->ids[w->count - 1] == s->end_id;
     return add_ids(w, &s->end_id, s->end_id >= 0 && !ended, true);

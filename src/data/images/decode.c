@@ -64,7 +64,8 @@ loong_status_t loong_image_get_info(loong_context_t *ctx, const char *name,
     int orientation = 1;
     LOONG_TRY(get_stored(&file, &format, &stored, &orientation));
     bool exchange = orientation > 4;
-    *info = (loong_image_info_t){format, exchange ? stored.height : stored.width,
+    *info = (loong_image_info_t){format,
+                                 exchange ? stored.height : stored.width,
                                  exchange ? stored.width : stored.height};
     return LOONG_OK;
 }
@@ -82,10 +83,11 @@ loong_status_t loong_image_decode(loong_context_t *ctx, const char *name,
     params = params != NULL ? params : &defaults;
     int64_t most = params->max_pixels > 0 ? params->max_pixels : MAX_PIXELS;
     LOONG_TRY(get_stored(&file, &format, &decoded, &orientation));
-    LOONG_CHECK(ctx, decoded.width <= most / decoded.height, LOONG_ERR_UNSUPPORTED,
-                "%s: has %" PRId64 " x %" PRId64 " pixels, more than the %"
-                PRId64 " that are allowed", name, decoded.width,
-                decoded.height, most);
+    LOONG_CHECK(ctx, decoded.width <= most / decoded.height,
+                LOONG_ERR_UNSUPPORTED,
+                "%s: has %" PRId64 " x %" PRId64 " pixels, more than the "
+                "%" PRId64 " that are allowed",
+                name, decoded.width, decoded.height, most);
     LOONG_TRY(loongi_calloc(ctx, (size_t)(decoded.width * decoded.height),
                             CHANNELS, "pixels of a picture", &decoded.pixels));
     loong_status_t status = read_as[format](&file, &decoded);

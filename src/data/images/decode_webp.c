@@ -77,10 +77,10 @@ static loong_status_t find_frame(const image_file_t *file,
         return LOONG_OK;
     }
     *frame = first_frame(file);
-    LOONG_TRY(check(file, frame->bytes != NULL
-                              ? WebPGetFeatures(frame->bytes, frame->length,
-                                                &config->input)
-                              : VP8_STATUS_NOT_ENOUGH_DATA));
+    LOONG_TRY(check(
+        file, frame->bytes != NULL
+                  ? WebPGetFeatures(frame->bytes, frame->length, &config->input)
+                  : VP8_STATUS_NOT_ENOUGH_DATA));
     bool inside = frame->left + frame->width <= width &&
                   frame->top + frame->height <= height;
     return check(file, inside &&

@@ -85,9 +85,10 @@ static metadata_t in_webp(span_t file, bool *ends_p)
 {
     enum { HEAD = 21, EXIF = 8, XMP = 4 };
     metadata_t found = {{NULL, 0}, {NULL, 0}};
-    int expected = file.length >= HEAD && memcmp(file.bytes + 12, "VP8X", 4) == 0
-                       ? file.bytes[HEAD - 1]
-                       : 0;
+    int expected =
+        file.length >= HEAD && memcmp(file.bytes + 12, "VP8X", 4) == 0
+            ? file.bytes[HEAD - 1]
+            : 0;
     size_t at = 12;
     while (at + 8 <= file.length) {
         const uint8_t *chunk = file.bytes + at;
@@ -207,8 +208,8 @@ loong_status_t loongi_image_orient(loong_context_t *ctx, int orientation,
     loong_image_t turned = *image;
     turned.width = exchange ? h : w;
     turned.height = exchange ? w : h;
-    LOONG_TRY(loongi_calloc(ctx, (size_t)(w * h), 3,
-                            "pixels of a picture", &turned.pixels));
+    LOONG_TRY(loongi_calloc(ctx, (size_t)(w * h), 3, "pixels of a picture",
+                            &turned.pixels));
     uint8_t *to = turned.pixels;
     for (int64_t y = 0; y < turned.height; y++) {
         for (int64_t x = 0; x < turned.width; x++, to += 3) {

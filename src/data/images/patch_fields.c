@@ -20,8 +20,8 @@ static loong_patch_grid_t grid_of(const loong_patch_params_t *p,
 /* Rows of padding that see each other. */
 static int64_t padding_rows(const loong_patch_params_t *p)
 {
-    return loongi_pictures_all_equal(p) ? loongi_picture_each(p).encoder
-                                        : LOONG_PADDING_ROWS;
+    return loongi_grids_all_equal(p) ? loongi_picture_each(p).encoder
+                                     : LOONG_PADDING_ROWS;
 }
 
 static void put_real(const loong_field_t *field, int64_t i, double value)
@@ -33,22 +33,31 @@ static void put_real(const loong_field_t *field, int64_t i, double value)
     }
 }
 
-/* A slot for one picture, which may be empty. */
+/* A grid of a picture. */
 typedef struct slot {
     const loong_patch_row_t *row;
+    int64_t taken; /* pictures up to it */
+    int64_t grid;
     int64_t begin, patches; /* its first row, and that of its patches */
     int64_t end;
 } slot_t;
 
-/* The slot behind that one, the first one behind an empty one. */
-static slot_t next_slot(const loong_patch_params_t *p, void *const *rows,
-                        int64_t j, const slot_t *before)
+/* The slot behind that one; all zero is in front of the first. */
+static bool next_slot(const loong_patch_params_t *p, void *const *rows,
+                      slot_t *s)
 {
-    const loong_patch_row_t *row = rows[j];
-    slot_t slot = {row, before->end, before->end, before->end};
-    slot.end += row->size.encoder;
-    slot.patches += row->size.encoder > 0 && p->class_token ? 1 : 0;
-    return slot;
+    s->grid++;
+    while (s->row == NULL || s->grid >= s->row->size.grids) {
+        if (s->taken == p->pictures) {
+            return false;
+        }
+        s->row = rows[s->taken++];
+        s->grid = 0;
+    }
+    s->begin = s->end;
+    s->patches = s->begin + (p->class_token ? 1 : 0);
+    s->end = s->patches + s->row->size.width * s->row->size.height;
+    return true;
 }
 
 static void copy_patches(const float *patches, int64_t count,
@@ -70,13 +79,12 @@ static void fill_patches(const loong_patch_params_t *p, void *const *rows,
                   loong_dtype_size(field->dtype); /* a row */
     char *to = field->to;
     slot_t s = {0};
-    for (int64_t j = 0; j < p->pictures; j++) {
-        s = next_slot(p, rows, j, &s);
+    while (next_slot(p, rows, &s)) {
         memset(to + (size_t)s.begin * size, 0,
                (size_t)(s.patches - s.begin) * size);
-        copy_patches(s.row->patches,
-                     (s.end - s.patches) * loongi_patch_elements(p),
-                     field->dtype, to + (size_t)s.patches * size);
+        int64_t count = (s.end - s.patches) * loongi_patch_elements(p);
+        copy_patches(s.row->patches + s.grid * count, count, field->dtype,
+                     to + (size_t)s.patches * size);
     }
     memset(to + (size_t)s.end * size, 0, (size_t)(p->rows - s.end) * size);
 }
@@ -86,8 +94,7 @@ static void fill_positions(const loong_patch_params_t *p, void *const *rows,
 {
     int32_t *to = field->to;
     slot_t s = {0};
-    for (int64_t j = 0; j < p->pictures; j++) {
-        s = next_slot(p, rows, j, &s);
+    while (next_slot(p, rows, &s)) {
         loong_patch_grid_t grid = grid_of(p, &s.row->size);
         int64_t before = s.patches - s.begin;
         for (int64_t i = s.begin; i < s.patches; i++) {
@@ -110,8 +117,7 @@ static void fill_patch_positions(const loong_patch_params_t *p,
     int32_t *to = field->to;
     slot_t s = {0};
     memset(to, 0, (size_t)field->count * sizeof(*to));
-    for (int64_t j = 0; j < p->pictures; j++) {
-        s = next_slot(p, rows, j, &s);
+    while (next_slot(p, rows, &s)) {
         loong_patch_grid_t grid = grid_of(p, &s.row->size);
         for (int64_t i = s.patches; i < s.end; i++) {
             loong_patch_place_t at = loongi_patch_place(&grid, i - s.patches);
@@ -162,8 +168,7 @@ static void fill_taps(const loong_patch_params_t *p, void *const *rows,
     slot_t s = {0};
     memset(field->to, 0,
            (size_t)field->count * loong_dtype_size(field->dtype));
-    for (int64_t j = 0; j < p->pictures; j++) {
-        s = next_slot(p, rows, j, &s);
+    while (next_slot(p, rows, &s)) {
         loong_patch_grid_t grid = grid_of(p, &s.row->size);
         for (int64_t i = s.patches; i < s.end; i++) {
             loong_patch_place_t at = loongi_patch_place(&grid, i - s.patches);
@@ -222,11 +227,8 @@ static void fill_is_class(const loong_patch_params_t *p, void *const *rows,
     int32_t *to = field->to;
     slot_t s = {0};
     memset(to, 0, (size_t)field->count * sizeof(*to));
-    for (int64_t j = 0; j < p->pictures; j++) {
-        s = next_slot(p, rows, j, &s);
-        if (s.patches > s.begin) {
-            to[s.begin] = 1;
-        }
+    while (next_slot(p, rows, &s)) {
+        to[s.begin] = p->class_token;
     }
 }
 
@@ -251,11 +253,8 @@ static void fill_is_masked(const loong_patch_params_t *p, void *const *rows,
     int32_t *to = field->to;
     slot_t s = {0};
     memset(to, 0, (size_t)field->count * sizeof(*to));
-    for (int64_t j = 0; j < p->pictures; j++) {
-        s = next_slot(p, rows, j, &s);
-        if (s.end > s.begin) {
-            mask_patches(p, s.row, to + s.patches);
-        }
+    while (next_slot(p, rows, &s)) {
+        mask_patches(p, s.row, to + s.patches);
     }
 }
 
@@ -265,11 +264,8 @@ static void fill_cu_seqlens(const loong_patch_params_t *p, void *const *rows,
     int32_t *to = field->to;
     int64_t count = 0;
     slot_t s = {0};
-    for (int64_t j = 0; j < p->pictures; j++) {
-        s = next_slot(p, rows, j, &s);
-        if (s.end > s.begin) {
-            to[count++] = (int32_t)s.begin;
-        }
+    while (next_slot(p, rows, &s)) {
+        to[count++] = (int32_t)s.begin;
     }
     for (int64_t i = s.end; i < p->rows; i += padding_rows(p)) {
         to[count++] = (int32_t)i;
@@ -301,8 +297,7 @@ static void fill_cu_window_seqlens(const loong_patch_params_t *p,
     int64_t patches =
         loongi_patch_merge(p) * loongi_patch_merge(p); /* of a block */
     slot_t s = {0};
-    for (int64_t j = 0; j < p->pictures; j++) {
-        s = next_slot(p, rows, j, &s);
+    while (next_slot(p, rows, &s)) {
         loong_patch_grid_t grid = grid_of(p, &s.row->size);
         for (int64_t i = s.patches; i < s.end;) {
             loong_patch_place_t at = loongi_patch_place(&grid, i - s.patches);
@@ -330,8 +325,7 @@ static void fill_raster_index(const loong_patch_params_t *p, void *const *rows,
     for (int64_t i = 0; i < p->rows; i++) {
         to[i] = (int32_t)i;
     }
-    for (int64_t j = 0; j < p->pictures; j++) {
-        s = next_slot(p, rows, j, &s);
+    while (next_slot(p, rows, &s)) {
         loong_patch_grid_t grid = grid_of(p, &s.row->size);
         for (int64_t i = s.patches; i < s.end; i++) {
             int64_t block = (i - s.patches) / patches;
@@ -349,13 +343,12 @@ static void fill_pooled_picture(const loong_patch_params_t *p,
     for (int64_t i = 0; i < p->rows; i++) {
         to[i] = (int32_t)loongi_picture_capacity(p);
     }
-    for (int64_t j = 0; j < p->pictures; j++) {
-        s = next_slot(p, rows, j, &s);
+    while (next_slot(p, rows, &s)) {
         bool token = p->class_token && p->pool_class_token;
         int64_t first = token ? s.begin : s.patches;
         int64_t end = token ? s.patches : s.end;
         for (int64_t i = first; i < end; i++) {
-            to[i] = (int32_t)j;
+            to[i] = (int32_t)(s.taken - 1);
         }
     }
 }
@@ -444,9 +437,10 @@ static int64_t elements_of(const loong_patch_params_t *p, extent_t extent)
     case SOME_TAPS:
         return loong_position_taps(&p->positions) * p->rows;
     case BOUNDS:
-        return loongi_picture_capacity(p) + 2 +
-               (loongi_pictures_all_equal(p) ? 0
-                                             : p->rows / LOONG_PADDING_ROWS);
+        return loongi_grids_all_equal(p)
+                   ? p->rows / loongi_picture_each(p).encoder + 2
+                   : loongi_picture_capacity(p) + 2 +
+                         p->rows / LOONG_PADDING_ROWS;
     case WINDOW_BOUNDS: /* one more a picture than its rows / (m w) */
         return loongi_picture_capacity(p) + 2 +
                p->rows /

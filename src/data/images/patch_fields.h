@@ -19,12 +19,18 @@ typedef struct loong_patch_row {
     int64_t label; /* -1: no picture, or one without a label */
     int64_t draw;  /* -1: no picture */
     loong_picture_rows_t size;
-    float patches[]; /* of it, row after row */
+    float patches[]; /* of it, grid after grid, row after row */
 } loong_patch_row_t;
+
+/* Pictures, or tiles of them. */
+static inline bool loongi_grids_all_equal(const loong_patch_params_t *p)
+{
+    return p->image_size > 0;
+}
 
 static inline bool loongi_pictures_all_equal(const loong_patch_params_t *p)
 {
-    return p->image_size > 0;
+    return loongi_grids_all_equal(p) && p->max_tiles <= 1;
 }
 
 static inline int64_t loongi_patch_merge(const loong_patch_params_t *p)
@@ -32,16 +38,21 @@ static inline int64_t loongi_patch_merge(const loong_patch_params_t *p)
     return LOONG_MAX(p->cut.merge, 1);
 }
 
+/* So many grids of width x height pixels. */
+loong_picture_rows_t loongi_picture_grids(const loong_patch_params_t *p,
+                                          int64_t grids, int64_t width,
+                                          int64_t height);
+
 /* Where all are equal. */
 static inline loong_picture_rows_t
 loongi_picture_each(const loong_patch_params_t *p)
 {
-    return loong_picture_rows(p, p->image_size, p->image_size);
+    return loongi_picture_grids(p, 1, p->image_size, p->image_size);
 }
 
 static inline int64_t loongi_picture_patches(const loong_picture_rows_t *size)
 {
-    return size->width * size->height;
+    return size->grids * size->width * size->height;
 }
 
 /* Of a picture. */

@@ -17,26 +17,38 @@ enum { PICTURES_SUM, MASKED_SUM };
 static const char *const normalisers[] = {
     [PICTURES_SUM] = "pictures", [MASKED_SUM] = "masked_patches", NULL};
 
+loong_picture_rows_t loongi_picture_grids(const loong_patch_params_t *p,
+                                          int64_t grids, int64_t width,
+                                          int64_t height)
+{
+    loong_picture_rows_t rows = {0};
+    int64_t merge = loongi_patch_merge(p);
+    rows.width = width / p->cut.patch;
+    rows.height = height / p->cut.patch;
+    int64_t patches = rows.width * rows.height;
+    if (patches > 0) {
+        int64_t each = patches + (p->class_token ? 1 : 0);
+        rows.grids = grids;
+        rows.encoder = grids * each;
+        rows.sent = grids * (p->sends_class_token ? each : patches);
+        rows.text = rows.sent / (merge * merge);
+        rows.columns = rows.width / merge;
+    }
+    return rows;
+}
+
 loong_picture_rows_t loong_picture_rows(const void *params, int64_t width,
                                         int64_t height)
 {
     const loong_patch_params_t *p = params;
-    loong_picture_rows_t rows = {0};
-    int64_t size[2] = {p->image_size, p->image_size};
-    if (!loongi_pictures_all_equal(p)) {
-        loong_image_processor_size(p->processor, width, height, &size[0],
-                                   &size[1]);
+    if (loongi_pictures_all_equal(p)) {
+        return loongi_picture_each(p);
     }
-    rows.width = size[0] / p->cut.patch;
-    rows.height = size[1] / p->cut.patch;
-    int64_t patches = rows.width * rows.height;
-    if (patches > 0) {
-        rows.encoder = patches + (p->class_token ? 1 : 0);
-        rows.sent = p->sends_class_token ? rows.encoder : patches;
-        rows.text = rows.sent / (loongi_patch_merge(p) * loongi_patch_merge(p));
-        rows.columns = rows.width / loongi_patch_merge(p);
-    }
-    return rows;
+    int64_t size[2];
+    loong_image_processor_size(p->processor, width, height, &size[0], &size[1]);
+    return loongi_picture_grids(
+        p, loong_image_processor_tiles(p->processor, width, height).count,
+        size[0], size[1]);
 }
 
 static loong_status_t check_size(loong_context_t *ctx,
@@ -47,7 +59,7 @@ static loong_status_t check_size(loong_context_t *ctx,
     loong_image_processor_size(p->processor, from[0], from[1], &size[0],
                                &size[1]);
     LOONG_CHECK(ctx,
-                !loongi_pictures_all_equal(p) ||
+                !loongi_grids_all_equal(p) ||
                     (size[0] == p->image_size && size[1] == size[0]),
                 LOONG_ERR_CONFIG,
                 "%s: becomes %" PRId64 " x %" PRId64 " pixels, the model takes "
@@ -189,8 +201,9 @@ static loong_status_t keep(const void *config, int64_t draw,
     LOONG_TRY(find_items(p, items, &picture, &label));
     LOONG_TRY(judge(p, items));
     LOONG_TRY(check_size(items->ctx, p, picture->name, picture->size));
-    loong_image_t image = {
-        .width = picture->size[0], .height = picture->size[1], .pixels = picture->pixels};
+    loong_image_t image = {.width = picture->size[0],
+                           .height = picture->size[1],
+                           .pixels = picture->pixels};
     memcpy(image.clear, picture->clear, sizeof(image.clear));
     row->label = label != NULL ? label->label : -1;
     row->draw = draw;
@@ -212,7 +225,7 @@ static int64_t example_side(const loong_patch_params_t *p)
     int64_t most = p->rows / p->pictures;
     int64_t side = (int64_t)sqrt((double)most) / loongi_patch_merge(p) *
                    loongi_patch_merge(p) * p->cut.patch;
-    if (loongi_pictures_all_equal(p)) {
+    if (loongi_grids_all_equal(p)) {
         return p->image_size;
     }
     return side > 0 && loong_picture_rows(p, side, side).encoder <= most ? side

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the image processors of transformers do to a picture, from their
- * preprocessor_config.json: resize, crop, rescale, normalise; then patches.
- * Created by src/run_data/open_data.c, called by patch_processor.c. Read
- * loong/image.h before. */
+ * The image processors of transformers, from their preprocessor_config.json;
+ * what they do is in process.c. Created by src/run_data/open_data.c. Read
+ * processor.h before. */
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -11,33 +10,7 @@
 
 #include "base.h"
 #include "json.h"
-#include "loong/image.h"
-#include "patch_place.h"
-
-enum { CHANNELS = 3 };
-
-/* A size: bounds of all pixels, where proportions are kept and sides are
- * multiples of patch x merge; a shortest edge; or exact. What is not meant is
- * 0. */
-typedef struct target {
-    int64_t edge, width, height;
-    int64_t min_pixels, max_pixels;
-} target_t;
-
-struct loong_image_processor {
-    loong_context_t *ctx;
-    bool is_clip; /* crops, and "size": 224 is a shortest edge */
-    loong_patch_cut_t cut; /* that the file states; of bounded pixels */
-    bool resize, crop, rescale, normalize;
-    bool convert_rgb; /* transparent pixels become white */
-    bool is_tiled, tile; /* it may cut pictures into tiles, and does */
-    int64_t min_tiles, max_tiles;
-    target_t size, crop_size;
-    loong_image_filter_t filter;
-    double factor;
-    double mean[CHANNELS], deviation[CHANNELS];
-    float values[CHANNELS][256]; /* of a byte of a channel, in the end */
-};
+#include "processor.h"
 
 #define HALF {0.5, 0.5, 0.5}
 #define CLIP_MEAN {0.48145466, 0.4578275, 0.40821073}
@@ -140,15 +113,11 @@ static bool read_crop(const loong_image_processor_t *p,
     return read_bool(p, value, to) && (p->is_clip || !*(bool *)to);
 }
 
-static bool is_bounded(const loong_image_processor_t *p)
-{
-    return p->size.max_pixels > 0;
-}
-
 static bool read_resize(const loong_image_processor_t *p,
                         const loong_json_t *value, void *to)
 {
-    return read_bool(p, value, to) && (!is_bounded(p) || *(bool *)to);
+    return read_bool(p, value, to) &&
+           (!loongi_processor_is_bounded(p) || *(bool *)to);
 }
 
 static bool read_filter(const loong_image_processor_t *p,
@@ -211,7 +180,7 @@ static bool read_exact_size(const loong_image_processor_t *p,
 static bool read_count(const loong_image_processor_t *p,
                        const loong_json_t *value, void *to)
 {
-    bool bounded = is_bounded(p); /* before it is set */
+    bool bounded = loongi_processor_is_bounded(p); /* before it is set */
     *(int64_t *)to = loongi_json_int(value);
     return bounded && loongi_json_int(value) > 0;
 }
@@ -227,7 +196,7 @@ static bool read_bounds(const loong_json_t *value, target_t *to)
 static bool read_size(const loong_image_processor_t *p,
                       const loong_json_t *value, void *to)
 {
-    if (is_bounded(p)) {
+    if (loongi_processor_is_bounded(p)) {
         return read_bounds(value, to);
     }
     const loong_json_t *edge =
@@ -348,10 +317,13 @@ static void tabulate(loong_image_processor_t *p)
     }
 }
 
+/* whole: the processor of texts and pictures, which may be the same object. */
 static loong_status_t read_fields(loong_context_t *ctx, const char *path,
-                                  const loong_json_t *json,
+                                  const loong_json_t *whole,
                                   loong_image_processor_t *p)
 {
+    const loong_json_t *own = loongi_json_get(whole, "image_processor");
+    const loong_json_t *json = own != NULL ? own : whole;
     int64_t kind = 0;
     LOONG_CHECK(ctx, loongi_json_kind(json) == LOONG_JSON_OBJECT,
                 LOONG_ERR_FORMAT, "%s: is not an object", path);
@@ -364,9 +336,10 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
                              loongi_json_member_value(it), p));
     }
     /* That of InternVL has them cut pictures, whatever their own file says. */
-    const char *whole =
-        loongi_json_string(loongi_json_get(json, "processor_class"));
-    p->tile = p->tile || (p->is_tiled && strcmp(whole, "InternVLProcessor") == 0);
+    const char *class_name =
+        loongi_json_string(loongi_json_get(whole, "processor_class"));
+    p->tile = p->tile ||
+              (p->is_tiled && strcmp(class_name, "InternVLProcessor") == 0);
     /* These are stronger than size, as in transformers. */
     for (int i = 0; i < 2; i++) {
         static const char *const keys[] = {"min_pixels", "max_pixels"};
@@ -389,8 +362,7 @@ loong_image_processor_create(loong_context_t *ctx, const char *path,
     loong_status_t status =
         loongi_alloc(ctx, sizeof(*processor), "image processor", &processor);
     if (status == LOONG_OK) { /* beside others, as transformers 5 writes it */
-        const loong_json_t *own = loongi_json_get(json, "image_processor");
-        status = read_fields(ctx, path, own != NULL ? own : json, processor);
+        status = read_fields(ctx, path, json, processor);
     }
     loongi_json_destroy(&json);
     if (status != LOONG_OK) {
@@ -413,7 +385,8 @@ loong_image_processor_create_default(loong_context_t *ctx,
     }
     LOONG_CHECK(ctx,
                 kind < LOONG_COUNT_OF(kinds) &&
-                    (image_size > 0 || is_bounded(&kinds[kind].defaults)),
+                    (image_size > 0 ||
+                     loongi_processor_is_bounded(&kinds[kind].defaults)),
                 LOONG_ERR_ARG, "no image processor %s of %" PRId64 " pixels",
                 class_name, image_size);
     loong_image_processor_t *p = NULL;
@@ -421,7 +394,7 @@ loong_image_processor_create_default(loong_context_t *ctx,
     *p = kinds[kind].defaults;
     p->ctx = ctx;
     const target_t exact = {.width = image_size, .height = image_size};
-    if (!is_bounded(p)) {
+    if (!loongi_processor_is_bounded(p)) {
         p->size = p->is_clip ? (target_t){.edge = image_size} : exact;
         p->crop_size = exact;
     }
@@ -436,274 +409,4 @@ void loong_image_processor_destroy(loong_image_processor_t **processor)
         loongi_free((*processor)->ctx, *processor);
         *processor = NULL;
     }
-}
-
-/* The multiple of unit that is nearest to length, an even one of two. */
-static int64_t nearest(int64_t length, int64_t unit)
-{
-    return (int64_t)nearbyint((double)length / (double)unit) * unit;
-}
-
-/* Sides of Qwen2-VL's smart_resize; 0: it refuses the picture. */
-static void bounded_size(const loong_image_processor_t *p, int64_t width,
-                         int64_t height, int64_t size[2])
-{
-    enum { LONGEST = 200 }; /* times the other side */
-    const target_t *n = &p->size;
-    int64_t unit = p->cut.patch * p->cut.merge;
-    int64_t of[] = {width, height};
-    double pixels = (double)width * (double)height;
-    size[0] = size[1] = 0;
-    if (LOONG_MIN(width, height) < 1 ||
-        (double)LOONG_MAX(width, height) / (double)LOONG_MIN(width, height) >
-            LONGEST) {
-        return;
-    }
-    int64_t found = nearest(width, unit) * nearest(height, unit);
-    for (int i = 0; i < 2; i++) {
-        double side = (double)of[i];
-        if (found > n->max_pixels) {
-            double beta = sqrt(pixels / (double)n->max_pixels);
-            int64_t units = (int64_t)floor(side / beta / (double)unit);
-            size[i] = LOONG_MAX(units, 1) * unit;
-        } else if (found < n->min_pixels) {
-            double beta = sqrt((double)n->min_pixels / pixels);
-            size[i] = (int64_t)ceil(side * beta / (double)unit) * unit;
-        } else {
-            size[i] = nearest(of[i], unit);
-        }
-    }
-}
-
-/* The size after resizing; the longer edge is rounded down. */
-static void resized_size(const loong_image_processor_t *p, int64_t width,
-                         int64_t height, int64_t *width_p, int64_t *height_p)
-{
-    int64_t edge = p->size.edge;
-    if (is_bounded(p)) {
-        int64_t size[2];
-        bounded_size(p, width, height, size);
-        *width_p = size[0];
-        *height_p = size[1];
-    } else if (!p->resize) {
-        *width_p = width;
-        *height_p = height;
-    } else if (edge == 0) {
-        *width_p = p->size.width;
-        *height_p = p->size.height;
-    } else {
-        *width_p = width <= height ? edge : edge * width / height;
-        *height_p = width <= height ? edge * height / width : edge;
-    }
-}
-
-int64_t loong_image_processor_max_tiles(const loong_image_processor_t *processor)
-{
-    bool several = processor->tile && processor->max_tiles > 1;
-    return several ? processor->max_tiles + 1 : 1;
-}
-
-/* The grid whose sides are most like those of the picture; of several the
- * largest that is not more than twice as large as the picture. */
-loong_image_tiles_t
-loong_image_processor_tiles(const loong_image_processor_t *processor,
-                            int64_t width, int64_t height)
-{
-    const loong_image_processor_t *p = processor;
-    loong_image_tiles_t tiles = {1, 1, 1};
-    double tile = (double)p->size.width * (double)p->size.height;
-    double area = (double)width * (double)height;
-    double ratio = (double)width / (double)height;
-    double least = INFINITY;
-    bool several = loong_image_processor_max_tiles(p) > 1;
-    for (int64_t n = p->min_tiles; several && n <= p->max_tiles; n++) {
-        for (int64_t columns = 1; columns <= n; columns++) {
-            int64_t rows = n / columns;
-            double far = fabs(ratio - (double)columns / (double)rows);
-            if (columns * rows == n &&
-                (far < least ||
-                 (far == least && area > 0.5 * tile * (double)n))) {
-                least = far;
-                tiles = (loong_image_tiles_t){columns, rows, n};
-            }
-        }
-    }
-    tiles.count += tiles.count > 1 ? 1 : 0;
-    return tiles;
-}
-
-void loong_image_processor_size(const loong_image_processor_t *processor,
-                                int64_t width, int64_t height,
-                                int64_t *width_p, int64_t *height_p)
-{
-    if (processor->crop) {
-        *width_p = processor->crop_size.width;
-        *height_p = processor->crop_size.height;
-    } else {
-        resized_size(processor, width, height, width_p, height_p);
-    }
-}
-
-/* Where the crop begins: half of what is too much, rounded down, so that a
- * picture that is too small has its larger border before it. */
-static int64_t crop_from(int64_t has, int64_t wanted)
-{
-    int64_t more = has - wanted;
-    return more >= 0 ? more / 2 : -((1 - more) / 2);
-}
-
-/* One row of a patch, of one channel; black outside of the picture. */
-static void copy_row(const loong_image_t *image, const float values[256],
-                     int64_t x, const uint8_t *row, int64_t count, float *to)
-{
-    for (int64_t i = 0; i < count; i++, x++) {
-        bool inside = row != NULL && x >= 0 && x < image->width;
-        to[i] = values[inside ? row[x * CHANNELS] : 0];
-    }
-}
-
-/* Tiles of width x height pixels, of an image whose pixel (left, top) comes
- * first; to [rows,columns,CHANNELS,frames,height,width], tiles in blocks. */
-typedef struct tiling {
-    int64_t left, top, rows, columns, width, height;
-    loong_patch_cut_t cut;
-} tiling_t;
-
-static void unfold(const loong_image_processor_t *p, const loong_image_t *image,
-                   const tiling_t *t, float *to)
-{
-    int64_t pixels = t->width * t->height;
-    const loong_patch_grid_t grid = {t->rows, t->columns, t->cut.merge,
-                                     t->cut.window};
-    for (int64_t tile = 0; tile < t->rows * t->columns; tile++) {
-        loong_patch_place_t at = loongi_patch_place(&grid, tile);
-        int64_t x = t->left + at.column * t->width;
-        int64_t first = t->top + at.row * t->height;
-        for (int c = 0; c < CHANNELS; c++) {
-            const float *frame = to;
-            for (int64_t y = first; y < first + t->height; y++) {
-                const uint8_t *row = NULL;
-                if (y >= 0 && y < image->height) {
-                    row = image->pixels + y * image->width * CHANNELS + c;
-                }
-                copy_row(image, p->values[c], x, row, t->width, to);
-                to += t->width;
-            }
-            for (int64_t f = 1; f < t->cut.frames; f++, to += pixels) {
-                memcpy(to, frame, (size_t)pixels * sizeof(*to));
-            }
-        }
-    }
-}
-
-/* A cut that the processor's file states is the model's. */
-static loong_status_t check_cut(loong_context_t *ctx,
-                                const loong_image_processor_t *p,
-                                const loong_patch_cut_t *cut)
-{
-    const loong_patch_cut_t *own = &p->cut;
-    LOONG_CHECK(ctx, cut->patch >= 0, LOONG_ERR_ARG,
-                "patches of %" PRId64 " pixels", cut->patch);
-    LOONG_CHECK(ctx,
-                own->patch == 0 || cut->patch == 0 ||
-                    (cut->patch == own->patch && cut->merge == own->merge &&
-                     cut->frames == own->frames),
-                LOONG_ERR_CONFIG,
-                "the image processor has patch_size %" PRId64
-                ", merge_size %" PRId64 ", temporal_patch_size %" PRId64
-                ", the model %" PRId64 ", %" PRId64 ", %" PRId64,
-                own->patch, own->merge, own->frames, cut->patch, cut->merge,
-                cut->frames);
-    return LOONG_OK;
-}
-
-/* At columns x rows times the size of a tile, and all tiles of it; *to moves on.
- */
-static loong_status_t put_tiles(const loong_image_processor_t *p,
-                                loong_context_t *ctx,
-                                const loong_image_t *image, int64_t columns,
-                                int64_t rows, tiling_t tiling, float **to)
-{
-    loong_image_t resized = {0};
-    int64_t width, height;
-    resized_size(p, image->width, image->height, &width, &height);
-    LOONG_CHECK(ctx, width > 0 && height > 0, LOONG_ERR_CONFIG,
-                "a picture of %" PRId64 " x %" PRId64 " pixels is too narrow",
-                image->width, image->height);
-    width *= columns;
-    height *= rows;
-    if (width != image->width || height != image->height) {
-        LOONG_TRY(loong_image_resize(ctx, image, width, height, p->filter,
-                                     &resized));
-        image = &resized;
-    }
-    int64_t wide = tiling.columns * tiling.width;
-    int64_t high = tiling.rows * tiling.height;
-    for (int64_t i = 0; i < columns * rows; i++) {
-        tiling.left = i % columns * (width / columns);
-        tiling.top = i / columns * (height / rows);
-        if (p->crop) {
-            tiling.left = crop_from(width, p->crop_size.width);
-            tiling.top = crop_from(height, p->crop_size.height);
-        }
-        unfold(p, image, &tiling, *to);
-        *to += wide * high * CHANNELS * LOONG_MAX(tiling.cut.frames, 1);
-    }
-    loong_image_free(ctx, &resized);
-    return LOONG_OK;
-}
-
-/* Another picture where there are transparent pixels, else the same. */
-static loong_status_t make_white(const loong_image_processor_t *p,
-                                 loong_context_t *ctx,
-                                 const loong_image_t *image,
-                                 loong_image_t *white)
-{
-    int64_t pixels = image->width * image->height;
-    *white = *image;
-    if (!p->convert_rgb || image->clear[CHANNELS] == 0) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(loongi_calloc(ctx, (size_t)pixels, CHANNELS,
-                            "pixels of a picture", &white->pixels));
-    memcpy(white->pixels, image->pixels, (size_t)pixels * CHANNELS);
-    for (int64_t i = 0; i < pixels; i++) {
-        uint8_t *pixel = white->pixels + i * CHANNELS;
-        if (memcmp(pixel, image->clear, CHANNELS) == 0) {
-            memset(pixel, 255, CHANNELS);
-        }
-    }
-    return LOONG_OK;
-}
-
-loong_status_t loong_image_process(loong_context_t *ctx,
-                                   const loong_image_processor_t *processor,
-                                   const loong_image_t *image,
-                                   const loong_patch_cut_t *cut, float *patches)
-{
-    loong_image_t white;
-    loong_image_tiles_t tiles =
-        loong_image_processor_tiles(processor, image->width, image->height);
-    tiling_t tiling = {0, 0, 1, 1, 0, 0, {0, 1, 1, 0}};
-    LOONG_TRY(check_cut(ctx, processor, cut));
-    loong_image_processor_size(processor, image->width, image->height,
-                               &tiling.width, &tiling.height);
-    if (cut->patch > 0) {
-        tiling.rows = tiling.height / cut->patch;
-        tiling.columns = tiling.width / cut->patch;
-        tiling.width = tiling.height = cut->patch;
-        tiling.cut.window = cut->window;
-        tiling.cut.merge = LOONG_MAX(cut->merge, 1);
-        tiling.cut.frames = LOONG_MAX(cut->frames, 1);
-    }
-    LOONG_TRY(make_white(processor, ctx, image, &white));
-    loong_status_t status = put_tiles(processor, ctx, &white, tiles.columns,
-                                      tiles.rows, tiling, &patches);
-    if (status == LOONG_OK && tiles.count > 1) {
-        status = put_tiles(processor, ctx, &white, 1, 1, tiling, &patches);
-    }
-    if (white.pixels != image->pixels) {
-        loong_image_free(ctx, &white);
-    }
-    return status;
 }

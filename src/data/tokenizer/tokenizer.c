@@ -21,6 +21,7 @@ loong_status_t loongi_tokenizer_begin(loong_context_t *ctx,
     for (int i = 0; i < LOONG_TOKEN_ROLES; i++) {
         t->roles[i] = -1;
     }
+    t->image[0] = t->image[1] = t->image[2] = -1;
     loong_status_t status =
         loongi_arena_create(ctx, "tokenizer texts", &t->arena);
     if (status == LOONG_OK) {
@@ -156,6 +157,20 @@ out:
     return status;
 }
 
+/* What InternVL's processor looks for in tokenizers. */
+static void read_image(loong_tokenizer_t *t, const loong_json_t *config)
+{
+    static const char *const keys[] = {"context_image_token",
+                                       "start_image_token", "end_image_token"};
+    const loong_json_t *more = loongi_json_get(config, "extra_special_tokens");
+    for (int i = 0; i < 3; i++) {
+        const loong_json_t *own = loongi_json_get(config, keys[i]);
+        const char *text = loongi_json_string(
+            own != NULL ? own : loongi_json_get(more, keys[i]));
+        t->image[i] = loong_tokenizer_token_to_id(t, text);
+    }
+}
+
 /* bos_token and so on: a string, an object with `content`; null: none. */
 static loong_status_t read_config(loong_tokenizer_t *t, const char *path)
 {
@@ -181,6 +196,7 @@ static loong_status_t read_config(loong_tokenizer_t *t, const char *path)
                                 keys[i], text);
         }
     }
+    read_image(t, root);
     loongi_json_destroy(&root);
     return status;
 }
@@ -295,4 +311,13 @@ int32_t loong_tokenizer_get_role(const loong_tokenizer_t *t,
                                  loong_token_role_t role)
 {
     return t->roles[role];
+}
+
+bool loong_tokenizer_image_bounds(const loong_tokenizer_t *t, int32_t image,
+                                  int32_t bounds[2])
+{
+    bounds[0] = t->image[1];
+    bounds[1] = t->image[2];
+    return image >= 0 && image == t->image[0] && bounds[0] >= 0 &&
+           bounds[1] >= 0;
 }

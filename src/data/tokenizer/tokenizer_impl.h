@@ -109,6 +109,7 @@ struct loong_tokenizer {
     uint8_t *nfc;   /* NULL: not needed */
     size_t longest; /* bytes of the longest token */
     int32_t roles[LOONG_TOKEN_ROLES];
+    int32_t image[3]; /* that stands for a picture, and around it; -1: none */
 };
 
 /* A word that was merged before: 64 bytes. */

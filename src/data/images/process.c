@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an image processor does to a picture: tiles, resize, crop, rescale,
+ * normalise; then patches. Called by patch_processor.c. Read processor.h
+ * before. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "patch_place.h"
+#include "processor.h"
+
+/* The multiple of unit that is nearest to length, an even one of two. */
+static int64_t nearest(int64_t length, int64_t unit)
+{
+    return (int64_t)nearbyint((double)length / (double)unit) * unit;
+}
+
+/* Sides of Qwen2-VL's smart_resize; 0: it refuses the picture. */
+static void bounded_size(const loong_image_processor_t *p, int64_t width,
+                         int64_t height, int64_t size[2])
+{
+    enum { LONGEST = 200 }; /* times the other side */
+    const target_t *n = &p->size;
+    int64_t unit = p->cut.patch * p->cut.merge;
+    int64_t of[] = {width, height};
+    double pixels = (double)width * (double)height;
+    size[0] = size[1] = 0;
+    if (LOONG_MIN(width, height) < 1 ||
+        (double)LOONG_MAX(width, height) / (double)LOONG_MIN(width, height) >
+            LONGEST) {
+        return;
+    }
+    int64_t found = nearest(width, unit) * nearest(height, unit);
+    for (int i = 0; i < 2; i++) {
+        double side = (double)of[i];
+        if (found > n->max_pixels) {
+            double beta = sqrt(pixels / (double)n->max_pixels);
+            int64_t units = (int64_t)floor(side / beta / (double)unit);
+            size[i] = LOONG_MAX(units, 1) * unit;
+        } else if (found < n->min_pixels) {
+            double beta = sqrt((double)n->min_pixels / pixels);
+            size[i] = (int64_t)ceil(side * beta / (double)unit) * unit;
+        } else {
+            size[i] = nearest(of[i], unit);
+        }
+    }
+}
+
+/* The size after resizing; the longer edge is rounded down. */
+static void resized_size(const loong_image_processor_t *p, int64_t width,
+                         int64_t height, int64_t *width_p, int64_t *height_p)
+{
+    int64_t edge = p->size.edge;
+    if (loongi_processor_is_bounded(p)) {
+        int64_t size[2];
+        bounded_size(p, width, height, size);
+        *width_p = size[0];
+        *height_p = size[1];
+    } else if (!p->resize) {
+        *width_p = width;
+        *height_p = height;
+    } else if (edge == 0) {
+        *width_p = p->size.width;
+        *height_p = p->size.height;
+    } else {
+        *width_p = width <= height ? edge : edge * width / height;
+        *height_p = width <= height ? edge * height / width : edge;
+    }
+}
+
+void loong_image_processor_limit_tiles(loong_image_processor_t *processor,
+                                       int64_t most)
+{
+    processor->max_tiles = most > 0 ? most : processor->max_tiles;
+}
+
+int64_t
+loong_image_processor_max_tiles(const loong_image_processor_t *processor)
+{
+    bool several = processor->tile && processor->max_tiles > 1;
+    return several ? processor->max_tiles + 1 : 1;
+}
+
+/* The grid whose sides are most like those of the picture; of several the
+ * largest that is not more than twice as large as the picture. */
+loong_image_tiles_t
+loong_image_processor_tiles(const loong_image_processor_t *processor,
+                            int64_t width, int64_t height)
+{
+    const loong_image_processor_t *p = processor;
+    loong_image_tiles_t tiles = {1, 1, 1};
+    double tile = (double)p->size.width * (double)p->size.height;
+    double area = (double)width * (double)height;
+    double ratio = (double)width / (double)height;
+    double least = INFINITY;
+    bool several = loong_image_processor_max_tiles(p) > 1;
+    for (int64_t n = p->min_tiles; several && n <= p->max_tiles; n++) {
+        for (int64_t columns = 1; columns <= n; columns++) {
+            int64_t rows = n / columns;
+            double far = fabs(ratio - (double)columns / (double)rows);
+            if (columns * rows == n &&
+                (far < least ||
+                 (far == least && area > 0.5 * tile * (double)n))) {
+                least = far;
+                tiles = (loong_image_tiles_t){columns, rows, n};
+            }
+        }
+    }
+    tiles.count += tiles.count > 1 ? 1 : 0;
+    return tiles;
+}
+
+void loong_image_processor_size(const loong_image_processor_t *processor,
+                                int64_t width, int64_t height,
+                                int64_t *width_p, int64_t *height_p)
+{
+    if (processor->crop) {
+        *width_p = processor->crop_size.width;
+        *height_p = processor->crop_size.height;
+    } else {
+        resized_size(processor, width, height, width_p, height_p);
+    }
+}
+
+/* Where the crop begins: half of what is too much, rounded down, so that a
+ * picture that is too small has its larger border before it. */
+static int64_t crop_from(int64_t has, int64_t wanted)
+{
+    int64_t more = has - wanted;
+    return more >= 0 ? more / 2 : -((1 - more) / 2);
+}
+
+/* One row of a patch, of one channel; black outside of the picture. */
+static void copy_row(const loong_image_t *image, const float values[256],
+                     int64_t x, const uint8_t *row, int64_t count, float *to)
+{
+    for (int64_t i = 0; i < count; i++, x++) {
+        bool inside = row != NULL && x >= 0 && x < image->width;
+        to[i] = values[inside ? row[x * CHANNELS] : 0];
+    }
+}
+
+/* Tiles of width x height pixels, of an image whose pixel (left, top) comes
+ * first; to [rows,columns,CHANNELS,frames,height,width], tiles in blocks. */
+typedef struct tiling {
+    int64_t left, top, rows, columns, width, height;
+    loong_patch_cut_t cut;
+} tiling_t;
+
+static void unfold(const loong_image_processor_t *p, const loong_image_t *image,
+                   const tiling_t *t, float *to)
+{
+    int64_t pixels = t->width * t->height;
+    const loong_patch_grid_t grid = {t->rows, t->columns, t->cut.merge,
+                                     t->cut.window};
+    for (int64_t tile = 0; tile < t->rows * t->columns; tile++) {
+        loong_patch_place_t at = loongi_patch_place(&grid, tile);
+        int64_t x = t->left + at.column * t->width;
+        int64_t first = t->top + at.row * t->height;
+        for (int c = 0; c < CHANNELS; c++) {
+            const float *frame = to;
+            for (int64_t y = first; y < first + t->height; y++) {
+                const uint8_t *row = NULL;
+                if (y >= 0 && y < image->height) {
+                    row = image->pixels + y * image->width * CHANNELS + c;
+                }
+                copy_row(image, p->values[c], x, row, t->width, to);
+                to += t->width;
+            }
+            for (int64_t f = 1; f < t->cut.frames; f++, to += pixels) {
+                memcpy(to, frame, (size_t)pixels * sizeof(*to));
+            }
+        }
+    }
+}
+
+/* A cut that the processor's file states is the model's. */
+static loong_status_t check_cut(loong_context_t *ctx,
+                                const loong_image_processor_t *p,
+                                const loong_patch_cut_t *cut)
+{
+    const loong_patch_cut_t *own = &p->cut;
+    LOONG_CHECK(ctx, cut->patch >= 0, LOONG_ERR_ARG,
+                "patches of %" PRId64 " pixels", cut->patch);
+    LOONG_CHECK(ctx,
+                own->patch == 0 || cut->patch == 0 ||
+                    (cut->patch == own->patch && cut->merge == own->merge &&
+                     cut->frames == own->frames),
+                LOONG_ERR_CONFIG,
+                "the image processor has patch_size %" PRId64
+                ", merge_size %" PRId64 ", temporal_patch_size %" PRId64
+                ", the model %" PRId64 ", %" PRId64 ", %" PRId64,
+                own->patch, own->merge, own->frames, cut->patch, cut->merge,
+                cut->frames);
+    return LOONG_OK;
+}
+
+/* A picture that is processed. */
+typedef struct job {
+    loong_context_t *ctx;
+    const loong_image_processor_t *p;
+    tiling_t tiling; /* of a tile of the picture */
+    float *to;       /* moves on */
+} job_t;
+
+/* At so many times the size of a tile, and all tiles of it. */
+static loong_status_t put_tiles(job_t *job, const loong_image_t *image,
+                                int64_t columns, int64_t rows)
+{
+    const loong_image_processor_t *p = job->p;
+    tiling_t *t = &job->tiling;
+    loong_image_t resized = {0};
+    int64_t width, height;
+    resized_size(p, image->width, image->height, &width, &height);
+    LOONG_CHECK(job->ctx, width > 0 && height > 0, LOONG_ERR_CONFIG,
+                "a picture of %" PRId64 " x %" PRId64 " pixels is too narrow",
+                image->width, image->height);
+    width *= columns;
+    height *= rows;
+    if (width != image->width || height != image->height) {
+        LOONG_TRY(loong_image_resize(job->ctx, image, width, height, p->filter,
+                                     &resized));
+        image = &resized;
+    }
+    int64_t pixels = t->columns * t->width * t->rows * t->height;
+    for (int64_t i = 0; i < columns * rows; i++) {
+        t->left = i % columns * (width / columns);
+        t->top = i / columns * (height / rows);
+        if (p->crop) {
+            t->left = crop_from(width, p->crop_size.width);
+            t->top = crop_from(height, p->crop_size.height);
+        }
+        unfold(p, image, t, job->to);
+        job->to += pixels * CHANNELS * t->cut.frames;
+    }
+    loong_image_free(job->ctx, &resized);
+    return LOONG_OK;
+}
+
+/* Another picture where there are transparent pixels, else the same. */
+static loong_status_t make_white(const job_t *job, const loong_image_t *image,
+                                 loong_image_t *white)
+{
+    int64_t pixels = image->width * image->height;
+    *white = *image;
+    if (!job->p->convert_rgb || image->clear[CHANNELS] == 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_calloc(job->ctx, (size_t)pixels, CHANNELS,
+                            "pixels of a picture", &white->pixels));
+    memcpy(white->pixels, image->pixels, (size_t)pixels * CHANNELS);
+    for (int64_t i = 0; i < pixels; i++) {
+        uint8_t *pixel = white->pixels + i * CHANNELS;
+        if (memcmp(pixel, image->clear, CHANNELS) == 0) {
+            memset(pixel, 255, CHANNELS);
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loong_image_process(loong_context_t *ctx,
+                                   const loong_image_processor_t *processor,
+                                   const loong_image_t *image,
+                                   const loong_patch_cut_t *cut, float *patches)
+{
+    loong_image_t white;
+    loong_image_tiles_t tiles =
+        loong_image_processor_tiles(processor, image->width, image->height);
+    job_t job = {ctx, processor, {0, 0, 1, 1, 0, 0, {0, 1, 1, 0}}, patches};
+    tiling_t *t = &job.tiling;
+    LOONG_TRY(check_cut(ctx, processor, cut));
+    loong_image_processor_size(processor, image->width, image->height,
+                               &t->width, &t->height);
+    if (cut->patch > 0) {
+        t->rows = t->height / cut->patch;
+        t->columns = t->width / cut->patch;
+        t->width = t->height = cut->patch;
+        t->cut.window = cut->window;
+        t->cut.merge = LOONG_MAX(cut->merge, 1);
+        t->cut.frames = LOONG_MAX(cut->frames, 1);
+    }
+    LOONG_TRY(make_white(&job, image, &white));
+    loong_status_t status = put_tiles(&job, &white, tiles.columns, tiles.rows);
+    if (status == LOONG_OK && tiles.count > 1) {
+        status = put_tiles(&job, &white, 1, 1);
+    }
+    if (white.pixels != image->pixels) {
+        loong_image_free(ctx, &white);
+    }
+    return status;
+}

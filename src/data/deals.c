@@ -49,8 +49,9 @@ static int64_t add_pictures(const loong_deals_t *d,
             loong_picture_rows_t of = c->pictures.rows(
                 c->pictures.config, item->size[0], item->size[1]);
             parts[LOONG_COST_ENCODER] = c->encoder;
+            int64_t each = of.encoder / LOONG_MAX(of.grids, 1);
             parts[LOONG_COST_PICTURES] +=
-                c->picture[LOONG_MIN(of.encoder, c->picture_rows)];
+                of.grids * c->picture[LOONG_MIN(each, c->picture_rows)];
             rows += of.text - 1;
         }
     }

@@ -57,6 +57,9 @@ if [ $# -gt 4 ]; then
 "merge_size": 2, "temporal_patch_size": 2,
 "size": {"shortest_edge": 64, "longest_edge": 384}}
 JSON
+    echo '{"image_processor_type": "GotOcr2ImageProcessor", "max_patches": 4,
+        "crop_to_patches": true, "size": {"height": 16, "width": 16}}' \
+        >"$place/tiles.json"
     for model in "${@:5}"; do
         recipe=$source/tests/golden/${model}_train.yaml
         keys=("data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place"
@@ -65,6 +68,7 @@ JSON
         case $model in
         qwen*) keys+=(data.max_patches=192
             "data.image_processor=$place/preprocessor_config.json") ;;
+        internvl) keys+=("data.image_processor=$place/tiles.json") ;;
         esac
         drawn "$model" --layouts "$3" --steps "$4"
     done

@@ -303,7 +303,8 @@ static int parse_option(const struct command *command, char **argv,
     } else if (argv[1] == NULL) {
         return wrong_usage("no value behind", argv[0]);
     } else if (!set_option(a, o, argv[1])) {
-        snprintf(what, sizeof(what), "wrong value of %s", argv[0]);
+        snprintf(what, sizeof(what), "wrong value of %s%s", argv[0],
+                 o->bit == CKPT_SVD ? ", a rank from 1 on is wanted" : "");
         return wrong_usage(what, argv[1]);
     }
     return LOONG_EXIT_OK;

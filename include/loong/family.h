@@ -74,6 +74,7 @@ typedef struct loong_param_rule {
 typedef struct loong_adapter_pattern {
     const char *scope;
     double value;
+    int item; /* of the recipe's list; several are of one */
 } loong_adapter_pattern_t;
 
 /* Adapters of low rank (Hu et al. 2021) of linear layers:

@@ -137,6 +137,7 @@ static loong_status_t read_patterns(const loong_recipe_t *recipe,
         arena, (size_t)LOONG_MAX(count, 1) * sizeof(*list), &list));
     for (int64_t i = 0; i < count; i++) {
         LOONG_FILL_ITEM(recipe, key, i, loong_adapter_pattern_t, &list[i]);
+        list[i].item = (int)i;
     }
     *count_p = (int)count;
     *patterns_p = list;

@@ -343,37 +343,49 @@ static void check_globs(const loong_recipe_t *recipe,
     }
 }
 
-/* Names of modules, whole or their last parts, of the component with adapters;
- * of patterns those that have one. */
+/* A module by its whole path or its last parts; beside: it has an adapter. */
+static bool has_module(const loong_component_t *c, const char *scope,
+                       bool beside)
+{
+    char inside[LOONG_MAX_SCOPE];
+    bool found = false;
+    snprintf(inside, sizeof(inside), "*.%s", scope);
+    for (int64_t n = 0; n < c->num_whole && !found; n++) {
+        const loong_whole_param_t *w = &c->whole[n];
+        found = (!beside || w->adapter > 0.0) &&
+                (loongi_scope_match(scope, w->name) ||
+                 loongi_scope_match(inside, w->name));
+    }
+    return found;
+}
+
+/* Modules that are saved, and those of patterns, which have adapters. */
 static void check_modules(const loong_recipe_t *recipe,
                           const loong_model_t *model,
                           loong_problems_t *problems)
 {
-    static const struct {
-        const char *list;
-        const char *key;
-        bool adapters;
-    } lists[] = {{SAVED, "", false},
-                 {"finetune.rank_pattern", ".scope", true},
-                 {"finetune.alpha_pattern", ".scope", true}};
     const loong_component_t *c = model->components[model->num_components - 1];
-    for (int64_t k = 0; k < LOONG_COUNT_OF(lists); k++) {
-        int64_t count = c->params.request.rules.adapters == NULL
-                            ? 0
-                            : loong_recipe_count(recipe, lists[k].list);
-        for (int64_t i = 0; i < count; i++) {
+    const loong_adapters_t *a = c->params.request.rules.adapters;
+    const struct {
+        const char *list, *key;
+        int count;
+        const loong_adapter_pattern_t *patterns;
+    } lists[] = {{"finetune.rank_pattern", ".scope",
+                  a != NULL ? a->num_ranks : 0, a != NULL ? a->ranks : NULL},
+                 {"finetune.alpha_pattern", ".scope",
+                  a != NULL ? a->num_alphas : 0, a != NULL ? a->alphas : NULL},
+                 {SAVED, "", 0, NULL}};
+    for (int64_t k = 0; a != NULL && k < LOONG_COUNT_OF(lists); k++) {
+        for (int64_t i = 0; i < loong_recipe_count(recipe, lists[k].list);
+             i++) {
             char path[PATH_SIZE];
-            char inside[LOONG_MAX_SCOPE];
-            bool found = false;
             snprintf(path, sizeof(path), "%s[%lld]%s", lists[k].list,
                      (long long)i, lists[k].key);
-            const char *own = loong_recipe_text(recipe, path);
-            snprintf(inside, sizeof(inside), "*.%s", own);
-            for (int64_t n = 0; n < c->num_whole && !found; n++) {
-                const loong_whole_param_t *w = &c->whole[n];
-                found = (!lists[k].adapters || w->adapter > 0.0) &&
-                        (loongi_scope_match(own, w->name) ||
-                         loongi_scope_match(inside, w->name));
+            bool found = lists[k].patterns == NULL &&
+                         has_module(c, loong_recipe_text(recipe, path), false);
+            for (int n = 0; n < lists[k].count && !found; n++) {
+                const loong_adapter_pattern_t *p = &lists[k].patterns[n];
+                found = p->item == i && has_module(c, p->scope, true);
             }
             if (!found) {
                 add_unmatched(recipe, model, path, problems);

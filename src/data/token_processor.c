@@ -94,15 +94,21 @@ static loong_picture_rows_t picture_rows(const loong_token_params_t *p,
 }
 
 /* Rows of all pictures; -1: a picture has none. */
-static int64_t pictures_rows(const loong_token_params_t *p,
-                             const loong_items_t *items)
+static loong_status_t pictures_rows(const loong_token_params_t *p,
+                                    const loong_items_t *items, int64_t *sum_p)
 {
-    int64_t sum = 0;
+    *sum_p = 0;
     for (int i = 1; p->pictures.rows != NULL && i < items->count; i++) {
-        int64_t rows = picture_rows(p, &items->item[i]).text;
-        sum = rows > 0 && sum >= 0 ? sum + rows : -1;
+        const loong_item_t *picture = &items->item[i];
+        int64_t rows = picture_rows(p, picture).text;
+        LOONG_CHECK(items->ctx, rows > 0, LOONG_ERR_CONFIG,
+                    "%s: is %" PRId64 " x %" PRId64 " pixels, longer and "
+                    "narrower than the image processor takes",
+                    picture->name != NULL ? picture->name : "a picture",
+                    picture->size[0], picture->size[1]);
+        *sum_p += rows;
     }
-    return sum;
+    return LOONG_OK;
 }
 
 static loong_status_t judge(const void *config, const loong_items_t *items)
@@ -121,12 +127,9 @@ static loong_status_t judge(const void *config, const loong_items_t *items)
                 "the model reads texts of up to %" PRId64
                 " token ids, its data has something else",
                 p->seq_length + 1);
-    int64_t of_pictures = pictures_rows(p, items);
+    int64_t of_pictures = 0;
+    LOONG_TRY(pictures_rows(p, items, &of_pictures));
     int64_t rows = text->size[0] - pictures + of_pictures;
-    LOONG_CHECK(items->ctx, of_pictures >= 0, LOONG_ERR_CONFIG,
-                "%s: has a picture that is longer and narrower than the image "
-                "processor takes",
-                name);
     LOONG_CHECK(items->ctx, alone || rows <= p->seq_length, LOONG_ERR_CONFIG,
                 "%s: takes %" PRId64 " rows, of which %" PRId64
                 " are its %" PRId64 " pictures; data.seq_length allows "

@@ -90,15 +90,22 @@ static loong_status_t keep_image_id(const loong_trainer_t *t)
     }
     const loong_hf_composite_t *composite =
         loongi_hf_composite_of_families(families);
-    if (composite == NULL || t->sampling.tokenizer == NULL) {
+    const char *mark = loong_recipe_text(t->recipe, "data.image_token");
+    loong_tokenizer_t *own = NULL;
+    int32_t id = -1;
+    if (composite == NULL) {
         return LOONG_OK;
     }
-    int32_t id =
-        loong_tokenizer_token_to_id(t->sampling.tokenizer,
-                                    loong_recipe_text(t->recipe,
-                                                      "data.image_token"));
+    if (t->sampling.tokenizer != NULL) {
+        id = loong_tokenizer_token_to_id(t->sampling.tokenizer, mark);
+    } else if (loongi_recipe_tokenizer(t->ctx, t->recipe, &own) != LOONG_OK) {
+        loong_context_clear_error(t->ctx); /* who reads texts tells it */
+    } else if (own != NULL) {
+        id = loong_tokenizer_token_to_id(own, mark);
+    }
+    loong_tokenizer_destroy(&own);
     return id >= 0 ? loongi_hf_composite_keep_id(
-                         composite, id, t->saving.artifacts.hf_fields)
+                         t->ctx, composite, id, t->saving.artifacts.hf_fields)
                    : LOONG_OK;
 }
 

@@ -39,7 +39,8 @@ static void adapters_are_files_too(void **state)
     assert_run("merge --linear %/peft " LORA "/llama_plus %/no", 0, "");
     assert_run("merge --linear %/sum " LORA "/llama %/no", 0, "");
     assert_run("merge --linear --svd 2 %/sum " LORA "/llama %/no", 2, "(svd)");
-    assert_run("merge --svd 0 %/sum %/no", 2, "wrong value of --svd");
+    assert_run("merge --svd 0 %/sum %/no", 2,
+               "wrong value of --svd, a rank from 1 on is wanted");
     assert_run("merge --svd 3 %/peft=0.5 " LORA "/llama %/svd", 0, "");
     assert_run("inspect %/svd", 0, "module q_proj (2): rank 3, alpha 3");
     assert_run("merge --svd 4 %/peft=0.5 %/whole", 0, "");

@@ -28,7 +28,9 @@ static const lora_case_t cases[] = {
      "finetune.rank=3\nfinetune.alpha=4\n"
      "finetune.target_modules=[qkv_proj, o_proj, gate_up_proj]\n"},
     {"gpt2", "gpt2_untied",
-     "finetune.rank=2\nfinetune.alpha=3\n"
+     "finetune.rank=7\nfinetune.alpha=3\n"
+     "finetune.rank_pattern=[{scope: c_attn, rank: 2}, {scope: c_proj, "
+     "rank: 2}, {scope: linear_fc1, rank: 2}, {scope: wte, rank: 2}]\n"
      "finetune.target_modules=[c_attn, c_proj, c_fc, wte]\n"
      "finetune.modules_to_save=[norm]\n"
      "foundation.hidden_dropout=0\nfoundation.attention_dropout=0\n"

@@ -73,8 +73,25 @@ refused 'lists 2 pictures, of which 1 stand' \
     "$(user '"<image> and?"' ", \"images\": [\"$pictures/rgb.png\", \"b.png\"]")"
 refused 'picture 1 has no path, the record lists 0' \
     "$(user '[{"type": "image"}]')"
-refused "'<image>' stands 1 times in the rendered text, pictures: 0" \
+refused 'messages[0]: picture 1 has no path, the record lists 0' \
     "$(user '"<image> and?"')"
+# What was refused for a picture is tried again when it is another file.
+user '[{"type": "image", "image": "./text.png"}]' >one.jsonl
+inspect llava '<image>' one.jsonl 2>&1 | grep -q 'is no JPEG' ||
+    fail "a picture that is none"
+cp "$pictures/rgb.png" text.png
+inspect llava '<image>' one.jsonl 2>&1 | grep -q 'samples: 1' ||
+    fail "a mended picture is refused"
+inspect llava '<image>' one.jsonl --image-root none >out 2>&1
+grep -q "data.image_root: 'none' is no directory" out ||
+    fail "no directory: $(cat out)"
+"$build/loong-data" chat inspect --tokenizer "$golden/llava" one.jsonl >out 2>&1
+grep -q "of type 'image', this source has texts alone" out ||
+    fail "a picture for texts: $(cat out)"
+user '"What?"' ', "images": ["text.png"]' >one.jsonl
+"$build/loong-data" chat inspect --tokenizer "$golden/llava" one.jsonl >out 2>&1
+grep -q "one.jsonl:1: the record lists 1 pictures, this source has texts" out ||
+    fail "a picture for texts: $(cat out)"
 
 # Plain texts say it by the token, too.
 echo '{"text": "<image> a tree", "image": "rgb.png"}' >one.jsonl
@@ -111,6 +128,8 @@ run() {
 run start 1 start.yaml data.tokenizer="$golden/llava"
 grep -q '"image_token_index": 258' model/config.json ||
     fail "config.json does not say which token pictures are"
+cp -r model other
+sed -i 's/"image_token_index": 258/"image_token_index": 257/' other/config.json
 cat >lora.yaml <<'END'
 version: 1
 model: {from_hf: model}
@@ -156,6 +175,8 @@ cannot 'model.image_encoder learns is no part of an adapter' \
     model.image_encoder.freeze=false
 cannot 'pictures of family clip_vision_model are all of one size' \
     data.max_patches=64
+cannot 'image_token_index is 257, the token of data.image_token has id 258' \
+    model.from_hf=other
 cannot 'no whole blocks of 64' finetune.method=qlora
 grep -q '"model.language_model.layers.0.self_attn.q_proj"' \
     one.adapter/adapter_config.json || fail "the adapter is of other modules"

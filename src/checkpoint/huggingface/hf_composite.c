@@ -405,10 +405,21 @@ loong_status_t loongi_hf_composite_keep(loong_context_t *ctx, const char *dir,
 }
 
 loong_status_t
-loongi_hf_composite_keep_id(const loong_hf_composite_t *composite, int64_t id,
+loongi_hf_composite_keep_id(loong_context_t *ctx,
+                            const loong_hf_composite_t *composite, int64_t id,
                             loong_pairs_t *pairs)
 {
     char key[KEY_BYTES];
+    const loong_hf_shared_field_t *f = composite->fields;
+    for (; f->field.name != NULL; f++) {
+        int64_t own = id;
+        bool says = strncmp(f->field.name, "image_token_i", 13) == 0 &&
+                    loongi_pairs_int(pairs, kept_key(f, key), &own);
+        LOONG_CHECK(ctx, !says || own == id, LOONG_ERR_CONFIG,
+                    "config.json: %s is %lld, the token of data.image_token "
+                    "has id %lld",
+                    f->field.name, (long long)own, (long long)id);
+    }
     snprintf(key, sizeof(key), KEPT "%s", composite->image_token_id);
     return loongi_pairs_get(pairs, key) == NULL
                ? loongi_pairs_set_int(pairs, key, id)

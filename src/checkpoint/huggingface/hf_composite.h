@@ -107,9 +107,11 @@ LOONG_NODISCARD loong_status_t loongi_hf_composite_keep(loong_context_t *ctx,
 /* The JSON of a field of CODE; NULL: none. */
 const char *loongi_hf_composite_kept(const loong_pairs_t *pairs,
                                      const loong_hf_shared_field_t *field);
-/* Keeps the id of the token for pictures where no directory has said it. */
+/* Keeps the id of the token for pictures where no directory has said it.
+ * Errors: LOONG_ERR_CONFIG, one has said another. */
 LOONG_NODISCARD loong_status_t loongi_hf_composite_keep_id(
-    const loong_hf_composite_t *composite, int64_t id, loong_pairs_t *pairs);
+    loong_context_t *ctx, const loong_hf_composite_t *composite, int64_t id,
+    loong_pairs_t *pairs);
 /* From one list to another. */
 LOONG_NODISCARD loong_status_t
 loongi_hf_composite_take(const loong_pairs_t *from, loong_pairs_t *pairs);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "hf_composite.h"
 #include "registry.h"
 
 enum { LONGEST_TYPE = 128 };
@@ -38,21 +39,36 @@ const loong_hf_type_t *loongi_hf_type_find(const loong_context_t *ctx,
     return NULL;
 }
 
+/* All types, of one component and then of several; NULL: there are no more. */
+static const char *type_at(const loong_context_t *ctx, int64_t i)
+{
+    const loong_hf_kind_t *kind;
+    for (int64_t k = 0; (kind = loongi_hf_kind_at(ctx, k)) != NULL; k++) {
+        const loong_hf_type_t *t = kind->types;
+        for (; t->model_type != NULL; t++) {
+            if (i-- == 0) {
+                return t->model_type;
+            }
+        }
+    }
+    const loong_hf_composite_t *c = loongi_hf_composites;
+    while (c->model_type != NULL && i-- > 0) {
+        c++;
+    }
+    return c->model_type;
+}
+
 const char *loongi_hf_type_nearest(const loong_context_t *ctx,
                                    const char *model_type)
 {
     const char *nearest = NULL;
     int best = 2 + (int)LOONG_MIN(strlen(model_type), LONGEST_TYPE) / 3;
-    const loong_hf_kind_t *kind;
-    for (int64_t k = 0; (kind = loongi_hf_kind_at(ctx, k)) != NULL; k++) {
-        const loong_hf_type_t *t = kind->types;
-        for (; t->model_type != NULL; t++) {
-            int distance =
-                loongi_edit_distance(model_type, t->model_type, best);
-            if (distance < best) {
-                best = distance;
-                nearest = t->model_type;
-            }
+    const char *type;
+    for (int64_t i = 0; (type = type_at(ctx, i)) != NULL; i++) {
+        int distance = loongi_edit_distance(model_type, type, best);
+        if (distance < best) {
+            best = distance;
+            nearest = type;
         }
     }
     return nearest;
@@ -63,14 +79,12 @@ const char *loongi_hf_type_list(const loong_context_t *ctx,
 {
     size_t length = 0;
     text[0] = '\0';
-    const loong_hf_kind_t *kind;
-    for (int64_t k = 0; (kind = loongi_hf_kind_at(ctx, k)) != NULL; k++) {
-        const loong_hf_type_t *t = kind->types;
-        for (; t->model_type != NULL && length < LOONG_HF_TYPE_LIST; t++) {
-            length += (size_t)snprintf(
-                text + length, LOONG_HF_TYPE_LIST - length, "%s%s",
-                length > 0 ? ", " : "", t->model_type);
-        }
+    const char *type;
+    for (int64_t i = 0; (type = type_at(ctx, i)) != NULL &&
+                        length < LOONG_HF_TYPE_LIST;
+         i++) {
+        length += (size_t)snprintf(text + length, LOONG_HF_TYPE_LIST - length,
+                                   "%s%s", length > 0 ? ", " : "", type);
     }
     return text;
 }

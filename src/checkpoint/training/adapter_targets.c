@@ -131,6 +131,56 @@ static loong_status_t add_units(targets_t *t, const char *target,
     return here ? add(t, file) : LOONG_OK;
 }
 
+/* What a pattern calls by names of files or of Megatron, by those here. */
+static loong_status_t translate_pattern(const targets_t *t,
+                                        const loong_adapter_pattern_t *from,
+                                        loong_adapter_pattern_t *to,
+                                        int *count_p)
+{
+    to[(*count_p)++] = *from;
+    for (int64_t k = 0; k < 2 * LOONG_COUNT_OF(megatron); k++) {
+        const char *own = megatron[k / 2].own[k % 2];
+        if (own != NULL && strcmp(from->scope, megatron[k / 2].name) == 0) {
+            to[*count_p] = *from;
+            to[(*count_p)++].scope = own;
+        }
+    }
+    for (int64_t i = 0; i < loongi_hf_map_count(t->map); i++) {
+        const loong_hf_param_t *p = loongi_hf_map_get(t->map, i);
+        char own[LOONG_HF_MODULE];
+        char file[LOONG_HF_MODULE];
+        char *copy = NULL;
+        if (!is_linear(p)) {
+            continue;
+        }
+        module_of(t, p, own);
+        loongi_lora_hf_module(t->map, p, file);
+        if (names(from->scope, file) && !names(from->scope, own)) {
+            LOONG_TRY(loongi_arena_strdup(t->arena, own, &copy));
+            to[*count_p] = *from;
+            to[(*count_p)++].scope = copy;
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t translate_patterns(const targets_t *t, int *count_p,
+                                         const loong_adapter_pattern_t **list_p)
+{
+    const loong_adapter_pattern_t *from = *list_p;
+    loong_adapter_pattern_t *to = NULL;
+    int64_t room = *count_p * (loongi_hf_map_count(t->map) + 3);
+    int count = 0;
+    LOONG_TRY(loongi_arena_alloc(
+        t->arena, (size_t)LOONG_MAX(room, 1) * sizeof(*to), &to));
+    for (int i = 0; i < *count_p; i++) {
+        LOONG_TRY(translate_pattern(t, &from[i], to, &count));
+    }
+    *list_p = to;
+    *count_p = count;
+    return LOONG_OK;
+}
+
 /* Layers that a target means by either name. */
 static loong_status_t add_matches(targets_t *t, const char *target,
                                   int64_t *found_p)
@@ -247,6 +297,8 @@ static loong_status_t translate(targets_t *t, loong_context_t *ctx,
         LOONG_TRY(add(t, t->a->targets[i]));
         LOONG_TRY(add_target(t, ctx, recipe, i));
     }
+    LOONG_TRY(translate_patterns(t, &t->a->num_ranks, &t->a->ranks));
+    LOONG_TRY(translate_patterns(t, &t->a->num_alphas, &t->a->alphas));
     if (is_tied(t)) {
         LOONG_TRY(exclude_head(t));
     }

@@ -220,6 +220,10 @@ struct loong_chat {
     chat_rules_t rules;
     char *directory, *prefix, *refused_file;
     char *first_refused; /* lines */
+    /* Pictures of refused records, each ends with 0: another try is worth while
+     * when one of them is another file. */
+    char *refused_images;
+    int64_t refused_image_bytes;
     loong_dataset_t *dataset;
     chat_place_t *places; /* of each document, and one behind the last */
     int32_t *turns;       /* tokens where turns begin */

@@ -18,14 +18,16 @@ loong_status_t loongi_chat_take_images(chat_conversation_t *c,
 {
     const loong_json_t *one = loongi_json_get(record, "image");
     const loong_json_t *list = loongi_json_get(record, "images");
-    if (c->rules.token == NULL) {
-        return LOONG_OK;
-    }
     c->images = list != NULL ? list : one;
     bool none =
         c->images == NULL || loongi_json_kind(c->images) == LOONG_JSON_NULL;
     bool many = loongi_json_kind(c->images) == LOONG_JSON_ARRAY;
     c->num_listed = none ? 0 : many ? loongi_json_count(c->images) : 1;
+    LOONG_CHECK(c->ctx, c->num_listed == 0 || c->rules.token != NULL,
+                LOONG_ERR_FORMAT,
+                "the record lists %" PRId64 " pictures, this source has texts "
+                "alone: a model that sees pictures is wanted",
+                c->num_listed);
     return LOONG_OK;
 }
 
@@ -155,13 +157,13 @@ static loong_status_t add_image(content_t *t)
     return t->text.status;
 }
 
-/* Markers are pictures while the record lists some. */
+/* Where the model sees pictures, markers are such. */
 static loong_status_t add_marked(content_t *t, const loong_json_t *text)
 {
     const char *at = loongi_json_string(text);
     const char *end = at + loongi_json_string_length(text);
     const char *mark = NULL;
-    while (t->c->num_listed > 0 && (mark = strstr(at, MARKER)) != NULL) {
+    while (t->c->rules.token != NULL && (mark = strstr(at, MARKER)) != NULL) {
         LOONG_TRY(add_text(t, at, (size_t)(mark - at)));
         LOONG_TRY(add_listed(t->c, t->where));
         LOONG_TRY(add_image(t));

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <xxhash.h>
@@ -141,6 +142,23 @@ static loong_status_t name_directory(loong_chat_t *chat, const char *tokenizer)
     return join(chat, "refused.txt", &chat->refused_file);
 }
 
+/* Of the pictures of refused records as files are now. */
+static uint64_t stamp_of(const char *paths, int64_t bytes)
+{
+    uint64_t stamp = 0;
+    for (int64_t at = 0; at < bytes; at += (int64_t)strlen(paths + at) + 1) {
+        struct stat s;
+        int64_t file[4] = {(int64_t)stamp, -1, 0, 0};
+        if (stat(paths + at, &s) == 0) {
+            file[1] = (int64_t)s.st_size;
+            file[2] = (int64_t)s.st_mtim.tv_sec;
+            file[3] = (int64_t)s.st_mtim.tv_nsec;
+        }
+        stamp = XXH3_64bits_withSeed(file, sizeof(file), stamp);
+    }
+    return stamp;
+}
+
 /* ---- the report ---------------------------------------------------------- */
 
 static void put_file(loong_text_t *text, const chat_file_t *f, bool first)
@@ -169,13 +187,16 @@ static loong_status_t write_report(loong_chat_t *chat)
     loong_text_t text = loongi_text_begin(chat->ctx);
     int64_t turns = chat->places[chat->samples].turns;
     int64_t images = chat->places[chat->samples].images;
-    loongi_text_printf(&text,
-                       "{\"version\":%d,\"samples\":%" PRId64
-                       ",\"turns\":%" PRId64 ",\"images\":%" PRId64
-                       ",\"image_bytes\":%" PRId64 ",\"learned\":%" PRId64
-                       ",\"hash\":\"%016" PRIx64 "\",\"refused\":",
-                       VERSION, chat->samples, turns, images, chat->image_bytes,
-                       chat->learned, chat->hash);
+    loongi_text_printf(
+        &text,
+        "{\"version\":%d,\"samples\":%" PRId64 ",\"turns\":%" PRId64
+        ",\"images\":%" PRId64 ",\"image_bytes\":%" PRId64
+        ",\"learned\":%" PRId64 ",\"hash\":\"%016" PRIx64
+        "\",\"refused_image_bytes\":%" PRId64
+        ",\"refused_images\":\"%016" PRIx64 "\",\"refused\":",
+        VERSION, chat->samples, turns, images, chat->image_bytes, chat->learned,
+        chat->hash, chat->refused_image_bytes,
+        stamp_of(chat->refused_images, chat->refused_image_bytes));
     loongi_text_json_string(&text, chat->first_refused);
     loongi_text_printf(&text, ",\"files\":[");
     for (int64_t i = 0; i < chat->files.count; i++) {
@@ -199,6 +220,10 @@ static loong_status_t write_report(loong_chat_t *chat)
     if (status == LOONG_OK) {
         status = write_file(chat, "image_paths", chat->image_paths,
                             (size_t)chat->image_bytes);
+    }
+    if (status == LOONG_OK) {
+        status = write_file(chat, "refused_images", chat->refused_images,
+                            (size_t)chat->refused_image_bytes);
     }
     if (status == LOONG_OK) {
         status = write_file(chat, "report.json", text.data, text.length);
@@ -272,6 +297,20 @@ static loong_status_t take_report(loong_chat_t *chat, const loong_json_t *json)
                      &chat->turns);
 }
 
+/* Whether a picture, for which a record was refused, is another one since. */
+static loong_status_t check_refused(loong_chat_t *chat,
+                                    const loong_json_t *json)
+{
+    char *paths = NULL;
+    int64_t bytes = number(json, "refused_image_bytes");
+    uint64_t stamp = strtoull(
+        loongi_json_string(loongi_json_get(json, "refused_images")), NULL, 16);
+    LOONG_TRY(read_file(chat, "refused_images", (size_t)bytes, &paths));
+    chat->found = stamp == stamp_of(paths, bytes);
+    loongi_free(chat->ctx, paths);
+    return LOONG_OK;
+}
+
 static loong_status_t find_report(loong_chat_t *chat)
 {
     char *path = NULL;
@@ -280,6 +319,9 @@ static loong_status_t find_report(loong_chat_t *chat)
     chat->found = loongi_file_exists(path);
     loong_status_t status =
         chat->found ? loongi_json_load(chat->ctx, path, &json) : LOONG_OK;
+    if (status == LOONG_OK && chat->found) {
+        status = check_refused(chat, json);
+    }
     if (status == LOONG_OK && chat->found) {
         status = take_report(chat, json);
     }

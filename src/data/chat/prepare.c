@@ -36,8 +36,9 @@ typedef struct entry {
     outcome_t outcome;
     const chat_worker_t *worker; /* that has its tokens */
     int64_t first, count, learned;
-    size_t paths; /* where those of its pictures begin */
-    char *why;    /* of the worker */
+    size_t paths;         /* where those of its pictures begin */
+    size_t refused_paths; /* bytes of them when it is refused */
+    char *why;            /* of the worker */
 } entry_t;
 
 typedef struct build {
@@ -55,7 +56,7 @@ typedef struct build {
     int64_t refused_at;
     int64_t num_refused, places_room, turns_room, num_turns;
     int64_t images_room, num_images;
-    loong_text_t image_paths;
+    loong_text_t image_paths, refused_images;
     loong_text_t named;
     XXH3_state_t *hash;
     loong_status_t failed; /* of a worker, its message in the entry */
@@ -122,6 +123,10 @@ static void encode_entry(const build_t *b, chat_worker_t *w, entry_t *e)
     if (status != LOONG_OK) {
         w->count = e->first;
         w->image_paths.length = e->paths;
+        e->refused_paths = w->conversation.image_paths.length;
+        loongi_text_append(&w->image_paths,
+                           loongi_text_get(&w->conversation.image_paths),
+                           e->refused_paths);
         fail_entry(w, e, status);
         return;
     }
@@ -157,6 +162,7 @@ static loong_status_t start(build_t *b)
     b->bytes = loongi_text_begin(b->ctx);
     b->named = loongi_text_begin(b->ctx);
     b->image_paths = loongi_text_begin(b->ctx);
+    b->refused_images = loongi_text_begin(b->ctx);
     b->refused = loongi_text_begin(b->ctx);
     b->hash = XXH3_createState();
     LOONG_CHECK(b->ctx, b->hash != NULL, LOONG_ERR_MEMORY, "out of memory");
@@ -208,6 +214,11 @@ static loong_status_t refuse(build_t *b, const entry_t *e)
                            b->named.length > 0 ? "\n" : "", file->path,
                            e->record.line, e->why);
     }
+    LOONG_TRY(e->worker->image_paths.status);
+    loongi_text_append(&b->refused_images,
+                       loongi_text_get(&e->worker->image_paths) + e->paths,
+                       e->refused_paths);
+    LOONG_TRY(b->refused_images.status);
     return b->named.status;
 }
 
@@ -387,17 +398,25 @@ static loong_status_t read_file(build_t *b, int64_t number)
     return status == LOONG_OK ? flush(b) : status;
 }
 
+static loong_status_t take_paths(loong_context_t *ctx, const loong_text_t *from,
+                                 char **to, int64_t *bytes)
+{
+    LOONG_TRY(loongi_alloc(ctx, from->length + 1, "paths of pictures", to));
+    memcpy(*to, loongi_text_get(from), from->length);
+    *bytes = (int64_t)from->length;
+    return LOONG_OK;
+}
+
 static loong_status_t finish(build_t *b)
 {
     loong_chat_t *chat = b->chat;
     LOONG_TRY(loongi_grow(b->ctx, &chat->places, &b->places_room, 1,
                           sizeof(*chat->places), "places of samples"));
     chat->hash = XXH3_64bits_digest(b->hash);
-    chat->image_bytes = (int64_t)b->image_paths.length;
-    LOONG_TRY(loongi_alloc(b->ctx, b->image_paths.length + 1,
-                           "paths of pictures", &chat->image_paths));
-    memcpy(chat->image_paths, loongi_text_get(&b->image_paths),
-           b->image_paths.length);
+    LOONG_TRY(take_paths(b->ctx, &b->image_paths, &chat->image_paths,
+                         &chat->image_bytes));
+    LOONG_TRY(take_paths(b->ctx, &b->refused_images, &chat->refused_images,
+                         &chat->refused_image_bytes));
     LOONG_TRY(flush_refused(b));
     LOONG_TRY(loongi_strdup(b->ctx, loongi_text_get(&b->named),
                             &chat->first_refused));
@@ -428,6 +447,7 @@ loong_status_t loongi_chat_prepare(loong_chat_t *chat)
     loongi_text_free(&b.bytes);
     loongi_text_free(&b.named);
     loongi_text_free(&b.image_paths);
+    loongi_text_free(&b.refused_images);
     loongi_free(chat->ctx, b.entries);
     return status;
 }

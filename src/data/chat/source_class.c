@@ -170,6 +170,11 @@ static loong_status_t open_images(loong_chat_t *chat,
                 p->image_token != NULL ? p->image_token : "");
     chat->image_rules = (chat_image_rules_t){
         p->image_token, p->image_root, chat->form.knows_images};
+    LOONG_CHECK(chat->ctx,
+                p->image_root == NULL || loongi_dir_exists(p->image_root),
+                LOONG_ERR_CONFIG,
+                "data '%s': data.image_root: '%s' is no directory", p->data,
+                p->image_root);
     return LOONG_OK;
 }
 
@@ -234,6 +239,7 @@ void loong_chat_close(loong_chat_t **chat_p)
     loongi_free(chat->ctx, chat->turns);
     loongi_free(chat->ctx, chat->images);
     loongi_free(chat->ctx, chat->image_paths);
+    loongi_free(chat->ctx, chat->refused_images);
     loongi_free(chat->ctx, chat->sizes);
     pthread_mutex_destroy(&chat->lock);
     loongi_free(chat->ctx, chat->first_refused);

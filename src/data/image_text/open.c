@@ -173,6 +173,10 @@ loong_status_t loongi_image_text_open(image_text_t *s,
                                       const loong_source_params_t *p)
 {
     LOONG_TRY(loongi_strdup(s->ctx, p->path, &s->path));
+    LOONG_CHECK(
+        s->ctx, p->image_root == NULL || loongi_dir_exists(p->image_root),
+        LOONG_ERR_CONFIG, "data '%s': data.image_root: '%s' is no directory",
+        p->data, p->image_root);
     if (p->image_root != NULL) {
         LOONG_TRY(loongi_strdup(s->ctx, p->image_root, &s->root));
     }

@@ -12,9 +12,7 @@ set(LOONG_CUDNN_SOURCES ${PROJECT_SOURCE_DIR}/kernels/cudnn/cudnn_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cudnn/cudnn_plan_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cudnn/attention_cuda.c)
 set(LOONG_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_device.c
-  ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_comm.c
   ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_calls.c
-  ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_hang.c
   ${PROJECT_SOURCE_DIR}/kernels/list_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cublaslt/library_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cublaslt/cublaslt_cuda.c
@@ -95,7 +93,7 @@ if(LOONG_CUDA_FOUND)
   target_include_directories(loong_cuda PRIVATE
     $<TARGET_PROPERTY:loong_kernels,INTERFACE_INCLUDE_DIRECTORIES>
     $<TARGET_PROPERTY:loong_device,INTERFACE_INCLUDE_DIRECTORIES>
-    $<TARGET_PROPERTY:loong_comm,INTERFACE_INCLUDE_DIRECTORIES>
+    $<TARGET_PROPERTY:loong_comm_device,INTERFACE_INCLUDE_DIRECTORIES>
     ${PROJECT_SOURCE_DIR}/src/comm/inside
     ${PROJECT_SOURCE_DIR}/backends/cuda ${PROJECT_SOURCE_DIR}/backends/nccl
     ${PROJECT_SOURCE_DIR}/kernels/cublaslt)

@@ -59,6 +59,8 @@ set_source_files_properties(src/data/images/resize.c
 loong_module(NAME device DIR src/device PUBLIC device device_types kernel
   USES base CALLS comm)
 loong_module(NAME device_cpu DIR backends/cpu USES base CALLS device)
+loong_module(NAME comm_device DIR backends/device_comm INSIDE src/comm/inside
+  USES base comm device)
 loong_module(NAME device_xpu DIR backends/xpu USES base device
   LIBS ${CMAKE_DL_LIBS})
 loong_module(NAME comm_staged DIR backends/staged INSIDE src/comm/inside

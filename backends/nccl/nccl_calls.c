@@ -4,20 +4,59 @@
  * polled, so that a rank that does not come is found by the time limit, when
  * they connect as well as when NCCL connects more of its channels later. A
  * call is launched by a thread of NCCL's, also into a stream that is captured
- * here, and nothing is given to that stream before it is. Called by
- * nccl_comm.c. Read nccl_impl.h before. */
+ * here, and nothing is given to that stream before it is. The table is
+ * called by device_comm.c. Read device_comm.h before. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nccl_impl.h"
+#include "device_comm.h"
+#include "nccl_abi.h"
+#include "nccl_comm.h"
 #include "progress.h"
 
-static loong_status_t failed(nccl_t *n, const char *call, ncclResult_t result)
+/* X(name after nccl): every function that is called. */
+#define LOONG_NCCL_FUNCTIONS(X) \
+    X(GetVersion)               \
+    X(GetErrorString)           \
+    X(GetUniqueId)              \
+    X(CommInitRankConfig)       \
+    X(CommDestroy)              \
+    X(CommAbort)                \
+    X(CommGetAsyncError)        \
+    X(GroupStart)               \
+    X(GroupEnd)                 \
+    X(AllReduce)                \
+    X(Reduce)                   \
+    X(ReduceScatter)            \
+    X(AllGather)                \
+    X(Broadcast)                \
+    X(Send)                     \
+    X(Recv)
+
+typedef struct nccl_library {
+    void *handle;
+#define LOONG_NCCL_POINTER(name_) __typeof__(&nccl##name_) name_;
+    LOONG_NCCL_FUNCTIONS(LOONG_NCCL_POINTER)
+#undef LOONG_NCCL_POINTER
+} nccl_library_t;
+
+static nccl_library_t *library_of(const device_comm_t *n)
 {
-    return LOONG_FAIL(n->ctx, LOONG_ERR_COMM, "nccl%s of %s, rank %d: %s",
-                      call, n->comm->name, n->comm->rank,
-                      n->lib.GetErrorString(result));
+    return n->library;
+}
+
+static ncclComm_t handle_of(const device_comm_t *n)
+{
+    return n->handle;
+}
+
+static loong_status_t failed(device_comm_t *n, const char *call,
+                             ncclResult_t result)
+{
+    return LOONG_FAIL(n->ctx, LOONG_ERR_COMM, "nccl%s of %s, rank %d: %s", call,
+                      n->comm->name, n->comm->rank,
+                      library_of(n)->GetErrorString(result));
 }
 
 static loong_status_t load(loong_context_t *ctx, nccl_library_t *lib)
@@ -28,15 +67,15 @@ static loong_status_t load(loong_context_t *ctx, nccl_library_t *lib)
      * NCCL would try when its calls are captured. What the user set stays. */
     setenv("NCCL_GRAPH_REGISTER", "0", 0);
     for (int i = 0; i < LOONG_COUNT_OF(places) && lib->handle == NULL; i++) {
-        lib->handle =
-            dlopen(places[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        lib->handle = dlopen(places[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     }
     LOONG_CHECK(ctx, lib->handle != NULL, LOONG_ERR_UNSUPPORTED,
                 "several ranks on GPUs need NCCL: %s", dlerror());
-#define LOAD(name_)                                                           \
-    *(void **)(void *)&lib->name_ = dlsym(lib->handle, "nccl" #name_);        \
-    LOONG_CHECK(ctx, lib->name_ != NULL, LOONG_ERR_UNSUPPORTED,               \
-                "this libnccl has no nccl" #name_ ": 2.22 or later is wanted");
+#define LOAD(name_)                                                    \
+    *(void **)(void *)&lib->name_ = dlsym(lib->handle, "nccl" #name_); \
+    LOONG_CHECK(ctx, lib->name_ != NULL, LOONG_ERR_UNSUPPORTED,        \
+                "this libnccl has no nccl" #name_                      \
+                ": 2.22 or later is wanted");
     LOONG_NCCL_FUNCTIONS(LOAD)
 #undef LOAD
     ncclResult_t result = lib->GetVersion(&version);
@@ -49,12 +88,14 @@ static loong_status_t load(loong_context_t *ctx, nccl_library_t *lib)
 }
 
 /* Until NCCL has done on the host what it was asked for. */
-static loong_status_t settle(nccl_t *n, const char *call, ncclResult_t result)
+static loong_status_t settle(device_comm_t *n, const char *call,
+                             ncclResult_t result)
 {
     loong_wait_t wait = loongi_wait_begin(n->comm);
     int peer = (n->comm->rank + 1) % n->comm->size;
     while (result == ncclInProgress) {
-        ncclResult_t asked = n->lib.CommGetAsyncError(n->handle, &result);
+        ncclResult_t asked =
+            library_of(n)->CommGetAsyncError(handle_of(n), &result);
         result = asked == ncclSuccess ? result : asked;
         if (result == ncclInProgress && !loongi_wait_step(&wait, peer)) {
             loong_status_t status = loongi_wait_failed_on(&wait, peer);
@@ -66,7 +107,7 @@ static loong_status_t settle(nccl_t *n, const char *call, ncclResult_t result)
     return result == ncclSuccess ? LOONG_OK : failed(n, call, result);
 }
 
-loong_status_t loongi_nccl_connect(nccl_t *n)
+static loong_status_t connect_ranks(device_comm_t *n)
 {
     /* Of a link, which waits for its peer on the device, and meanwhile keeps
      * products from so many multiprocessors. */
@@ -84,45 +125,47 @@ loong_status_t loongi_nccl_connect(nccl_t *n)
         .splitShare = LOONG_NCCL_DEFAULT,
     };
     memset(&id, 0, sizeof(id));
-    LOONG_TRY(load(n->ctx, &n->lib));
-    for (int i = 0; i < n->room; i++) { /* and the device is current */
-        LOONG_TRY(loong_device_event_create(n->device, &n->pending[i].event));
+    if (n->library == NULL) {
         LOONG_TRY(
-            loong_device_event_create(n->device, &n->pending[i].reached));
+            loongi_alloc(n->ctx, sizeof(nccl_library_t), "NCCL", &n->library));
     }
+    LOONG_TRY(load(n->ctx, library_of(n)));
+    LOONG_TRY(loongi_device_comm_events(n)); /* and the device is current */
     if (n->comm->rank == 0) {
-        ncclResult_t result = n->lib.GetUniqueId(&id);
+        ncclResult_t result = library_of(n)->GetUniqueId(&id);
         if (result != ncclSuccess) {
             return failed(n, "GetUniqueId", result);
         }
     }
     LOONG_TRY(loong_comm_broadcast(n->host, &id, sizeof(id), 0, "NCCL"));
-    return settle(n, "CommInitRankConfig",
-                  n->lib.CommInitRankConfig(&n->handle, n->comm->size, id,
-                                            n->comm->rank, &config));
+    ncclComm_t handle = NULL;
+    ncclResult_t result = library_of(n)->CommInitRankConfig(
+        &handle, n->comm->size, id, n->comm->rank, &config);
+    n->handle = handle;
+    return settle(n, "CommInitRankConfig", result);
 }
 
-void loongi_nccl_disconnect(nccl_t *n, bool abort)
+static void disconnect(device_comm_t *n, bool abort)
 {
     if (n->handle != NULL && !loongi_device_hangs(n->device)) {
-        (void)(abort ? n->lib.CommAbort(n->handle)
-                     : n->lib.CommDestroy(n->handle));
+        (void)(abort ? library_of(n)->CommAbort(handle_of(n))
+                     : library_of(n)->CommDestroy(handle_of(n)));
     }
     n->handle = NULL;
 }
 
 /* Each is told to end before one is waited for: a launch of a graph ends when
  * the calls of all its communicators have. */
-void loongi_nccl_give_up(nccl_t *n)
+static void give_up(device_comm_t *n)
 {
     const nccl_library_t *lib = NULL;
-    nccl_t *m = n;
+    device_comm_t *m = n;
     do {
         if (m->handle != NULL && lib == NULL) {
-            lib = &m->lib;
+            lib = library_of(m);
             (void)lib->GroupStart();
         }
-        loongi_nccl_disconnect(m, true);
+        disconnect(m, true);
         m = m->next;
     } while (m != n);
     if (lib != NULL) {
@@ -130,10 +173,11 @@ void loongi_nccl_give_up(nccl_t *n)
     }
 }
 
-loong_status_t loongi_nccl_check(nccl_t *n)
+static loong_status_t check(device_comm_t *n)
 {
     ncclResult_t result = ncclSuccess;
-    ncclResult_t asked = n->lib.CommGetAsyncError(n->handle, &result);
+    ncclResult_t asked =
+        library_of(n)->CommGetAsyncError(handle_of(n), &result);
     result = asked == ncclSuccess ? result : asked;
     return result == ncclSuccess || result == ncclInProgress
                ? LOONG_OK
@@ -142,7 +186,7 @@ loong_status_t loongi_nccl_check(nccl_t *n)
 
 /* ---- collectives --------------------------------------------------------- */
 
-static loong_status_t type_of(nccl_t *n, const loong_collective_t *call,
+static loong_status_t type_of(device_comm_t *n, const loong_collective_t *call,
                               ncclDataType_t *type_p)
 {
     switch (call->dtype) {
@@ -183,7 +227,7 @@ static ncclRedOp_t op_of(const loong_collective_t *call)
                                               : ncclMin;
 }
 
-static bool equal_pieces(const nccl_t *n, const loong_collective_t *call)
+static bool equal_pieces(const device_comm_t *n, const loong_collective_t *call)
 {
     for (int r = 1; r < n->comm->size; r++) {
         if (call->counts[r] != call->counts[0]) {
@@ -195,7 +239,7 @@ static bool equal_pieces(const nccl_t *n, const loong_collective_t *call)
 
 /* A call and what it needs. */
 typedef struct job {
-    nccl_t *n;
+    device_comm_t *n;
     const loong_collective_t *call;
     ncclDataType_t type;
     size_t size; /* of an element */
@@ -206,7 +250,7 @@ typedef struct job {
  * rank. */
 static ncclResult_t each_piece(const job_t *j)
 {
-    const nccl_library_t *l = &j->n->lib;
+    const nccl_library_t *l = library_of(j->n);
     char *at = j->call->data;
     ncclResult_t result = ncclSuccess;
     for (int r = 0; r < j->n->comm->size; r++) {
@@ -214,9 +258,9 @@ static ncclResult_t each_piece(const job_t *j)
         if (count > 0 && result == ncclSuccess) {
             result = j->call->kind == LOONG_COLLECTIVE_ALL_GATHER
                          ? l->Broadcast(at, at, count, j->type, r,
-                                        j->n->handle, j->stream)
-                         : l->Reduce(at, at, count, j->type, op_of(j->call),
-                                     r, j->n->handle, j->stream);
+                                        handle_of(j->n), j->stream)
+                         : l->Reduce(at, at, count, j->type, op_of(j->call), r,
+                                     handle_of(j->n), j->stream);
         }
         at += count * j->size;
     }
@@ -225,7 +269,7 @@ static ncclResult_t each_piece(const job_t *j)
 
 static ncclResult_t pieces(const job_t *j)
 {
-    const nccl_library_t *l = &j->n->lib;
+    const nccl_library_t *l = library_of(j->n);
     const loong_collective_t *c = j->call;
     size_t count = (size_t)c->counts[0];
     char *own = (char *)c->data + (size_t)j->n->comm->rank * count * j->size;
@@ -233,15 +277,15 @@ static ncclResult_t pieces(const job_t *j)
         return each_piece(j);
     }
     return c->kind == LOONG_COLLECTIVE_ALL_GATHER
-               ? l->AllGather(own, c->data, count, j->type, j->n->handle,
+               ? l->AllGather(own, c->data, count, j->type, handle_of(j->n),
                               j->stream)
                : l->ReduceScatter(c->data, own, count, j->type, op_of(c),
-                                  j->n->handle, j->stream);
+                                  handle_of(j->n), j->stream);
 }
 
 static ncclResult_t all_to_all(const job_t *j)
 {
-    const nccl_library_t *l = &j->n->lib;
+    const nccl_library_t *l = library_of(j->n);
     const loong_collective_t *c = j->call;
     const char *from = c->send;
     char *to = c->data;
@@ -249,11 +293,11 @@ static ncclResult_t all_to_all(const job_t *j)
     for (int r = 0; r < j->n->comm->size && result == ncclSuccess; r++) {
         if (c->counts[r] > 0) {
             result = l->Send(from, (size_t)c->counts[r], j->type, r,
-                             j->n->handle, j->stream);
+                             handle_of(j->n), j->stream);
         }
         if (c->receive_counts[r] > 0 && result == ncclSuccess) {
             result = l->Recv(to, (size_t)c->receive_counts[r], j->type, r,
-                             j->n->handle, j->stream);
+                             handle_of(j->n), j->stream);
         }
         from += (size_t)c->counts[r] * j->size;
         to += (size_t)c->receive_counts[r] * j->size;
@@ -263,21 +307,21 @@ static ncclResult_t all_to_all(const job_t *j)
 
 static ncclResult_t put(const job_t *j)
 {
-    const nccl_library_t *l = &j->n->lib;
+    const nccl_library_t *l = library_of(j->n);
     const loong_collective_t *c = j->call;
     switch (c->kind) {
     case LOONG_COLLECTIVE_SEND:
         return l->Send(c->data, (size_t)c->count, j->type, c->root,
-                       j->n->handle, j->stream);
+                       handle_of(j->n), j->stream);
     case LOONG_COLLECTIVE_RECV:
         return l->Recv(c->data, (size_t)c->count, j->type, c->root,
-                       j->n->handle, j->stream);
+                       handle_of(j->n), j->stream);
     case LOONG_COLLECTIVE_ALL_REDUCE:
         return l->AllReduce(c->data, c->data, (size_t)c->count, j->type,
-                            op_of(c), j->n->handle, j->stream);
+                            op_of(c), handle_of(j->n), j->stream);
     case LOONG_COLLECTIVE_BROADCAST:
         return l->Broadcast(c->data, c->data, (size_t)c->count, j->type,
-                            c->root, j->n->handle, j->stream);
+                            c->root, handle_of(j->n), j->stream);
     case LOONG_COLLECTIVE_ALL_TO_ALL:
         return all_to_all(j);
     default:
@@ -285,18 +329,29 @@ static ncclResult_t put(const job_t *j)
     }
 }
 
-loong_status_t loongi_nccl_enqueue(nccl_t *n, const loong_collective_t *call)
+static loong_status_t enqueue(device_comm_t *n, const loong_collective_t *call)
 {
     bool message = call->kind == LOONG_COLLECTIVE_SEND ||
                    call->kind == LOONG_COLLECTIVE_RECV;
     job_t job = {n, call, ncclUint8, loong_dtype_size(call->dtype),
                  message ? n->messages : n->comm->stream};
     LOONG_TRY(type_of(n, call, &job.type));
-    ncclResult_t result = n->lib.GroupStart();
+    ncclResult_t result = library_of(n)->GroupStart();
     if (result == ncclSuccess) {
         result = put(&job);
-        ncclResult_t ended = n->lib.GroupEnd();
+        ncclResult_t ended = library_of(n)->GroupEnd();
         result = result == ncclSuccess ? ended : result;
     }
     return settle(n, loong_collective_name(call->kind), result);
+}
+
+/* ---- the table ----------------------------------------------------------- */
+
+static const device_calls_t calls = {connect_ranks, enqueue, disconnect,
+                                     give_up, check};
+
+loong_status_t loongi_nccl_create(loong_context_t *ctx, loong_device_t *device,
+                                  loong_comm_t *host, loong_comm_t **comm_p)
+{
+    return loongi_device_comm_create(ctx, device, host, &calls, comm_p);
 }

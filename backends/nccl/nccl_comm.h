@@ -10,10 +10,7 @@
 extern "C" {
 #endif
 
-/* Collectives of the ranks of `host` (borrowed) on memory of the device, in the
- * order of a stream (loong_comm_set_stream): a call puts its work there and
- * returns. NCCL is loaded, and connected, when the first collective of several
- * ranks is called. Collective on: host. */
+/* Those of device_comm.h, by NCCL. Collective on: host. */
 LOONG_NODISCARD loong_status_t loongi_nccl_create(loong_context_t *ctx,
                                                   loong_device_t *device,
                                                   loong_comm_t *host,

@@ -76,7 +76,7 @@ add_library(loong_cuda_sim OBJECT ${LOONG_CUDA_SOURCES})
 target_include_directories(loong_cuda_sim BEFORE PRIVATE ${cudasim}/include
   ${PROJECT_SOURCE_DIR}/backends/cuda ${PROJECT_SOURCE_DIR}/backends/nccl
   ${PROJECT_SOURCE_DIR}/kernels/cublaslt ${PROJECT_SOURCE_DIR}/src/comm/inside
-  $<TARGET_PROPERTY:loong_comm,INTERFACE_INCLUDE_DIRECTORIES>
+  $<TARGET_PROPERTY:loong_comm_device,INTERFACE_INCLUDE_DIRECTORIES>
   $<TARGET_PROPERTY:loong_kernels,INTERFACE_INCLUDE_DIRECTORIES>
   $<TARGET_PROPERTY:loong_device,INTERFACE_INCLUDE_DIRECTORIES>)
 cudasim_device_code(loong_cuda_sim ${LOONG_CUDA_KERNELS})

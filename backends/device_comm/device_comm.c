@@ -1,58 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The communicator table of GPUs. Work is on a stream when a call returns;
+ * The communicator table of devices. Work is on a stream when a call returns;
  * whoever waits for the device asks `watch` meanwhile, which looks whether the
- * oldest call is overdue and who has not made it. Created through the table of
- * cuda_device.c. Read nccl_impl.h before. */
-#include "nccl_comm.h"
+ * oldest call is overdue and who has not made it. Created by backends/nccl and
+ * backends/bkcl. Read device_comm.h before. */
+#include "device_comm.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "nccl_impl.h"
-
-static nccl_t *impl_of(const loong_comm_t *comm)
+static device_comm_t *impl_of(const loong_comm_t *comm)
 {
     return comm->impl;
 }
 
 /* ---- what is on the stream ----------------------------------------------- */
 
-static nccl_pending_t *pending_at(nccl_t *n, uint64_t i)
+static device_pending_t *pending_at(device_comm_t *n, uint64_t i)
 {
     return &n->pending[i % (uint64_t)n->room];
 }
 
-static nccl_progress_t *progress_of(const nccl_t *n, int rank)
+static device_progress_t *progress_of(const device_comm_t *n, int rank)
 {
     return loong_comm_peer_pointer(n->host, n->progress, rank);
 }
 
-static uint64_t called(const nccl_progress_t *p)
+static uint64_t called(const device_progress_t *p)
 {
     return __atomic_load_n(&p->sequence, __ATOMIC_ACQUIRE);
 }
 
 /* Every rank says what it calls, the n-th time: `what` is the same on all. */
-static void publish(nccl_t *n, const loong_collective_t *call, uint64_t what)
+static void publish(device_comm_t *n, const loong_collective_t *call,
+                    uint64_t what)
 {
-    nccl_progress_t *own = n->progress;
-    __atomic_store_n(&own->history[call->sequence % NCCL_HISTORY], what,
+    device_progress_t *own = n->progress;
+    __atomic_store_n(&own->history[call->sequence % DEVICE_COMM_HISTORY], what,
                      __ATOMIC_RELEASE);
     __atomic_store_n(&own->sequence, call->sequence, __ATOMIC_RELEASE);
 }
 
-static loong_status_t remember(nccl_t *n, const loong_collective_t *call,
+static loong_status_t remember(device_comm_t *n, const loong_collective_t *call,
                                void *stream)
 {
-    nccl_pending_t *p = pending_at(n, n->begun++);
+    device_pending_t *p = pending_at(n, n->begun++);
     p->call = *call;
     strncpy(p->label, call->label, sizeof(p->label) - 1);
     p->call.label = p->label;
     return loong_device_event_record(n->device, p->event, stream);
 }
 
-static loong_status_t retire(nccl_t *n)
+static loong_status_t retire(device_comm_t *n)
 {
     bool done = true;
     while (n->ended < n->begun && done) {
@@ -63,35 +62,39 @@ static loong_status_t retire(nccl_t *n)
     return LOONG_OK;
 }
 
-static loong_status_t make_room(nccl_t *n)
+static loong_status_t make_room(device_comm_t *n)
 {
     if (n->begun - n->ended < (uint64_t)n->room) {
         return LOONG_OK;
     }
-    LOONG_TRY(loong_device_event_await(
-        n->device, pending_at(n, n->ended)->event,
-        "room for another collective"));
+    LOONG_TRY(loong_device_event_await(n->device,
+                                       pending_at(n, n->ended)->event,
+                                       "room for another collective"));
     return retire(n);
 }
 
 /* ---- room for calls ------------------------------------------------------ */
 
-static loong_status_t take_room(nccl_t *n, int count)
+static loong_status_t take_room(device_comm_t *n, int count)
 {
     LOONG_TRY(loongi_calloc(n->ctx, (size_t)count, sizeof(*n->end),
                             "messages of a rank to itself", &n->end));
     LOONG_TRY(loongi_calloc(n->ctx, (size_t)count, sizeof(*n->pending),
                             "calls under way", &n->pending));
     n->room = count;
-    for (int i = 0; i < count && n->handle != NULL; i++) {
+    return n->handle != NULL ? loongi_device_comm_events(n) : LOONG_OK;
+}
+
+loong_status_t loongi_device_comm_events(device_comm_t *n)
+{
+    for (int i = 0; i < n->room; i++) {
         LOONG_TRY(loong_device_event_create(n->device, &n->pending[i].event));
-        LOONG_TRY(
-            loong_device_event_create(n->device, &n->pending[i].reached));
+        LOONG_TRY(loong_device_event_create(n->device, &n->pending[i].reached));
     }
     return LOONG_OK;
 }
 
-static void give_room(nccl_t *n)
+static void give_room(device_comm_t *n)
 {
     for (int i = 0; i < n->room; i++) {
         loong_device_event_destroy(n->device, n->pending[i].event);
@@ -104,17 +107,16 @@ static void give_room(nccl_t *n)
     n->room = 0;
 }
 
-static loong_status_t nccl_reserve(loong_comm_t *comm, int count,
-                                   size_t bytes)
+static loong_status_t device_comm_reserve(loong_comm_t *comm, int count,
+                                          size_t bytes)
 {
-    nccl_t *n = comm->impl;
+    device_comm_t *n = comm->impl;
     (void)bytes;
     if (count <= n->room) {
         return LOONG_OK;
     }
     LOONG_CHECK(n->ctx, n->met == n->ends, LOONG_ERR_INTERNAL,
-                "room for messages of %s while some are under way",
-                comm->name);
+                "room for messages of %s while some are under way", comm->name);
     while (n->ended < n->begun) {
         LOONG_TRY(loong_device_event_await(
             n->device, pending_at(n, n->ended)->event, "room for messages"));
@@ -128,19 +130,19 @@ static loong_status_t nccl_reserve(loong_comm_t *comm, int count,
 
 /* A peer that called something else in place of this; -1: none that is known.
  * With room for very many calls this rank may not remember it itself. */
-static int find_stranger(const nccl_t *n, const loong_collective_t *call)
+static int find_stranger(const device_comm_t *n, const loong_collective_t *call)
 {
-    uint64_t i = call->sequence % NCCL_HISTORY;
-    bool known = called(n->progress) < call->sequence + NCCL_HISTORY;
+    uint64_t i = call->sequence % DEVICE_COMM_HISTORY;
+    bool known = called(n->progress) < call->sequence + DEVICE_COMM_HISTORY;
     for (int r = 0; r < n->comm->size && known; r++) {
-        const nccl_progress_t *p = progress_of(n, r);
+        const device_progress_t *p = progress_of(n, r);
         if (p == NULL || called(p) < call->sequence) {
             continue;
         }
         uint64_t what = __atomic_load_n(&p->history[i], __ATOMIC_ACQUIRE);
         /* what it is writing now is at most one call further than it says */
         if (what != n->progress->history[i] &&
-            called(p) + 1 < call->sequence + NCCL_HISTORY) {
+            called(p) + 1 < call->sequence + DEVICE_COMM_HISTORY) {
             return r;
         }
     }
@@ -148,13 +150,12 @@ static int find_stranger(const nccl_t *n, const loong_collective_t *call)
 }
 
 /* Marks those that have not made the call; the first of them, or -1. */
-static int find_missing(const nccl_t *n, const loong_collective_t *call)
+static int find_missing(const device_comm_t *n, const loong_collective_t *call)
 {
     int first = -1;
     for (int r = 0; r < n->comm->size; r++) {
-        const nccl_progress_t *p = progress_of(n, r);
-        n->comm->missing[r] =
-            p != NULL && called(p) < call->sequence;
+        const device_progress_t *p = progress_of(n, r);
+        n->comm->missing[r] = p != NULL && called(p) < call->sequence;
         if (n->comm->missing[r] && first < 0) {
             first = r;
         }
@@ -164,12 +165,12 @@ static int find_missing(const nccl_t *n, const loong_collective_t *call)
 
 /* Ended waits leave the board: one that stayed there would look like a rank
  * that waits to its time limit. */
-static void stop_waiting(nccl_t *n)
+static void stop_waiting(device_comm_t *n)
 {
     if (n->waited != 0) {
         loongi_wait_end(&n->wait);
         n->waited = 0;
-        loongi_nccl_stand_nowhere(n);
+        loongi_device_comm_stand_nowhere(n);
     }
 }
 
@@ -196,7 +197,8 @@ static void tell_lost(const loong_comm_t *comm, char *text, size_t size)
 
 /* Nobody of this communicator is missing: one that has failed since, or another
  * that is lost, keeps it from ending, or the device itself hangs. */
-static loong_status_t does_not_end(nccl_t *n, const loong_collective_t *call)
+static loong_status_t does_not_end(device_comm_t *n,
+                                   const loong_collective_t *call)
 {
     char text[LOONG_BOARD_TEXT];
     char lost[2 * LOONG_BOARD_TEXT];
@@ -211,7 +213,7 @@ static loong_status_t does_not_end(nccl_t *n, const loong_collective_t *call)
                       lost[0] != '\0' ? "; the job is lost: " : "", lost);
 }
 
-static loong_status_t give_up(nccl_t *n, const loong_collective_t *call,
+static loong_status_t give_up(device_comm_t *n, const loong_collective_t *call,
                               int missing)
 {
     if (missing < 0) {
@@ -221,8 +223,8 @@ static loong_status_t give_up(nccl_t *n, const loong_collective_t *call,
     return loongi_wait_failed(&n->wait);
 }
 
-static loong_status_t tell_stranger(nccl_t *n, const loong_collective_t *call,
-                                    int rank)
+static loong_status_t tell_stranger(device_comm_t *n,
+                                    const loong_collective_t *call, int rank)
 {
     char text[LOONG_BOARD_TEXT];
     char other[2 * LOONG_BOARD_TEXT] = "";
@@ -230,13 +232,13 @@ static loong_status_t tell_stranger(nccl_t *n, const loong_collective_t *call,
     loongi_board_describe(n->comm->board, n->comm->world_ranks[rank],
                           loongi_now(), other, sizeof(other));
     return LOONG_FAIL(n->ctx, LOONG_ERR_COMM,
-                      "%s: rank %d of %s called something else; %s", text,
-                      rank, n->comm->name, other);
+                      "%s: rank %d of %s called something else; %s", text, rank,
+                      n->comm->name, other);
 }
 
-static loong_status_t judge(nccl_t *n)
+static loong_status_t judge(device_comm_t *n)
 {
-    nccl_pending_t *pending = pending_at(n, n->ended);
+    device_pending_t *pending = pending_at(n, n->ended);
     const loong_collective_t *call = &pending->call;
     bool hangs = false;
     int next = -1;
@@ -249,12 +251,12 @@ static loong_status_t judge(nccl_t *n)
     if (stranger >= 0) {
         return tell_stranger(n, call, stranger);
     }
-    LOONG_TRY(loongi_nccl_check(n));
-    LOONG_TRY(loongi_nccl_excuse(n, pending));
+    LOONG_TRY(n->calls->check(n));
+    LOONG_TRY(loongi_device_comm_excuse(n, pending));
     int missing = find_missing(n, call);
-    LOONG_TRY(loongi_nccl_stand(n, pending, &next, &hangs));
+    LOONG_TRY(loongi_device_comm_stand(n, pending, &next, &hangs));
     if (hangs) {
-        return loongi_nccl_hangs(n, call);
+        return loongi_device_comm_hangs(n, call);
     }
     int peer = missing >= 0 ? missing
                : next >= 0  ? next
@@ -264,11 +266,11 @@ static loong_status_t judge(nccl_t *n)
 }
 
 /* Whoever waits leaves. What is on the stream stays there until the owner
- * aborts: NCCL then waits for graphs that hold the communicator, and they are
- * the owner's. */
-static loong_status_t nccl_watch(loong_comm_t *comm, bool waits)
+ * aborts: the library then waits for graphs that hold the communicator, and
+ * they are the owner's. */
+static loong_status_t device_comm_watch(loong_comm_t *comm, bool waits)
 {
-    nccl_t *n = impl_of(comm);
+    device_comm_t *n = impl_of(comm);
     if (n->handle == NULL) {
         return LOONG_OK;
     }
@@ -297,7 +299,8 @@ static loong_status_t nccl_watch(loong_comm_t *comm, bool waits)
 /* ---- collectives --------------------------------------------------------- */
 
 /* One rank has all there is. */
-static loong_status_t run_alone(nccl_t *n, const loong_collective_t *call)
+static loong_status_t run_alone(device_comm_t *n,
+                                const loong_collective_t *call)
 {
     if (call->kind != LOONG_COLLECTIVE_ALL_TO_ALL) {
         return LOONG_OK;
@@ -307,10 +310,10 @@ static loong_status_t run_alone(nccl_t *n, const loong_collective_t *call)
         (size_t)call->count * loong_dtype_size(call->dtype));
 }
 
-static loong_status_t nccl_run(loong_comm_t *comm,
-                               const loong_collective_t *call)
+static loong_status_t device_comm_run(loong_comm_t *comm,
+                                      const loong_collective_t *call)
 {
-    nccl_t *n = impl_of(comm);
+    device_comm_t *n = impl_of(comm);
     if (call->kind == LOONG_COLLECTIVE_BARRIER) {
         return loong_comm_barrier(n->host, call->label);
     }
@@ -327,22 +330,22 @@ static loong_status_t nccl_run(loong_comm_t *comm,
         LOONG_CHECK(comm->ctx, n->handle != NULL, LOONG_ERR_INTERNAL,
                     "%s of %s: captured before its ranks are connected",
                     loong_collective_name(call->kind), comm->name);
-        return loongi_nccl_enqueue(n, call);
+        return n->calls->enqueue(n, call);
     }
     if (n->handle == NULL) {
-        LOONG_TRY(loongi_nccl_connect(n));
+        LOONG_TRY(n->calls->connect(n));
     }
     LOONG_TRY(make_room(n));
     publish(n, call, comm->history);
     LOONG_TRY(loong_device_event_record(
         n->device, pending_at(n, n->begun)->reached, comm->stream));
     if (call->kind != LOONG_COLLECTIVE_REPLAY) { /* it is on the stream */
-        LOONG_TRY(loongi_nccl_enqueue(n, call));
+        LOONG_TRY(n->calls->enqueue(n, call));
     }
     return remember(n, call, comm->stream);
 }
 
-static void join(nccl_t *n, nccl_t *fresh)
+static void join(device_comm_t *n, device_comm_t *fresh)
 {
     fresh->next = n->next;
     fresh->before = n;
@@ -350,24 +353,25 @@ static void join(nccl_t *n, nccl_t *fresh)
     n->next = fresh;
 }
 
-static void leave(nccl_t *n)
+static void leave(device_comm_t *n)
 {
     n->before->next = n->next;
     n->next->before = n->before;
 }
 
-static loong_status_t nccl_split(loong_comm_t *comm, int color, int key,
-                                 const char *name, loong_comm_t **group_p)
+static loong_status_t device_comm_split(loong_comm_t *comm, int color, int key,
+                                        const char *name,
+                                        loong_comm_t **group_p)
 {
-    nccl_t *n = impl_of(comm);
+    device_comm_t *n = impl_of(comm);
     loong_comm_t *host = NULL;
     LOONG_TRY(loong_comm_split(n->host, color, key, name, &host));
     if (host == NULL) {
         *group_p = NULL;
         return LOONG_OK;
     }
-    loong_status_t status =
-        loongi_nccl_create(comm->ctx, n->device, host, group_p);
+    loong_status_t status = loongi_device_comm_create(comm->ctx, n->device,
+                                                      host, n->calls, group_p);
     if (status != LOONG_OK) {
         loong_comm_destroy(&host);
         return status;
@@ -383,26 +387,26 @@ static loong_status_t nccl_split(loong_comm_t *comm, int color, int key,
  * the order in which both begin them. One is behind what is computed when it
  * begins; what is computed from the wait on is behind it. */
 
-static void *computing(const nccl_t *n)
+static void *computing(const device_comm_t *n)
 {
     return n->comm->stream != NULL ? n->comm->stream
                                    : loong_device_stream(n->device);
 }
 
-static loong_status_t prepare_messages(nccl_t *n)
+static loong_status_t prepare_messages(device_comm_t *n)
 {
     LOONG_CHECK(n->ctx, n->comm->size == 2, LOONG_ERR_INTERNAL,
-                "messages of %s, %d ranks: those of GPUs want a communicator "
-                "of the two", n->comm->name, n->comm->size);
+                "messages of %s, %d ranks: a communicator of two is wanted",
+                n->comm->name, n->comm->size);
     LOONG_CHECK(n->ctx, n->begun == 0, LOONG_ERR_INTERNAL,
                 "messages of %s, which has collectives", n->comm->name);
     LOONG_TRY(loong_device_event_create(n->device, &n->computed));
     LOONG_TRY(loong_device_stream_create(n->device, &n->messages));
-    return n->handle == NULL ? loongi_nccl_connect(n) : LOONG_OK;
+    return n->handle == NULL ? n->calls->connect(n) : LOONG_OK;
 }
 
 /* backend[0] is the number of what is pending; 0: the other end is missing. */
-static loong_status_t begin_message(nccl_t *n, void *data,
+static loong_status_t begin_message(device_comm_t *n, void *data,
                                     loong_comm_request_t *request)
 {
     char label[LOONG_EVENT_LABEL];
@@ -422,14 +426,14 @@ static loong_status_t begin_message(nccl_t *n, void *data,
         LOONG_TRY(prepare_messages(n));
     }
     LOONG_TRY(make_room(n));
-    LOONG_TRY(loong_device_event_record(n->device, n->computed,
-                                        computing(n)));
+    LOONG_TRY(loong_device_event_record(n->device, n->computed, computing(n)));
     LOONG_TRY(loong_device_event_wait(n->device, n->computed, n->messages));
-    publish(n, &call, 2 * request->bytes +
-                          (uint64_t)(send ? n->comm->rank : request->peer));
+    publish(n, &call,
+            2 * request->bytes +
+                (uint64_t)(send ? n->comm->rank : request->peer));
     LOONG_TRY(loong_device_event_record(
         n->device, pending_at(n, n->begun)->reached, n->messages));
-    LOONG_TRY(loongi_nccl_enqueue(n, &call));
+    LOONG_TRY(n->calls->enqueue(n, &call));
     LOONG_TRY(remember(n, &call, n->messages));
     request->backend[0] = n->begun;
     return LOONG_OK;
@@ -437,52 +441,53 @@ static loong_status_t begin_message(nccl_t *n, void *data,
 
 /* To itself: a copy when both ends are there, in the order of what is computed.
  */
-static loong_status_t meet(nccl_t *n, void *data,
+static loong_status_t meet(device_comm_t *n, void *data,
                            loong_comm_request_t *request)
 {
     uint64_t room = (uint64_t)n->room;
-    nccl_end_t *other = &n->end[n->met % room];
+    device_end_t *other = &n->end[n->met % room];
     if (n->met == n->ends || other->request->kind == request->kind) {
         LOONG_CHECK(n->ctx, n->ends - n->met < room, LOONG_ERR_INTERNAL,
                     "%s: more than %d messages of a rank to itself at one "
-                    "time", n->comm->name, n->room);
-        nccl_end_t end = {request, data};
+                    "time",
+                    n->comm->name, n->room);
+        device_end_t end = {request, data};
         n->end[n->ends++ % room] = end;
         return LOONG_OK;
     }
     n->met++;
     LOONG_CHECK(n->ctx, other->request->bytes == request->bytes,
-                LOONG_ERR_INTERNAL, "%s: a message of %zu bytes is received as "
-                "one of %zu, or the reverse", n->comm->name, request->bytes,
-                other->request->bytes);
+                LOONG_ERR_INTERNAL,
+                "%s: a message of %zu bytes is received as "
+                "one of %zu, or the reverse",
+                n->comm->name, request->bytes, other->request->bytes);
     bool send = request->kind == (int)LOONG_COLLECTIVE_SEND;
     other->request->backend[0] = request->backend[0] = n->met;
-    return loong_device_stream_copy(
-        n->device, computing(n), send ? other->data : data,
-        send ? data : other->data, request->bytes);
+    return loong_device_stream_copy(n->device, computing(n),
+                                    send ? other->data : data,
+                                    send ? data : other->data, request->bytes);
 }
 
-static loong_status_t nccl_isend(loong_comm_t *comm, const void *data,
-                                 loong_comm_request_t *request)
+static loong_status_t device_comm_isend(loong_comm_t *comm, const void *data,
+                                        loong_comm_request_t *request)
 {
-    nccl_t *n = impl_of(comm);
+    device_comm_t *n = impl_of(comm);
     return comm->size == 1 ? meet(n, (void *)(uintptr_t)data, request)
-                           : begin_message(n, (void *)(uintptr_t)data,
-                                           request);
+                           : begin_message(n, (void *)(uintptr_t)data, request);
 }
 
-static loong_status_t nccl_irecv(loong_comm_t *comm,
-                                 loong_comm_request_t *request)
+static loong_status_t device_comm_irecv(loong_comm_t *comm,
+                                        loong_comm_request_t *request)
 {
-    nccl_t *n = impl_of(comm);
+    device_comm_t *n = impl_of(comm);
     return comm->size == 1 ? meet(n, request->data, request)
                            : begin_message(n, request->data, request);
 }
 
-static loong_status_t nccl_wait(loong_comm_t *comm,
-                                loong_comm_request_t *request)
+static loong_status_t device_comm_wait(loong_comm_t *comm,
+                                       loong_comm_request_t *request)
 {
-    nccl_t *n = impl_of(comm);
+    device_comm_t *n = impl_of(comm);
     uint64_t number = request->backend[0];
     LOONG_CHECK(comm->ctx, number > 0, LOONG_ERR_INTERNAL,
                 "%s of %s: the rank has not begun the other end",
@@ -491,17 +496,17 @@ static loong_status_t nccl_wait(loong_comm_t *comm,
     if (comm->size == 1 || number <= n->ended) {
         return LOONG_OK;
     }
-    return loong_device_event_wait(
-        n->device, pending_at(n, number - 1)->event, computing(n));
+    return loong_device_event_wait(n->device, pending_at(n, number - 1)->event,
+                                   computing(n));
 }
 
 /* ---- the table ----------------------------------------------------------- */
 
-static void nccl_abort(loong_comm_t *comm, const char *text)
+static void device_comm_abort(loong_comm_t *comm, const char *text)
 {
-    nccl_t *n = impl_of(comm);
-    nccl_t *m = n;
-    loongi_nccl_give_up(n);
+    device_comm_t *n = impl_of(comm);
+    device_comm_t *m = n;
+    n->calls->give_up(n);
     do {
         m->comm->failed = true;
         loong_comm_abort(m->host, text);
@@ -509,13 +514,13 @@ static void nccl_abort(loong_comm_t *comm, const char *text)
     } while (m != n);
 }
 
-static void nccl_destroy(loong_comm_t *comm, bool failed)
+static void device_comm_destroy(loong_comm_t *comm, bool failed)
 {
-    nccl_t *n = impl_of(comm);
+    device_comm_t *n = impl_of(comm);
     bool over = retire(n) == LOONG_OK && n->ended == n->begun;
     stop_waiting(n);
     leave(n);
-    loongi_nccl_disconnect(n, failed || !over);
+    n->calls->disconnect(n, failed || !over);
     give_room(n);
     loong_device_event_destroy(n->device, n->computed);
     loong_device_stream_destroy(n->device, n->messages);
@@ -523,38 +528,42 @@ static void nccl_destroy(loong_comm_t *comm, bool failed)
     if (n->owns_host) {
         loong_comm_destroy(&n->host);
     }
+    loongi_free(n->ctx, n->library);
     loongi_free(n->ctx, n);
 }
 
-static const loong_comm_ops_t nccl_ops = {
-    .name = "nccl",
-    .run = nccl_run,
-    .split = nccl_split,
-    .isend = nccl_isend,
-    .irecv = nccl_irecv,
-    .wait = nccl_wait,
-    .abort = nccl_abort,
-    .destroy = nccl_destroy,
+static const loong_comm_ops_t device_comm_ops = {
+    .name = "device",
+    .run = device_comm_run,
+    .split = device_comm_split,
+    .isend = device_comm_isend,
+    .irecv = device_comm_irecv,
+    .wait = device_comm_wait,
+    .abort = device_comm_abort,
+    .destroy = device_comm_destroy,
 };
 
-/* While the host waits the device works; and what a rank has not called yet it
- * may call when its own device has gone on. So ranks that wait for each other
- * for long have not lost each other: the time limit decides. */
+/* While the host waits the device works, and what a rank has not called yet it
+ * may call when its own device has gone on. So ranks that wait long for each
+ * other have not lost each other: the time limit decides. */
 static loong_wait_policy_t wait_policy(void *user)
 {
     (void)user;
     return LOONG_WAIT_DEVICE;
 }
 
-loong_status_t loongi_nccl_create(loong_context_t *ctx,
-                                  loong_device_t *device, loong_comm_t *host,
-                                  loong_comm_t **comm_p)
+loong_status_t loongi_device_comm_create(loong_context_t *ctx,
+                                         loong_device_t *device,
+                                         loong_comm_t *host,
+                                         const device_calls_t *calls,
+                                         loong_comm_t **comm_p)
 {
-    nccl_t *n = NULL;
-    LOONG_TRY(loongi_alloc(ctx, sizeof(*n), "communicator of GPUs", &n));
+    device_comm_t *n = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*n), "communicator of devices", &n));
     n->ctx = ctx;
     n->host = host;
     n->device = device;
+    n->calls = calls;
     n->next = n->before = n;
     loong_comm_description_t description = {
         .name = host->name,
@@ -562,13 +571,13 @@ loong_status_t loongi_nccl_create(loong_context_t *ctx,
         .size = host->size,
         .world_ranks = host->world_ranks,
         .timeout = host->timeout,
-        .ops = &nccl_ops,
+        .ops = &device_comm_ops,
         .impl = n,
     };
     loong_status_t status = loong_comm_alloc_shared(
         host, sizeof(*n->progress), "calls of ranks", &n->progress);
     if (status == LOONG_OK) {
-        status = take_room(n, NCCL_PENDING);
+        status = take_room(n, DEVICE_COMM_PENDING);
     }
     if (status == LOONG_OK) {
         status = loong_comm_create(ctx, &description, &n->comm);
@@ -579,12 +588,12 @@ loong_status_t loongi_nccl_create(loong_context_t *ctx,
         loongi_free(ctx, n);
         return status;
     }
-    n->comm->watch = nccl_watch;
-    n->comm->reserve = nccl_reserve;
+    n->comm->watch = device_comm_watch;
+    n->comm->reserve = device_comm_reserve;
     loongi_comm_set_wait_policy(n->comm, wait_policy, NULL);
     loongi_comm_set_board(n->comm, host->board);
-    n->comm->group = loongi_nccl_group(n->comm);
-    loongi_nccl_stand_nowhere(n);
+    n->comm->group = loongi_device_comm_group(n->comm);
+    loongi_device_comm_stand_nowhere(n);
     *comm_p = n->comm;
     return LOONG_OK;
 }

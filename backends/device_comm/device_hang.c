@@ -8,9 +8,9 @@
  * ranks in a row, from itself on, it knows that they stand there. It reads that
  * of the first rank behind those that it knows, so that what is known doubles
  * with each look; on another machine a heartbeat brings it. Called by
- * nccl_comm.c. Read nccl_impl.h and board.h before. */
+ * device_comm.c. Read device_comm.h and board.h before. */
+#include "device_comm.h"
 #include "loong/exit_code.h"
-#include "nccl_impl.h"
 #include "progress.h"
 
 static uint64_t mix(uint64_t hash, uint64_t word)
@@ -18,7 +18,7 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return (hash ^ word) * UINT64_C(0x100000001b3);
 }
 
-uint64_t loongi_nccl_group(const loong_comm_t *comm)
+uint64_t loongi_device_comm_group(const loong_comm_t *comm)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (const char *c = comm->name; *c != '\0'; c++) {
@@ -30,12 +30,13 @@ uint64_t loongi_nccl_group(const loong_comm_t *comm)
     return hash | 1;
 }
 
-loong_status_t loongi_nccl_excuse(nccl_t *n, const nccl_pending_t *pending)
+loong_status_t loongi_device_comm_excuse(device_comm_t *n,
+                                         const device_pending_t *pending)
 {
     bool reached = true;
     if (pending->call.kind != LOONG_COLLECTIVE_REPLAY) {
-        LOONG_TRY(loong_device_event_is_done(n->device, pending->reached,
-                                             &reached));
+        LOONG_TRY(
+            loong_device_event_is_done(n->device, pending->reached, &reached));
     }
     if (reached) {
         loongi_device_waits_for_others(n->device);
@@ -43,7 +44,7 @@ loong_status_t loongi_nccl_excuse(nccl_t *n, const nccl_pending_t *pending)
     return LOONG_OK;
 }
 
-void loongi_nccl_stand_nowhere(nccl_t *n)
+void loongi_device_comm_stand_nowhere(device_comm_t *n)
 {
     loong_board_stand_t nowhere = {n->comm->group, 0, 0};
     if (n->stand.sequence != 0 && n->comm->slot != NULL) {
@@ -53,7 +54,7 @@ void loongi_nccl_stand_nowhere(nccl_t *n)
 }
 
 /* How many stand in the call, as far as that is known, and who is next. */
-static loong_board_stand_t ask_around(nccl_t *n, int *next_p)
+static loong_board_stand_t ask_around(device_comm_t *n, int *next_p)
 {
     const loong_comm_t *comm = n->comm;
     loong_board_stand_t theirs = {0, 0, 0};
@@ -73,8 +74,9 @@ static loong_board_stand_t ask_around(nccl_t *n, int *next_p)
     return theirs;
 }
 
-loong_status_t loongi_nccl_stand(nccl_t *n, const nccl_pending_t *pending,
-                                 int *next_p, bool *hangs_p)
+loong_status_t loongi_device_comm_stand(device_comm_t *n,
+                                        const device_pending_t *pending,
+                                        int *next_p, bool *hangs_p)
 {
     const loong_comm_t *comm = n->comm;
     double now = loongi_now();
@@ -84,8 +86,8 @@ loong_status_t loongi_nccl_stand(nccl_t *n, const nccl_pending_t *pending,
     if (comm->slot == NULL || pending->call.kind == LOONG_COLLECTIVE_REPLAY) {
         return LOONG_OK;
     }
-    LOONG_TRY(loong_device_event_is_done(n->device, pending->reached,
-                                         &reached));
+    LOONG_TRY(
+        loong_device_event_is_done(n->device, pending->reached, &reached));
     if (!reached) {
         return LOONG_OK;
     }
@@ -96,8 +98,8 @@ loong_status_t loongi_nccl_stand(nccl_t *n, const nccl_pending_t *pending,
     }
     loong_board_stand_t theirs = ask_around(n, next_p);
     bool known = *next_p < 0 || theirs.sequence != 0;
-    if (!known || before.ranks != n->stand.ranks ||
-        n->elsewhere != *next_p || n->elsewhere_in != theirs.sequence) {
+    if (!known || before.ranks != n->stand.ranks || n->elsewhere != *next_p ||
+        n->elsewhere_in != theirs.sequence) {
         n->since = now;
     }
     n->elsewhere = *next_p;
@@ -107,7 +109,7 @@ loong_status_t loongi_nccl_stand(nccl_t *n, const nccl_pending_t *pending,
 }
 
 /* The end of the job of this machine; those of others find the same. */
-static void judge(const nccl_t *n, int rank)
+static void judge(const device_comm_t *n, int rank)
 {
     loong_board_verdict_t verdict = {LOONG_EXIT_LOST, rank, {0}};
     loongi_board_text(verdict.text, sizeof(verdict.text),
@@ -115,7 +117,8 @@ static void judge(const nccl_t *n, int rank)
     loongi_board_judge(n->comm->board, &verdict);
 }
 
-loong_status_t loongi_nccl_hangs(nccl_t *n, const loong_collective_t *call)
+loong_status_t loongi_device_comm_hangs(device_comm_t *n,
+                                        const loong_collective_t *call)
 {
     const loong_comm_t *comm = n->comm;
     char text[LOONG_BOARD_TEXT];

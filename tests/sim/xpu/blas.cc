@@ -149,8 +149,12 @@ bool fits(const product &p)
            p.ld[1] >= (p.trans_b ? p.n : p.k) && p.ld[2] >= p.m;
 }
 
-int launch(const handle *h, const product &of, int compute)
+int launch(const handle *h, product of, int compute)
 {
+    of.trans_a ^= xpusim_plant("product_side");
+    of.beta = xpusim_plant("product_sum") ? 1.0f - of.beta : of.beta;
+    of.type[2] = xpusim_plant("product_type") ? 2 : of.type[2];
+    of.ld[1] -= xpusim_plant("product_rows");
     if (!known(of) || compute != LOONG_XPU_BLAS_COMPUTE_F32) {
         xpusim_found("a product of types %d, %d, %d, compute %d", of.type[0],
                      of.type[1], of.type[2], compute);
@@ -206,7 +210,7 @@ XPUSIM_API int cublasDestroy_v2(void *h)
 
 XPUSIM_API int cublasSetStream_v2(void *h, void *stream)
 {
-    ((handle *)h)->stream = stream;
+    ((handle *)h)->stream = xpusim_plant("product_stream") ? nullptr : stream;
     return 0;
 }
 

@@ -173,6 +173,7 @@ XPUSIM_API int xpu_malloc(void **p, uint64_t size, int kind)
     if (int error = xpusim_enter("malloc")) {
         return error;
     }
+    kind = xpusim_plant("memory_kind") ? kind + 5 : kind;
     if (kind != v.memory_main && kind != v.memory_l3) {
         xpusim_found("xpu_malloc: kind %d of memory", kind);
         return xpusim_error(XPUSIM_INVALID);
@@ -199,6 +200,10 @@ XPUSIM_API int xpu_free(void *p)
     if (int error = xpusim_enter("free")) {
         return error;
     }
+    if (xpusim_plant("leak")) {
+        return 0;
+    }
+    p = xpusim_plant("free_inside") ? (char *)p + 64 : p;
     std::lock_guard<std::mutex> hold(m.lock);
     auto it = m.blocks.find((char *)p);
     if (it == m.blocks.end()) {
@@ -222,6 +227,7 @@ XPUSIM_API int xpu_host_alloc(void **p, uint64_t size, unsigned flags)
     if (int error = xpusim_enter("host_alloc")) {
         return error;
     }
+    flags = xpusim_plant("host_flags") ? 1 : flags;
     if (flags != 0) {
         xpusim_found("xpu_host_alloc: flags %u", flags);
         return xpusim_error(XPUSIM_INVALID);

@@ -133,7 +133,7 @@ int xpusim_plant(const char *name)
     int64_t turn = ++found().plants[name];
     bool now = plant.size() == length ||
                turn == atoll(plant.c_str() + length + 1);
-    if (now && turn == 1) {
+    if (now && (turn == 1 || plant.size() > length)) {
         fprintf(stderr, "planted: %s\n", plant.c_str());
     }
     return now;
@@ -246,6 +246,26 @@ int swapped(int kind)
                                       : kind;
 }
 
+/* What host code would pass that took another vendor's numbers. */
+int kind_of_cuda(int kind)
+{
+    xpusim_values_t v = xpusim_values();
+    return kind == v.host_to_device ? 1 : kind == v.device_to_host ? 2 : 3;
+}
+
+/* The call as host code with a mistake would make it. */
+void plant_copy(transfer *t)
+{
+    t->kind = xpusim_plant("wrong_kind") ? swapped(t->kind) : t->kind;
+    t->kind = xpusim_plant("kind_of_cuda") ? kind_of_cuda(t->kind) : t->kind;
+    t->bytes -= t->bytes > 0 && xpusim_plant("short_copy");
+    if (xpusim_plant("swapped_sides")) {
+        void *dst = t->dst;
+        t->dst = (void *)t->src;
+        t->src = dst;
+    }
+}
+
 void count_inside(int kind)
 {
     if (kind == xpusim_values().device_to_device) {
@@ -263,9 +283,15 @@ XPUSIM_API int xpu_memcpy(void *dst, const void *src, uint64_t n, int kind)
     if (int error = xpusim_enter("memcpy")) {
         return error;
     }
-    kind = xpusim_plant("wrong_kind") ? swapped(kind) : kind;
+    transfer t = {dst, src, n, kind};
+    plant_copy(&t);
     count_inside(kind);
-    return move("xpu_memcpy", {dst, src, n, kind}, xpusim_current());
+    if (xpusim_plant("late_source")) { /* asynchronous, of ordinary memory */
+        stream_ref s = find_stream(nullptr, "xpu_memcpy");
+        put(s, [t] { return move("xpu_memcpy, later", t, -1); });
+        return 0;
+    }
+    return move("xpu_memcpy", t, xpusim_current());
 }
 
 /* Ordinary memory is read when the copy's turn comes. */
@@ -275,7 +301,6 @@ XPUSIM_API int xpu_memcpy_async(void *dst, const void *src, uint64_t n,
     if (int error = xpusim_enter("memcpy_async")) {
         return error;
     }
-    kind = xpusim_plant("wrong_kind") ? swapped(kind) : kind;
     on = xpusim_plant("copy_on_default") ? nullptr : on;
     count_inside(kind);
     stream_ref s = find_stream(on, "xpu_memcpy_async");
@@ -288,6 +313,10 @@ XPUSIM_API int xpu_memcpy_async(void *dst, const void *src, uint64_t n,
         return -999;
     }
     transfer t = {dst, src, n, kind};
+    plant_copy(&t);
+    if (xpusim_plant("copy_at_once")) { /* the blocking call, without a wait */
+        return move("xpu_memcpy", t, s->device);
+    }
     if (int error = check("xpu_memcpy_async", t, s->device)) {
         return error;
     }

@@ -214,6 +214,13 @@ int put(const move &of, void *stream)
     if (m->rows.rows == 0 || m->rows.bytes == 0) {
         return 0;
     }
+    if (xpusim_plant("host_pointer")) {
+        m->rows.dst = &last_error;
+    }
+    if (xpusim_plant("beyond_end")) {
+        m->rows.dst = (char *)m->rows.dst + 4096;
+    }
+    m->rows.bytes -= xpusim_plant("short_fill");
     if (int error = check_rows(m.get())) {
         return fail(error, "not memory of the device");
     }
@@ -383,11 +390,11 @@ int start(const loong_kernel_call_t *call)
     for (int i = 0; i < count; i++) {
         l->ptr[i] = call->ptr[i];
     }
-    if (count > 0 && xpusim_plant("host_pointer")) {
+    if (count > 0 && xpusim_plant("host_operand")) {
         l->ptr[0] = &last_error;
     }
-    if (count > 0 && l->ptr[0] != nullptr && xpusim_plant("beyond_end")) {
-        l->ptr[0] = (char *)l->ptr[0] + ((size_t)1 << 30);
+    if (count > 0 && l->ptr[0] != nullptr && xpusim_plant("operand_ends")) {
+        l->ptr[0] = (char *)l->ptr[0] + 4096;
     }
     if (int error = check(l.get())) {
         return fail(error, "operands are not memory of the device");

@@ -220,6 +220,9 @@ XPUSIM_API int xpu_stream_destroy(void *handle)
     if (int error = xpusim_enter("stream_destroy")) {
         return error;
     }
+    if (xpusim_plant("stream_leak")) {
+        return 0;
+    }
     stream_ref s = find_stream(handle, "xpu_stream_destroy");
     if (s == nullptr || s->is_default) {
         return xpusim_error(XPUSIM_INVALID);
@@ -235,6 +238,7 @@ XPUSIM_API int xpu_wait(void *handle)
     if (int error = xpusim_enter("wait")) {
         return error;
     }
+    handle = xpusim_plant("wrong_wait") ? nullptr : handle;
     stream_ref s = find_stream(handle, "xpu_wait");
     if (s == nullptr) {
         return xpusim_error(XPUSIM_INVALID);
@@ -268,6 +272,9 @@ XPUSIM_API int xpu_event_destroy(void *handle)
     if (int error = xpusim_enter("event_destroy")) {
         return error;
     }
+    if (xpusim_plant("event_leak")) {
+        return 0;
+    }
     if (find_event(handle, "xpu_event_destroy") == nullptr) {
         return xpusim_error(XPUSIM_INVALID);
     }
@@ -281,6 +288,7 @@ XPUSIM_API int xpu_event_record(void *handle, void *on)
     if (int error = xpusim_enter("event_record")) {
         return error;
     }
+    on = xpusim_plant("record_on_default") ? nullptr : on;
     std::shared_ptr<event> e = find_event(handle, "xpu_event_record");
     stream_ref s = find_stream(on, "xpu_event_record");
     if (e == nullptr || s == nullptr) {
@@ -292,7 +300,8 @@ XPUSIM_API int xpu_event_record(void *handle, void *on)
     uint64_t number = put(s, [] { return 0; });
     std::lock_guard<std::mutex> hold(all().lock);
     e->of = s;
-    e->number = number;
+    e->number = xpusim_plant("early_record") && number > 2 ? number - 2
+                                                           : number;
     return 0;
 }
 
@@ -301,6 +310,10 @@ XPUSIM_API int xpu_stream_wait_event(void *on, void *handle)
     if (int error = xpusim_enter("stream_wait_event")) {
         return error;
     }
+    if (xpusim_plant("swapped_arguments")) {
+        std::swap(on, handle);
+    }
+    on = xpusim_plant("wait_on_default") ? nullptr : on;
     stream_ref s = find_stream(on, "xpu_stream_wait_event");
     std::shared_ptr<event> e = find_event(handle, "xpu_stream_wait_event");
     if (e == nullptr || s == nullptr) {

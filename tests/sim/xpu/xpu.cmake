@@ -35,6 +35,9 @@ set_target_properties(xpusim_shim PROPERTIES
 add_custom_target(xpusim_all
   DEPENDS xpusim xpusim_ml xpusim_blas xpusim_shim)
 
+set(XPUSIM_ENVIRONMENT OMP_NUM_THREADS=1 GOMP_SPINCOUNT=10000
+  LOONG_XPU_PATH=${XPUSIM_DIR} SIM_XPU_STRICT=1 SIM_XPU_ODD=1)
+
 # A test of this device; what looks into the simulator links it (LIBS xpusim).
 function(loong_xpu_sim_test)
   loong_test(${ARGV})
@@ -45,11 +48,13 @@ endfunction()
 # What makes a test find the simulator.
 function(xpusim_environment name)
   add_dependencies(test_${name} xpusim_all)
-  set_tests_properties(${name} PROPERTIES ENVIRONMENT
-    "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_XPU_PATH=${XPUSIM_DIR};SIM_XPU_STRICT=1;SIM_XPU_ODD=1")
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "${XPUSIM_ENVIRONMENT}")
 endfunction()
 
 loong_xpu_sim_test(NAME xpu_device LABELS sim SOURCES ${xpusim}/test_device.c
+  LIBS xpusim)
+
+loong_xpu_sim_test(NAME xpu_order LABELS sim SOURCES ${xpusim}/test_order.c
   LIBS xpusim)
 
 # What is the same on every device: ops, and what transformers computed.
@@ -72,3 +77,7 @@ foreach(name xpu_golden xpu_golden_vision)
   target_include_directories(test_${name} PRIVATE
     ${PROJECT_SOURCE_DIR}/tests/golden)
 endforeach()
+# Mistakes of host code, each of which a test must see.
+add_test(NAME xpu_planted COMMAND ${xpusim}/planted.sh ${PROJECT_BINARY_DIR})
+set_tests_properties(xpu_planted PROPERTIES LABELS "sim;full" TIMEOUT 300
+  ENVIRONMENT "${XPUSIM_ENVIRONMENT}")

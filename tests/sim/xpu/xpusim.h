@@ -26,7 +26,7 @@
  *   SIM_XPU_NO_EVENT_QUERY  1: there is no xpu_event_query; read at the start
  *   SIM_XPU_LACKS      ops that the shim lacks, with commas
  *   SIM_XPU_FAIL       "CALL:N:CODE": call number N of xpu_CALL fails
- *   SIM_XPU_PLANT      a bug of the host code, by name (plants.h)
+ *   SIM_XPU_PLANT      a bug of the host code, by name (planted.sh)
  *   SIM_XPU_STRICT     1: the process ends with status 97 when something was
  *                      found wrong
  */

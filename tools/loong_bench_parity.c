@@ -384,8 +384,9 @@ static loong_status_t make_data(bench_t *b)
     b->draws = layout_draws(b->o->seed, b->o->max_ranks, layers, batch);
     layout_pin_for(&b->draws, r);
     b->pictures = loong_recipe_component(r, 1) != NULL;
-    b->source = loong_recipe_is_set(r, "data.packing") ? ", source: documents"
-                                                       : "";
+    b->source = loong_recipe_is_set(r, "data.packing") && !b->pictures
+                    ? ", source: documents"
+                    : "";
     snprintf(b->data, sizeof(b->data), "%s/data", b->dir);
     if (b->pictures) {
         snprintf(b->data, sizeof(b->data), "%s",

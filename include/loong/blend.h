@@ -36,7 +36,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "loong/source.h"
+#include "loong/processor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -66,6 +66,11 @@ typedef struct loong_blend_params {
     const char *image_token;
     const char *image_root;
     loong_packing_t packing; /* of texts of lengths of their own */
+    /* How pictures of texts are had, which share rows with packing then; rows
+     * NULL: they do not. What a row has room for: rows of the image encoder,
+     * and pictures. */
+    loong_picture_reader_t pictures;
+    int32_t row_patches, row_images;
     loong_truncation_t truncation;
     const struct loong_chat_options *chat; /* of conversations; or NULL */
 } loong_blend_params_t;

@@ -132,6 +132,9 @@ typedef struct loong_pack_info {
     int64_t cut_learned; /* of the ids that are cut */
     int64_t rows, room;  /* room: ids of a row, T + 1 */
     int64_t most;        /* samples of a row */
+    /* Of samples with pictures: rows of the image encoder, of all samples and
+     * those that a row has room for; 0: as many as its places allow. */
+    int64_t patches, patch_room;
     double seconds;      /* to make it */
 } loong_pack_info_t;
 

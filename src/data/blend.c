@@ -48,7 +48,8 @@ static loong_status_t lay_into_rows(loong_blend_t *blend,
     uint64_t key = loongi_permutation_key(blend->seed, (uint64_t)s);
     const loong_pack_params_t params = {
         blend->name, blend->seq_length, of->packing, of->truncation,
-        loongi_permutation_key(key, UINT64_MAX /* no epoch */)};
+        loongi_permutation_key(key, UINT64_MAX /* no epoch */),
+        of->pictures, of->row_patches, of->row_images};
     return loongi_pack_source(blend->ctx, &params, &own->info.source_class,
                               &own->source);
 }
@@ -69,7 +70,9 @@ static loong_status_t open_source(loong_blend_t *blend,
     LOONG_TRY(loong_find_source(blend->ctx, name != NULL ? name : "tokens",
                                 &info->source_class));
     LOONG_TRY(info->source_class->open(blend->ctx, &params, &own->source));
-    if (info->source_class->packs) {
+    if (info->source_class->packs ||
+        (of->pictures.rows != NULL && of->packing != LOONG_PACK_NONE &&
+         info->source_class->peek != NULL)) {
         LOONG_TRY(lay_into_rows(blend, of, s));
     }
     info->source = own->source;

@@ -128,12 +128,22 @@ void loongi_pack_destroy(loong_pack_table_t *table)
 {
     if (table->ctx != NULL) {
         loongi_free(table->ctx, table->length);
+        loongi_free(table->ctx, table->sizes);
         loongi_free(table->ctx, table->sample);
         loongi_free(table->ctx, table->at_least);
         loongi_free(table->ctx, table->first);
         loongi_free(table->ctx, table->place);
     }
     memset(table, 0, sizeof(*table));
+}
+
+loong_status_t loongi_pack_limit(loong_pack_table_t *table,
+                                 const int32_t has[LOONG_PACK_SIZES])
+{
+    memcpy(table->has, has, sizeof(table->has));
+    return loongi_calloc(table->ctx, (size_t)table->samples + 1,
+                         sizeof(*table->sizes), "sizes of samples",
+                         &table->sizes);
 }
 
 static loong_status_t alloc_places(loong_pack_table_t *t)
@@ -224,6 +234,97 @@ static loong_status_t pack(loong_pack_table_t *t, loong_packing_t packing,
     return status;
 }
 
+/* ---- several sizes ------------------------------------------------------- */
+
+enum { WINDOW = 256 }; /* a larger one spends what fits best too early */
+
+/* Samples that wait for a row, the first one longest. */
+typedef struct window {
+    int64_t next; /* in the drawn order */
+    int64_t count;
+    int32_t *sample; /* [room] */
+    int64_t room;
+    double left[LOONG_PACK_SIZES]; /* of the row, in parts of a row */
+} window_t;
+
+static void refill(const loong_pack_table_t *t, window_t *w)
+{
+    while (w->count < w->room && w->next < t->samples) {
+        w->sample[w->count++] =
+            (int32_t)loongi_permutation_get(t->key, t->samples, w->next++);
+    }
+}
+
+static double part_of(const loong_pack_table_t *t, int32_t sample, int size)
+{
+    return t->has[size] > 0
+               ? (double)t->sizes[sample][size] / (double)t->has[size]
+               : 0.0;
+}
+
+/* Of those that fit the one to be taken; -1: none fits. */
+static int64_t choose(const loong_pack_table_t *t, const window_t *w)
+{
+    int64_t best = -1;
+    double most = -1.0;
+    for (int64_t i = 0; i < w->count; i++) {
+        bool fits = true;
+        double product = 0.0;
+        for (int k = 0; k < LOONG_PACK_SIZES; k++) {
+            double part = part_of(t, w->sample[i], k);
+            fits = fits && part <= w->left[k] + 1e-12;
+            product += part * w->left[k];
+        }
+        if (fits && product > most) {
+            most = product;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static void take(loong_pack_table_t *t, window_t *w, int64_t i, int32_t *row_of)
+{
+    int32_t sample = w->sample[i];
+    for (int k = 0; k < LOONG_PACK_SIZES; k++) {
+        w->left[k] -= part_of(t, sample, k);
+    }
+    row_of[sample] = (int32_t)t->rows;
+    w->count--;
+    memmove(&w->sample[i], &w->sample[i + 1],
+            (size_t)(w->count - i) * sizeof(*w->sample));
+}
+
+static void fill_all(loong_pack_table_t *t, window_t *w, int32_t *row_of)
+{
+    refill(t, w);
+    while (w->count > 0) {
+        for (int k = 0; k < LOONG_PACK_SIZES; k++) {
+            w->left[k] = 1.0;
+        }
+        for (int64_t i = 0; i >= 0; i = choose(t, w)) {
+            take(t, w, i, row_of);
+            refill(t, w);
+        }
+        t->rows++;
+    }
+}
+
+static loong_status_t pack_sizes(loong_pack_table_t *t)
+{
+    window_t w = {.room = WINDOW};
+    int32_t *row_of = NULL;
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->samples + 1, sizeof(*t->place),
+                            "places of samples", &t->place));
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)(w.room + t->samples + 1),
+                            sizeof(*row_of), "rows of samples", &row_of));
+    w.sample = row_of + t->samples + 1;
+    fill_all(t, &w, row_of);
+    loong_status_t status = list_rows(t, row_of);
+    loongi_free(t->ctx, row_of);
+    return status;
+}
+
 loong_status_t loongi_pack_make(loong_pack_table_t *table,
                                 loong_packing_t packing, uint64_t key)
 {
@@ -233,6 +334,9 @@ loong_status_t loongi_pack_make(loong_pack_table_t *table,
         table->rows = table->samples;
         table->most = 1;
         return LOONG_OK;
+    }
+    if (table->sizes != NULL) {
+        return pack_sizes(table);
     }
     loong_status_t status =
         open_rows(table->ctx, table->samples, table->room, &open);
@@ -251,10 +355,12 @@ int64_t loongi_pack_count(const loong_pack_table_t *table, int64_t row)
 int64_t loongi_pack_length(const loong_pack_table_t *table, int64_t row,
                            int64_t i)
 {
-    return table->length[table->first == NULL
-                             ? row
-                             : table->sample[table->place[table->first[row] +
-                                                          i]]];
+    if (table->first == NULL) {
+        return table->length[row];
+    }
+    int32_t place = table->place[table->first[row] + i];
+    return table
+        ->length[table->sample != NULL ? table->sample[place] : place];
 }
 
 int64_t loongi_pack_sample(const loong_pack_table_t *table, int64_t row,
@@ -264,6 +370,9 @@ int64_t loongi_pack_sample(const loong_pack_table_t *table, int64_t row,
         return row;
     }
     int64_t place = table->place[table->first[row] + i];
+    if (table->sample == NULL) {
+        return place;
+    }
     int64_t length = table->length[table->sample[place]];
     int64_t begin = table->at_least[length + 1];
     uint64_t key = loongi_permutation_key(table->key, (uint64_t)length);

@@ -40,6 +40,7 @@ static loong_status_t begin_inner(loong_items_t *items)
     items->inner->unmarked = items->unmarked;
     items->inner->picture = items->picture;
     items->inner->epoch = items->epoch;
+    items->inner->sizes = items->sizes;
     return LOONG_OK;
 }
 
@@ -61,6 +62,70 @@ static loong_status_t fail_changed(const pack_t *p, loong_context_t *ctx,
                       "data '%s', '%s': sample %" PRId64
                       " is not as long as when the source was opened",
                       p->params.data, p->info.path, sample);
+}
+
+static bool reads_pictures(const pack_t *p)
+{
+    return p->params.pictures.rows != NULL;
+}
+
+/* What a sample with pictures takes of a row; false: it has something that is
+ * none, or is refused. */
+static bool measure_pictures(const pack_t *p, const loong_items_t *items,
+                             int64_t sizes[LOONG_PACK_SIZES])
+{
+    const loong_picture_reader_t *reader = &p->params.pictures;
+    bool known = items->count > 0 && items->item[0].type == LOONG_ITEM_TOKENS;
+    sizes[LOONG_PACK_IDS] = known ? items->item[0].size[0] : 0;
+    sizes[LOONG_PACK_PATCHES] = 0;
+    sizes[LOONG_PACK_IMAGES] = items->count - 1;
+    for (int i = 1; i < items->count; i++) {
+        const loong_item_t *item = &items->item[i];
+        loong_picture_rows_t rows =
+            reader->rows(reader->config, item->size[0], item->size[1]);
+        known = known && item->type == LOONG_ITEM_IMAGE && rows.text > 0;
+        sizes[LOONG_PACK_IDS] += rows.text - 1;
+        sizes[LOONG_PACK_PATCHES] += rows.encoder;
+    }
+    return known;
+}
+
+/* The pictures of a sample whose text begins at `begin` of a row's. */
+static void list_pictures(const loong_items_t *inner, int64_t begin,
+                          loong_items_t *items)
+{
+    for (int i = 1; i < inner->count; i++) {
+        loong_item_t *item = &items->item[items->count++];
+        *item = inner->item[i];
+        item->name = NULL; /* the sample's memory is read into again */
+        item->at += begin;
+    }
+}
+
+/* As long as when the source was opened, and all of it kept. */
+static bool is_same(const pack_t *p, int64_t sample, const loong_items_t *items)
+{
+    int64_t sizes[LOONG_PACK_SIZES];
+    return measure_pictures(p, items, sizes) &&
+           sizes[LOONG_PACK_IDS] == p->table.length[sample];
+}
+
+static loong_status_t add_pictured(const pack_t *p, int64_t sample,
+                                   loong_items_t *items, int64_t *at)
+{
+    loong_item_t *row = &items->item[0];
+    int64_t begin = *at;
+    LOONG_TRY(p->inner_class->read(p->inner, sample, items->inner));
+    const loong_item_t *text = &items->inner->item[0];
+    if (!is_same(p, sample, items->inner)) {
+        return fail_changed(p, items->ctx, sample);
+    }
+    copy_part(text, 0, text->size[0], row, at);
+    if (*at > begin) {
+        row->starts[begin] |= LOONG_START_SAMPLE | LOONG_START_DOCUMENT;
+    }
+    list_pictures(items->inner, begin, items);
+    return LOONG_OK;
 }
 
 static loong_status_t add_sample(const pack_t *p, int64_t sample,
@@ -93,17 +158,42 @@ static int64_t ids_of(const pack_t *p, int64_t row)
     return ids;
 }
 
+/* One picture of a row, as its sample has it. */
+static loong_status_t read_picture(const pack_t *p, int64_t row,
+                                   loong_items_t *items)
+{
+    int64_t wanted = items->picture;
+    int64_t sample = 0;
+    LOONG_TRY(begin_inner(items));
+    for (int64_t i = 0; wanted > 0; i++) {
+        sample = loongi_pack_sample(&p->table, row, i, items->epoch);
+        items->inner->picture = (int)wanted;
+        wanted -= p->table.sizes[sample][LOONG_PACK_IMAGES];
+    }
+    LOONG_TRY(p->inner_class->read(p->inner, sample, items->inner));
+    items->count = items->inner->count;
+    memcpy(items->item, items->inner->item,
+           (size_t)items->count * sizeof(*items->item));
+    return LOONG_OK;
+}
+
 static loong_status_t read_row(const void *source, int64_t row,
                                loong_items_t *items)
 {
     const pack_t *p = source;
     int64_t at = 0;
+    if (reads_pictures(p) && items->picture > 0) {
+        return read_picture(p, row, items);
+    }
     LOONG_TRY(loongi_items_tokens(items, ids_of(p, row)));
     LOONG_TRY(begin_inner(items));
+    items->inner->picture = -1;
     for (int64_t i = 0; i < loongi_pack_count(&p->table, row); i++) {
         int64_t sample = loongi_pack_sample(&p->table, row, i, items->epoch);
-        LOONG_TRY(add_sample(p, sample, items, &at));
+        LOONG_TRY(reads_pictures(p) ? add_pictured(p, sample, items, &at)
+                                    : add_sample(p, sample, items, &at));
     }
+    items->item[0].size[0] = at; /* a picture is one of them */
     return LOONG_OK;
 }
 
@@ -111,9 +201,18 @@ static loong_status_t peek_row(const void *source, int64_t row,
                                loong_items_t *items)
 {
     const pack_t *p = source;
+    int64_t ids = reads_pictures(p) ? 0 : ids_of(p, row);
     items->count = 1;
-    items->item[0] = (loong_item_t){.type = LOONG_ITEM_TOKENS,
-                                    .size = {ids_of(p, row), -1}};
+    LOONG_TRY(reads_pictures(p) ? begin_inner(items) : LOONG_OK);
+    for (int64_t i = 0;
+         reads_pictures(p) && i < loongi_pack_count(&p->table, row); i++) {
+        int64_t sample = loongi_pack_sample(&p->table, row, i, items->epoch);
+        LOONG_TRY(p->inner_class->peek(p->inner, sample, items->inner));
+        list_pictures(items->inner, ids, items);
+        ids += items->inner->item[0].size[0];
+    }
+    items->item[0] =
+        (loong_item_t){.type = LOONG_ITEM_TOKENS, .size = {ids, -1}};
     return LOONG_OK;
 }
 
@@ -201,11 +300,44 @@ static loong_status_t cut_sample(pack_t *p, int64_t sample,
     return LOONG_OK;
 }
 
+/* Samples with pictures are not cut. */
+static loong_status_t measure_pictured(pack_t *p, int64_t sample,
+                                       const loong_items_t *items)
+{
+    loong_pack_info_t *f = &p->figures;
+    const char *name = items->count > 0 ? items->item[0].name : NULL;
+    int64_t sizes[LOONG_PACK_SIZES];
+    bool fits = measure_pictures(p, items, sizes);
+    for (int k = 0; k < LOONG_PACK_SIZES; k++) {
+        fits = fits && sizes[k] <= p->table.has[k];
+        p->table.sizes[sample][k] = (int32_t)LOONG_MIN(sizes[k], INT32_MAX);
+    }
+    LOONG_CHECK(p->ctx, fits, LOONG_ERR_CONFIG,
+                "data '%s': %s (sample %" PRId64 " of '%s') takes %" PRId64
+                " rows, %" PRId64 " of the image encoder, %" PRId64
+                " pictures; a row of samples has %d (data.seq_length), %d "
+                "(data.row_patches), %d (data.row_images)",
+                p->params.data, name != NULL ? name : "a text", sample,
+                p->info.path, sizes[LOONG_PACK_IDS], sizes[LOONG_PACK_PATCHES],
+                sizes[LOONG_PACK_IMAGES], p->table.has[LOONG_PACK_IDS],
+                p->table.has[LOONG_PACK_PATCHES],
+                p->table.has[LOONG_PACK_IMAGES]);
+    p->table.length[sample] = p->table.sizes[sample][LOONG_PACK_IDS];
+    f->ids += sizes[LOONG_PACK_IDS];
+    f->longest = LOONG_MAX(f->longest, sizes[LOONG_PACK_IDS]);
+    f->patches += sizes[LOONG_PACK_PATCHES];
+    f->learned = -1;
+    return LOONG_OK;
+}
+
 static loong_status_t measure(pack_t *p, int64_t sample, loong_items_t *items,
                               refusals_t *refused)
 {
     loong_pack_info_t *f = &p->figures;
     LOONG_TRY(p->inner_class->peek(p->inner, sample, items));
+    if (reads_pictures(p)) {
+        return measure_pictured(p, sample, items);
+    }
     const loong_item_t text = items->item[0];
     LOONG_CHECK(p->ctx, items->count == 1 && text.type == LOONG_ITEM_TOKENS,
                 LOONG_ERR_CONFIG,
@@ -230,8 +362,10 @@ static const char *const truncations[] = {[LOONG_TRUNCATE_REFUSE] = "refuse",
 
 static loong_status_t measure_all(pack_t *p)
 {
-    loong_items_t items = {
-        .ctx = p->ctx, .vocab_size = INT32_MAX, .picture = -1};
+    loong_items_t items = {.ctx = p->ctx,
+                           .vocab_size = INT32_MAX,
+                           .picture = -1,
+                           .sizes = p->params.pictures.sizes};
     refusals_t refused = {loongi_text_begin(p->ctx), 0};
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < p->table.samples && status == LOONG_OK; i++) {
@@ -261,8 +395,11 @@ static uint64_t hash_of(const pack_t *p)
 {
     const uint64_t words[] = {p->info.hash, (uint64_t)p->params.packing,
                               (uint64_t)p->params.truncation, p->params.key,
-                              (uint64_t)p->table.room};
-    return XXH3_64bits(words, sizeof(words));
+                              (uint64_t)p->table.room,
+                              (uint64_t)p->params.patches,
+                              (uint64_t)p->params.images};
+    size_t used = reads_pictures(p) ? sizeof(words) : sizeof(words) - 16;
+    return XXH3_64bits(words, used);
 }
 
 static loong_status_t open_pack(pack_t *p)
@@ -274,9 +411,11 @@ static loong_status_t open_pack(pack_t *p)
                 LOONG_ERR_CONFIG,
                 "data '%s': seq_length %" PRId64 ", must be 1 or more",
                 p->params.data, p->params.seq_length);
-    LOONG_TRY(loongi_pack_begin(p->ctx, p->info.samples,
-                                (int32_t)(p->params.seq_length + 1),
-                                &p->table));
+    int32_t room =
+        (int32_t)p->params.seq_length + (reads_pictures(p) ? 0 : 1);
+    const int32_t has[] = {room, p->params.patches, p->params.images};
+    LOONG_TRY(loongi_pack_begin(p->ctx, p->info.samples, room, &p->table));
+    LOONG_TRY(reads_pictures(p) ? loongi_pack_limit(&p->table, has) : LOONG_OK);
     LOONG_TRY(measure_all(p));
     LOONG_TRY(loongi_pack_make(&p->table, p->params.packing, p->params.key));
     f->packing = p->params.packing;
@@ -284,6 +423,7 @@ static loong_status_t open_pack(pack_t *p)
     f->samples = p->table.samples;
     f->rows = p->table.rows;
     f->room = p->table.room;
+    f->patch_room = p->params.patches < INT32_MAX ? p->params.patches : 0;
     f->most = p->table.most;
     f->seconds = loongi_now() - begin;
     p->info.samples = f->rows;

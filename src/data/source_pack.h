@@ -5,7 +5,7 @@
 #ifndef LOONG_SOURCE_PACK_H
 #define LOONG_SOURCE_PACK_H
 
-#include "loong/source.h"
+#include "loong/processor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,13 +17,17 @@ typedef struct loong_pack_params {
     loong_packing_t packing;
     loong_truncation_t truncation;
     uint64_t key; /* of what is drawn */
+    /* Of texts with pictures; rows NULL: texts alone. A row has T places then,
+     * and room for so many rows of the image encoder and pictures. */
+    loong_picture_reader_t pictures;
+    int32_t patches, images;
 } loong_pack_params_t;
 
 /* Puts itself in the place of a source whose class packs, which it owns then,
  * and of the class; of the same name, and read by several threads where the
  * source is. On an error both stay.
  * Errors: LOONG_ERR_CONFIG (texts that are too long and not to be cut, the
- * first ones by name), LOONG_ERR_MEMORY; those of the source. */
+ * first ones by name; those with pictures are not cut), LOONG_ERR_MEMORY; those of the source. */
 LOONG_NODISCARD loong_status_t
 loongi_pack_source(loong_context_t *ctx, const loong_pack_params_t *params,
                    const loong_source_class_t **class_p, void **source_p);

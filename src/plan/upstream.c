@@ -83,7 +83,9 @@ static loong_status_t read_room(const loong_plan_t *plan, int64_t patches,
     static const char key[] = "data.max_patches";
     int64_t unit = p->merge * p->merge;
     int64_t text = plan->set->micro_batch_size * plan->set->seq_length;
-    int64_t asked = plan->set->max_patches;
+    int64_t asked = plan->set->max_patches > 0
+                        ? plan->set->max_patches
+                        : plan->set->micro_batch_size * plan->set->row_patches;
     if (p->each == 0) {
         p->rows = loongi_round_up(asked > 0 ? asked : unit * text, unit);
         p->longest = p->rows;
@@ -113,8 +115,10 @@ static loong_status_t read_pictures(loong_plan_t *plan,
     p->skip = facts.class_token && !facts.sends_class_token ? 1 : 0;
     p->native = facts.image_size == 0 || p->tiles > 1;
     LOONG_TRY(check_merge(plan, encoder, &facts));
-    p->most = plan->set->max_images > 0 ? plan->set->max_images
-                                        : plan->set->micro_batch_size;
+    p->most = plan->set->max_images > 0
+                  ? plan->set->max_images
+                  : plan->set->micro_batch_size *
+                        LOONG_MAX(plan->set->row_images, 1);
     int64_t side = facts.image_size / facts.patch_size;
     p->each = side > 0 ? side * side + (facts.class_token ? 1 : 0) : 0;
     if (p->native) {

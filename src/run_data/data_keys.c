@@ -107,6 +107,15 @@ static const loong_recipe_field_t keys[] = {
         "pictures of a micro-batch of texts, at most, for which the image "
         "encoder has memory; one a sample when not given",
         SET(max_images)),
+    INT("data.row_images", NULL, 1, 63, SAME,
+        "pictures of a row that samples share (data.packing), at most; wanted "
+        "there; data.max_images follows where it is not given",
+        SET(row_images)),
+    INT("data.row_patches", NULL, 1, 1e9, SAME,
+        "patches of the pictures of a row that samples share, at most; as many "
+        "as its places allow when not given; data.max_patches follows where it "
+        "is not given",
+        SET(row_patches)),
     INT("data.num_workers", "2", 0, 1024, FREE,
         "threads of a rank that read and decode the pictures of the next "
         "step; 0: between the steps",

@@ -56,6 +56,16 @@ static void describe_rows(const loong_pack_info_t *p, loong_text_t *text)
         loongi_human_count((double)p->rows, human[0]), plural(p->rows),
         (long long)p->room, (long long)p->most, plural(p->most), 100.0 * full,
         100.0 * (1.0 - full), p->seconds);
+    if (p->patch_room > 0) {
+        loongi_text_printf(
+            text,
+            "    pictures: %s rows of the image encoder, %.2f "
+            "%% of the %lld that a row of samples has\n",
+            loongi_human_count((double)p->patches, human[0]),
+            100.0 * (double)p->patches /
+                ((double)LOONG_MAX(p->rows, 1) * (double)p->patch_room),
+            (long long)p->patch_room);
+    }
     if (p->cut_samples > 0) {
         loongi_text_printf(
             text,

@@ -88,6 +88,9 @@ static loong_blend_params_t blend_params(const loong_run_data_t *d,
         .num_sources = count,
         .seq_length = loongi_run_data_row(d),
         .packing = d->plan->set->packing,
+        .pictures = d->packed.reader,
+        .row_patches = d->packed.patches,
+        .row_images = d->packed.images,
         .seed = d->plan->set->seed,
         .tokenizer = loongi_recipe_tokenizer_path(d->plan->recipe)};
     LOONG_FILL(d->plan->recipe, "", loong_blend_params_t, &params);
@@ -112,7 +115,8 @@ static loong_status_t check_rows(const loong_run_data_t *d,
                                  const loong_blend_t *blend)
 {
     static const char *const keys[] = {"data.packing", "data.truncation"};
-    bool packs = loongi_blend_packs(blend);
+    bool packs = loongi_blend_packs(blend) ||
+                 loong_recipe_component(d->plan->recipe, 1) != NULL;
     for (int i = 0; i < LOONG_COUNT_OF(keys) && !packs; i++) {
         LOONG_CHECK(d->plan->ctx,
                     !loong_recipe_is_set(d->plan->recipe, keys[i]),
@@ -222,6 +226,17 @@ loong_status_t loongi_run_data_image_processor(loong_run_data_t *d)
     return LOONG_OK;
 }
 
+loong_status_t loongi_run_data_any_image_processor(
+    loong_run_data_t *d, const loong_family_t *family, int64_t image_size)
+{
+    LOONG_TRY(loongi_run_data_image_processor(d));
+    return d->image_processor != NULL
+               ? LOONG_OK
+               : loong_image_processor_create_default(
+                     d->plan->ctx, family->image_processor, image_size,
+                     &d->image_processor);
+}
+
 static loong_status_t patch_processor(loong_run_data_t *d,
                                       const loong_component_t *c,
                                       loong_reader_t *reader)
@@ -229,12 +244,8 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     const loong_model_facts_t *facts = &c->facts;
     const loong_model_request_t *request = &c->params.request;
     loong_patch_params_t *config = NULL;
-    LOONG_TRY(loongi_run_data_image_processor(d));
-    if (d->image_processor == NULL) {
-        LOONG_TRY(loong_image_processor_create_default(
-            d->plan->ctx, c->params.family->image_processor, facts->image_size,
-            &d->image_processor));
-    }
+    LOONG_TRY(loongi_run_data_any_image_processor(d, c->params.family,
+                                                  facts->image_size));
     LOONG_TRY(loongi_arena_alloc(c->arena, sizeof(*config), &config));
     config->processor = d->image_processor;
     config->max_tiles = d->plan->pictures.tiles;

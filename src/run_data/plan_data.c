@@ -63,7 +63,7 @@ static int64_t most_documents(const loong_run_data_t *d)
 /* Has the run a source whose samples are laid into rows? */
 static bool lays_rows(loong_run_data_t *d)
 {
-    bool lays = false;
+    bool lays = d->packed.reader.rows != NULL;
     for (int l = 0; l < LOONG_COUNT_OF(lists); l++) {
         int64_t count = loong_recipe_count(d->plan->recipe, lists[l]);
         for (int64_t i = 0; i < count; i++) {
@@ -248,7 +248,8 @@ static loong_status_t set_images(loong_run_data_t *d, int64_t most)
              (long long)(LOONG_MAX(most, 1) *
                          loong_recipe_int(d->plan->recipe,
                                           "train.micro_batch_size")));
-    return loong_recipe_is_set(d->plan->recipe, key)
+    return loong_recipe_is_set(d->plan->recipe, key) ||
+                   d->plan->set->row_images > 0
                ? LOONG_OK
                : loong_recipe_set(d->plan->recipe, key, text,
                                   "the samples with most pictures");
@@ -259,7 +260,7 @@ static loong_status_t set_images(loong_run_data_t *d, int64_t most)
 static int64_t step_rows(const loong_run_data_t *d, const sample_figures_t *of)
 {
     int64_t each = loong_recipe_int(d->plan->recipe, length_key);
-    bool packs = d->plan->set->packing != LOONG_PACK_NONE;
+    bool packs = d->plan->set->packing != LOONG_PACK_NONE && of->ids > 0;
     double samples = (double)LOONG_MAX(of->samples, 1);
     double full = packs ? (double)of->ids / samples / (double)each : 1.0;
     full = fmin(full, 1.0); /* what is longer is cut, or refused */

@@ -25,9 +25,16 @@ typedef struct loong_validation {
     loong_images_t images;
 } loong_validation_t;
 
+/* Of a row that samples with pictures share. */
+typedef struct loong_packed_pictures {
+    loong_picture_reader_t reader; /* rows NULL: they share none */
+    int32_t patches, images;
+} loong_packed_pictures_t;
+
 typedef struct loong_run_data {
     loong_plan_t *plan; /* borrowed; its recipe and readers are completed */
     loong_image_processor_t *image_processor; /* of one of pictures; NULL */
+    loong_packed_pictures_t packed;
     bool opened; /* the blends were, with this status */
     loong_status_t status;
     loong_blend_t *blend;
@@ -55,6 +62,9 @@ static inline int64_t loongi_run_data_row(const loong_run_data_t *d)
 /* Of source i of data.train or data.validation. */
 const char *loongi_run_data_source_class(const loong_run_data_t *d,
                                          const char *list, int64_t i);
+/* The same, or that of a family of image encoders, for the model's size. */
+LOONG_NODISCARD loong_status_t loongi_run_data_any_image_processor(
+    loong_run_data_t *d, const loong_family_t *family, int64_t image_size);
 /* Has it a source whose samples are laid into rows? */
 bool loongi_blend_packs(const loong_blend_t *blend);
 /* Opens what data.image_processor names, once, where it names one, and says how
@@ -101,6 +111,14 @@ LOONG_NODISCARD loong_status_t loongi_run_data_find_costs(
     const loong_run_data_t *d, const loong_sample_costs_t **costs_p);
 /* The names of the parts in a file of costs. */
 extern const char *const loongi_cost_parts[LOONG_COST_PARTS];
+
+/* ---- pack_pictures.c ---- */
+/* Before data is opened: the rooms of rows that samples with pictures share,
+ * where data.packing asks for it, of a model of these components. Errors:
+ * LOONG_ERR_CONFIG; those of the image processor. */
+LOONG_NODISCARD loong_status_t loongi_run_data_pack_pictures(
+    loong_run_data_t *d, int count, const loong_component_params_t *asked,
+    loong_arena_t *arena);
 
 /* ---- chat_keys.c ---- */
 /* Conversations may be among the data. */

@@ -324,6 +324,8 @@ static loong_status_t check(loong_trainer_t *t, loong_component_params_t *asked)
 static loong_status_t plan(loong_trainer_t *t, loong_component_params_t *asked)
 {
     int64_t segments = 0;
+    LOONG_TRY(loongi_run_data_pack_pictures(&t->data, t->keys.count, asked,
+                                            t->keys.keys[0]->arena));
     LOONG_TRY(loongi_run_data_count_segments(&t->data, &segments));
     LOONG_TRY(loongi_run_data_set_length(&t->data, &t->set));
     loong_status_t status = loongi_devices_settle(&t->plan);

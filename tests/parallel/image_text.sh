@@ -4,7 +4,8 @@
 # model that reads texts with pictures equal one rank, each with layouts of the
 # image encoder and the projector and a join of its own, resumed on others;
 # others of them have the same bits. With MODEL these of tests/golden: pictures
-# of sizes of their own, windows, deep features.
+# of sizes of their own, windows, deep features; in several layouts also with
+# samples that share rows.
 set -eu
 build=$1
 source=$2
@@ -71,6 +72,12 @@ JSON
         internvl) keys+=("data.image_processor=$place/tiles.json") ;;
         esac
         drawn "$model" --layouts "$3" --steps "$4"
+        [ "$3" = 1 ] || [ "$model" = internvl ] ||
+            drawn "$model packed" --layouts "$3" --steps "$4" \
+                data.packing=greedy data.seq_length=48 \
+                data.row_images=4 data.row_patches=72 data.max_images=16 \
+                "++data.max_patches=288" \
+                model.foundation.max_position_embeddings=64
     done
     exit 0
 fi

@@ -195,6 +195,22 @@ steps 4 1 $x=2 parallel.$t=2 parallel.sequence_parallel=true ${e}$t=2 \
     model.image_projector.parallel.$t=2 ${e}sequence_parallel=true \
     model.image_projector.parallel.sequence_parallel=true \
     parallel.pipeline_model_parallel_size=2
+# Several samples in each of six rows, which are all of them: the steps of each
+# alone.
+packed=(data.packing=best_fit data.seq_length=48 data.row_patches=160
+    data.row_images=8 "~data.max_patches" "~data.max_images"
+    model.foundation.max_position_embeddings=64 train.global_batch_size=6
+    train.micro_batch_size=1)
+steps 2 1 "${packed[@]}" parallel.data_parallel_sharding=optim_grads_params
+also 2 1 "${packed[@]}" parallel.$t=2 parallel.sequence_parallel=true \
+    train.micro_batch_size=2
+also 2 21 "${packed[@]}" model.image_encoder.freeze=true \
+    parallel.pipeline_model_parallel_size=2
+model=qwen2_5_vl_train
+also 1 1 "${packed[@]}" data.packing=greedy train.micro_batch_size=2
+model=qwen2_vl_train
+also 2 1 "${packed[@]}" ${e}$t=2 train.micro_batch_size=2
+model=qwen3_vl_train
 # The first stage has one of the two layers that read them.
 "$build/loongrun" "$source/tests/golden/$model.yaml" --dry-run --ranks 2 \
     "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \

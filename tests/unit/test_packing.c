@@ -423,6 +423,90 @@ static void samples_of_a_row_are_apart(void **state)
     test_context_end(&ctx);
 }
 
+/* ---- pictures ------------------------------------------------------------ */
+
+static double draw_normal(uint32_t *state)
+{
+    double u[2];
+    for (int i = 0; i < 2; i++) {
+        *state = *state * 1664525u + 1013904223u;
+        u[i] = ((double)(*state >> 8) + 1.0) / (double)(1 << 24);
+    }
+    return sqrt(-2.0 * log(u[0])) * cos(6.283185307179586 * u[1]);
+}
+
+/* Texts of about 200 ids; of seven in ten one picture, of two in ten several,
+ * of about a thousand patches each, four of which become a row of the text. */
+static void draw_pictures(loong_pack_table_t *t, uint32_t seed)
+{
+    for (int64_t i = 0; i < t->samples; i++) {
+        int32_t *of = t->sizes[i];
+        int64_t kind = i % 10;
+        of[LOONG_PACK_IMAGES] =
+            kind < 7 ? 1 : kind < 9 ? 2 + (int32_t)(i / 10 % 3) : 0;
+        of[LOONG_PACK_PATCHES] = 0;
+        for (int k = 0; k < of[LOONG_PACK_IMAGES]; k++) {
+            double patches = 1000.0 * exp(0.8 * draw_normal(&seed));
+            of[LOONG_PACK_PATCHES] +=
+                4 * (int32_t)fmin(fmax(patches / 4.0, 16.0), 1500.0);
+        }
+        double ids = 200.0 * exp(0.7 * draw_normal(&seed));
+        of[LOONG_PACK_IDS] = (int32_t)fmin(fmax(ids, 8.0), 1500.0) +
+                                of[LOONG_PACK_PATCHES] / 4;
+        t->length[i] = of[LOONG_PACK_IDS];
+    }
+}
+
+/* Every sample once, no row with more than it has. */
+static void check_sizes(const loong_pack_table_t *t)
+{
+    uint8_t *seen = calloc((size_t)t->samples, 1);
+    int64_t all = 0;
+    for (int64_t row = 0; row < t->rows; row++) {
+        int64_t sum[LOONG_PACK_SIZES] = {0};
+        for (int64_t i = 0; i < loongi_pack_count(t, row); i++, all++) {
+            int64_t sample = loongi_pack_sample(t, row, i, 3);
+            assert_int_equal(seen[sample]++, 0);
+            assert_int_equal(loongi_pack_length(t, row, i),
+                             t->sizes[sample][LOONG_PACK_IDS]);
+            for (int k = 0; k < LOONG_PACK_SIZES; k++) {
+                sum[k] += t->sizes[sample][k];
+            }
+        }
+        for (int k = 0; k < LOONG_PACK_SIZES; k++) {
+            assert_true(sum[k] <= t->has[k]);
+        }
+    }
+    assert_int_equal(all, t->samples);
+    free(seen);
+}
+
+static void pictures_share_rows(void **state)
+{
+    enum { SAMPLES = 20000, ROOM = 16384, PATCHES = 41600 };
+    static const int32_t has[] = {ROOM, PATCHES, 63};
+    loong_context_t *ctx = test_context();
+    loong_pack_table_t t;
+    double sum[2] = {0.0, 0.0};
+    (void)state;
+    assert_ok(ctx, loongi_pack_begin(ctx, SAMPLES, ROOM, &t));
+    assert_ok(ctx, loongi_pack_limit(&t, has));
+    draw_pictures(&t, 11);
+    assert_ok(ctx, loongi_pack_make(&t, LOONG_PACK_GREEDY, 7));
+    check_sizes(&t);
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        for (int k = 0; k < 2; k++) {
+            sum[k] += t.sizes[i][k] / ((double)t.rows * has[k]);
+        }
+    }
+    print_message("%d rows, %.2f %% of their places, %.2f %% of their "
+                  "patches\n",
+                  (int)t.rows, 100.0 * sum[0], 100.0 * sum[1]);
+    assert_true(sum[0] >= 0.97 && sum[1] >= 0.97);
+    loongi_pack_destroy(&t);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -434,6 +518,7 @@ int main(void)
         cmocka_unit_test(texts_are_cut_as_asked),
         cmocka_unit_test(rows_hold_what_stays),
         cmocka_unit_test(samples_of_a_row_are_apart),
+        cmocka_unit_test(pictures_share_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Samples with pictures share rows: what these have room for, and how a picture
+ * is measured before the model is planned, whose segments follow from the rows.
+ * Called by trainer_create.c and open_data.c. Read run_data.h before. */
+#include <string.h>
+
+#include "loong/image.h"
+#include "run_data.h"
+
+/* One component reads pictures, another one makes a row of several patches. */
+static loong_status_t describe(loong_run_data_t *d, int count,
+                               const loong_component_params_t *asked,
+                               loong_patch_params_t *config)
+{
+    int64_t merge = 1;
+    for (int i = 0; i < count - 1; i++) {
+        loong_model_facts_t facts = {0};
+        asked[i].family->facts(asked[i].config, &facts);
+        merge = LOONG_MAX(merge, facts.merge_size);
+        if (facts.patch_size > 0) {
+            LOONG_TRY(loongi_run_data_any_image_processor(d, asked[i].family,
+                                                          facts.image_size));
+            config->processor = d->image_processor;
+            config->max_tiles = d->plan->pictures.tiles;
+            config->image_size = facts.image_size;
+            config->cut.patch = facts.patch_size;
+            config->class_token = facts.class_token;
+            config->sends_class_token = facts.sends_class_token;
+        }
+    }
+    config->cut.merge = merge;
+    return LOONG_OK;
+}
+
+static loong_status_t find_room(loong_run_data_t *d,
+                                const loong_patch_params_t *config)
+{
+    const loong_train_settings_t *s = d->plan->set;
+    loong_packed_pictures_t *p = &d->packed;
+    LOONG_CHECK(d->plan->ctx, s->row_images > 0, LOONG_ERR_CONFIG,
+                "%s: data.packing: samples with pictures that share rows want "
+                "data.row_images, the pictures of a row at most",
+                loong_recipe_where(d->plan->recipe, "data.packing"));
+    p->images = (int32_t)s->row_images;
+    p->patches = s->row_patches > 0 ? (int32_t)s->row_patches : INT32_MAX;
+    p->reader = (loong_picture_reader_t){config, loong_picture_rows,
+                                         config->image_size == 0 ||
+                                             config->max_tiles > 1};
+    return LOONG_OK;
+}
+
+static loong_status_t check_unpacked(const loong_run_data_t *d)
+{
+    static const char *const keys[] = {"data.row_images", "data.row_patches"};
+    for (int i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        LOONG_CHECK(d->plan->ctx,
+                    !loong_recipe_is_set(d->plan->recipe, keys[i]),
+                    LOONG_ERR_CONFIG,
+                    "%s: %s: is of rows that samples with pictures share; "
+                    "data.packing makes such rows, of a model that reads "
+                    "pictures",
+                    loong_recipe_where(d->plan->recipe, keys[i]), keys[i]);
+    }
+    return LOONG_OK;
+}
+
+loong_status_t
+loongi_run_data_pack_pictures(loong_run_data_t *d, int count,
+                              const loong_component_params_t *asked,
+                              loong_arena_t *arena)
+{
+    loong_patch_params_t *config = NULL;
+    if (count < 2 || d->plan->set->packing == LOONG_PACK_NONE) {
+        return check_unpacked(d);
+    }
+    LOONG_TRY(loongi_arena_alloc(arena, sizeof(*config), &config));
+    memset(config, 0, sizeof(*config));
+    LOONG_TRY(describe(d, count, asked, config));
+    return config->cut.patch > 0 ? find_room(d, config) : LOONG_OK;
+}

@@ -27,7 +27,8 @@ typedef struct loong_pack_params {
  * and of the class; of the same name, and read by several threads where the
  * source is. On an error both stay.
  * Errors: LOONG_ERR_CONFIG (texts that are too long and not to be cut, the
- * first ones by name; those with pictures are not cut), LOONG_ERR_MEMORY; those of the source. */
+ * first ones by name; those with pictures are not cut), LOONG_ERR_MEMORY; those
+ * of the source. */
 LOONG_NODISCARD loong_status_t
 loongi_pack_source(loong_context_t *ctx, const loong_pack_params_t *params,
                    const loong_source_class_t **class_p, void **source_p);

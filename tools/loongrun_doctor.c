@@ -182,30 +182,41 @@ static void tell_settings(void)
     }
 }
 
+/* Its lines, each behind the kind. */
+static void tell_device(const char *kind, char *text)
+{
+    for (char *at = strtok(text, "\n"); at != NULL; at = strtok(NULL, "\n")) {
+        printf("device           %s: %s\n", kind, at);
+    }
+}
+
 static void tell_devices(loong_context_t *ctx)
 {
-    const char *const kinds[] = {"cpu", "cuda", "xpu"};
-    char text[1024];
-    bool found[3] = {false, false, false};
-    for (int i = 0; i < 3; i++) {
+    char text[8192];
+    const char *kind = NULL;
+    bool gpu = false;
+    for (int i = 0; (kind = loong_device_kind(ctx, i)) != NULL; i++) {
         loong_device_t *device = NULL;
-        if (loong_device_create(ctx, kinds[i], 0, &device) == LOONG_OK) {
+        if (loong_device_create(ctx, kind, 0, &device) == LOONG_OK) {
             loong_device_describe(device, text, sizeof(text));
-            printf("device           %s: %s\n", kinds[i], text);
+            gpu = gpu || !loong_device_is_host(device);
             loong_device_destroy(&device);
-            found[i] = true;
         } else {
             const char *why = strstr(loong_context_error(ctx), "no device");
-            snprintf(text, sizeof(text), "%s: %s", kinds[i],
+            snprintf(text, sizeof(text), "%s",
                      why != NULL ? why : loong_context_error(ctx));
             text[strcspn(text, "\n")] = '\0';
-            line("device", text);
             loong_context_clear_error(ctx);
         }
+        tell_device(kind, text);
     }
-    if (!found[1] && access("/proc/driver/nvidia/version", R_OK) == 0) {
+    if (!gpu && access("/proc/driver/nvidia/version", R_OK) == 0) {
         line("advice", "an NVIDIA driver is here, but no GPU can be used: "
                        "docs/devices/cuda.md says why and what helps");
+    }
+    if (!gpu && access("/dev/xpuctrl", F_OK) == 0) {
+        line("advice", "a Kunlun XPU is here, but cannot be used: "
+                       "docs/devices/xpu.md says why and what helps");
     }
 }
 

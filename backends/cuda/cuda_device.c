@@ -5,8 +5,11 @@
  * A thread may call for any device: each call names the device first. Its table
  * is entered by registry_builtin.c and called by src/device/device.c. Read
  * loong/device.h before. */
-#define _GNU_SOURCE /* strcasestr */
+#define _GNU_SOURCE /* strcasestr, dlinfo */
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +83,27 @@ static bool is_kunlun_host(void)
            access("/dev/xpuctrl", F_OK) == 0;
 }
 
+/* In a container without those devices its driver still has NVIDIA's name, and
+ * its own behind the link. */
+static bool is_kunlun_driver(char *path, size_t size)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    struct link_map *map = NULL;
+    char real[PATH_MAX] = "";
+    if (driver == NULL) {
+        return false;
+    }
+    if (dlinfo(driver, RTLD_DI_LINKMAP, &map) == 0 &&
+        realpath(map->l_name, real) == NULL) {
+        real[0] = '\0';
+    }
+    snprintf(path, size, "%.*s", (int)size - 1, real);
+    bool kunlun = strstr(real, "xpucuda") != NULL ||
+                  strcasestr(real, "kunlun") != NULL;
+    dlclose(driver);
+    return kunlun;
+}
+
 static bool is_kunlun_name(const char *name)
 {
     return strcasestr(name, "kunlun") != NULL || strstr(name, "P800") != NULL;
@@ -95,6 +119,13 @@ static int cuda_count(char *reason, size_t size)
     if (is_kunlun_host()) {
         snprintf(reason, size, "the CUDA libraries of this machine are those "
                                "of its Kunlun XPUs (/dev/xpu0, /dev/xpuctrl)");
+        return 0;
+    }
+    char driver[200];
+    if (is_kunlun_driver(driver, sizeof(driver))) {
+        snprintf(reason, size,
+                 "%s, which is libcuda.so.1 here, is Kunlun's: its devices "
+                 "are of kind xpu", driver);
         return 0;
     }
     cudaError_t error = cudaGetDeviceCount(&count);

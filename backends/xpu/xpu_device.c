@@ -132,6 +132,10 @@ static loong_status_t open_device(xpu_data_t *d)
     LOONG_TRY(read_device(d));
     warn_environment(d);
     if (d->lib->shim == NULL) {
+        loongi_log(d->ctx, LOONG_LOG_WARN, "xpu:%d: %s", d->index,
+                   d->lib->missing);
+    }
+    if (d->lib->shim == NULL) {
         LOONG_TRY(
             loongi_xpu_host_alloc(d->ctx, d, d->chunk, "pattern", &memory));
         d->pattern = memory;
@@ -193,14 +197,62 @@ static loong_status_t xpu_create(loong_context_t *ctx, int index, void **data_p)
     return LOONG_OK;
 }
 
+/* A line that goes behind the others. */
+static void add_line(char *text, size_t size, const char *what,
+                     const char *value)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "\n%s: %s", what, value);
+}
+
+static void describe_environment(char *text, size_t size)
+{
+    static const char *const names[] = {
+        "LOONG_XPU_PATH",       "XPU_HOME",
+        "XPU_VISIBLE_DEVICES",  "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_ORDER",    "XPU_FORCE_USERMODE_LAUNCH",
+        "XPU_EVENT_KL3_ENABLE", "XPU_DUMMY_EVENT",
+        "LOONG_XPU_CHUNK",      "BKCL_SOCKET_IFNAME",
+        "BKCL_RDMA_NICS",       "BKCL_TIMEOUT"};
+    char line[1024] = "";
+    for (int i = 0; i < LOONG_COUNT_OF(names); i++) {
+        const char *value = getenv(names[i]);
+        size_t used = strlen(line);
+        if (value != NULL) {
+            snprintf(line + used, sizeof(line) - used, "%s%s=%s",
+                     used > 0 ? " " : "", names[i], value);
+        }
+    }
+    add_line(text, size, "environment", line[0] != '\0' ? line : "not set");
+}
+
 static void xpu_describe(void *data, char *text, size_t size)
 {
     const xpu_data_t *d = data;
+    const loong_xpu_library_t *lib = d->lib;
+    void *const handles[] = {lib->runtime_handle, lib->ml_handle,
+                             lib->blas_handle, lib->shim_handle};
+    char path[1024];
     snprintf(text, size,
              "Kunlun XPU3, model %d, %.1f GiB of memory, %d clusters, runtime "
              "%u.%u, driver %u.%u",
              d->model, (double)d->memory / 0x1p30, d->clusters, d->version[0],
              d->version[1], d->version[2], d->version[3]);
+    for (int i = 0; i < LOONG_COUNT_OF(handles); i++) {
+        if (handles[i] != NULL) {
+            loongi_xpu_file(handles[i], path, sizeof(path));
+            add_line(text, size, "library", path);
+        }
+    }
+    if (lib->shim != NULL) {
+        add_line(text, size, "kernel shim", lib->shim->describe());
+    }
+    add_line(text, size, "missing",
+             lib->missing[0] != '\0' ? lib->missing : "nothing");
+    describe_environment(text, size);
+    add_line(text, size, "not known",
+             "what no public source tells of this runtime: the list of "
+             "assumptions in docs/devices/xpu.md");
 }
 
 static uint64_t xpu_identity(void *data)

@@ -104,7 +104,7 @@ typedef struct loong_device_ops {
     loong_status_t (*communicator)(loong_context_t *ctx,
                                    loong_device_t *device, loong_comm_t *host,
                                    loong_comm_t **comm_p);
-    /* One line for --doctor: model, cores or memory. */
+    /* Lines for --doctor; the first: model, cores, memory. */
     void (*describe)(void *data, char *text, size_t size);
 } loong_device_ops_t;
 

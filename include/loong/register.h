@@ -40,6 +40,10 @@ LOONG_API const loong_kernel_t *loong_find_kernel(const loong_context_t *ctx,
                                                   const char *op,
                                                   const char *device, int i);
 
+/* The name of the i-th kind of device, "auto"'s first choice first; NULL after
+ * the last. */
+LOONG_API const char *loong_device_kind(const loong_context_t *ctx, int i);
+
 #ifdef __cplusplus
 }
 #endif

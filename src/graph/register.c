@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base.h"
+#include "loong/device.h"
 #include "registry.h"
 
 loong_status_t loong_register_op(loong_context_t *ctx, const loong_op_t *op)
@@ -56,4 +57,13 @@ const loong_kernel_t *loong_find_kernel(const loong_context_t *ctx,
         }
     }
     return NULL;
+}
+
+const char *loong_device_kind(const loong_context_t *ctx, int i)
+{
+    loong_registry_t r = loongi_registry(ctx, LOONG_REGISTRY_DEVICES);
+    if (i < 0 || i >= r.count) {
+        return NULL;
+    }
+    return ((const loong_device_ops_t *)r.items[r.count - 1 - i])->name;
 }

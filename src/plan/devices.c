@@ -10,6 +10,7 @@
 
 #include "first.h"
 #include "loong/launch.h"
+#include "loong/register.h"
 #include "progress.h"
 
 #define LIST "devices"
@@ -18,12 +19,10 @@ enum { PATH = 64 };
 
 /* An item of the list: so many characters of a kind, and its ranks. */
 typedef struct part {
-    int kind; /* of kinds */
+    const char *kind; /* of the registry */
     long first;
     long last; /* LONG_MAX: up to the last rank */
 } part_t;
-
-static const char *const kinds[] = {"cpu", "cuda", "xpu"};
 
 /* "4", "0-3" or "4-" */
 static bool read_ranks(const char *text, part_t *part)
@@ -49,17 +48,18 @@ static bool read_ranks(const char *text, part_t *part)
     return sscanf(rest, "%ld", &part->last) == 1 && part->first <= part->last;
 }
 
-static bool read_part(const loong_recipe_t *recipe, int64_t i, part_t *part)
+static bool read_part(const loong_plan_t *plan, int64_t i, part_t *part)
 {
     char path[PATH];
     snprintf(path, sizeof(path), LIST "[%lld]", (long long)i);
-    const char *text = loong_recipe_text(recipe, path);
+    const char *text = loong_recipe_text(plan->recipe, path);
     const char *colon = text != NULL ? strchr(text, ':') : NULL;
-    for (int k = 0; colon != NULL && k < (int)LOONG_COUNT_OF(kinds); k++) {
+    const char *kind = NULL;
+    for (int k = 0;
+         colon != NULL && (kind = loong_device_kind(plan->ctx, k)) != NULL; k++) {
         size_t length = (size_t)(colon - text);
-        if (strlen(kinds[k]) == length &&
-            strncmp(text, kinds[k], length) == 0) {
-            part->kind = k;
+        if (strlen(kind) == length && strncmp(text, kind, length) == 0) {
+            part->kind = kind;
             return read_ranks(colon + 1, part);
         }
     }
@@ -67,16 +67,15 @@ static bool read_part(const loong_recipe_t *recipe, int64_t i, part_t *part)
 }
 
 /* How many items name the rank; *kind_p: of the last one. */
-static int find_rank(const loong_recipe_t *recipe, int rank,
-                     const char **kind_p)
+static int find_rank(const loong_plan_t *plan, int rank, const char **kind_p)
 {
-    int64_t count = loong_recipe_count(recipe, LIST);
+    int64_t count = loong_recipe_count(plan->recipe, LIST);
     int found = 0;
     for (int64_t i = 0; i < count; i++) {
         part_t part;
-        if (read_part(recipe, i, &part) && part.first <= rank &&
+        if (read_part(plan, i, &part) && part.first <= rank &&
             rank <= part.last) {
-            *kind_p = kinds[part.kind];
+            *kind_p = part.kind;
             found++;
         }
     }
@@ -85,18 +84,52 @@ static int find_rank(const loong_recipe_t *recipe, int rank,
 
 /* ---- checking ------------------------------------------------------------ */
 
+/* "auto cpu xpu cuda": as they were entered. */
+static const char *name_kinds(const loong_plan_t *plan, char *text, size_t size)
+{
+    int count = 0;
+    while (loong_device_kind(plan->ctx, count) != NULL) {
+        count++;
+    }
+    text[0] = '\0';
+    while (count > 0) {
+        size_t used = strlen(text);
+        snprintf(text + used, size - used, "%s%s", used > 0 ? " " : "",
+                 loong_device_kind(plan->ctx, --count));
+    }
+    return text;
+}
+
+static loong_status_t check_kind(const loong_plan_t *plan)
+{
+    const char *text = loong_recipe_text(plan->recipe, "device");
+    const char *kind = "auto";
+    char kinds[256];
+    for (int i = 0; kind != NULL && strcmp(kind, text) != 0; i++) {
+        kind = loong_device_kind(plan->ctx, i);
+    }
+    LOONG_CHECK(plan->ctx, kind != NULL, LOONG_ERR_CONFIG,
+                "device: found %s, allowed: auto %s (%s)",
+                text[0] != '\0' ? text : "nothing",
+                name_kinds(plan, kinds, sizeof(kinds)),
+                loong_recipe_where(plan->recipe, "device"));
+    return LOONG_OK;
+}
+
 static loong_status_t check_parts(const loong_plan_t *plan, int64_t count)
 {
+    char kinds[256];
     for (int64_t i = 0; i < count; i++) {
         char path[PATH];
         part_t part;
         snprintf(path, sizeof(path), LIST "[%lld]", (long long)i);
-        LOONG_CHECK(plan->ctx, read_part(plan->recipe, i, &part),
+        LOONG_CHECK(plan->ctx, read_part(plan, i, &part),
                     LOONG_ERR_CONFIG,
-                    "%s: found '%s' (%s), wanted a kind and its ranks: cpu, "
-                    "cuda or xpu, then as in cuda:0-3, cpu:4 or cpu:4-",
+                    "%s: found '%s' (%s), wanted a kind and its ranks: one of "
+                    "%s, then as in cuda:0-3, cpu:4 or cpu:4-",
                     path, loong_recipe_text(plan->recipe, path),
-                    loong_recipe_where(plan->recipe, path));
+                    loong_recipe_where(plan->recipe, path),
+                    name_kinds(plan, kinds, sizeof(kinds)));
         LOONG_CHECK(
             plan->ctx,
             part.first < plan->parallel.ranks &&
@@ -127,6 +160,7 @@ loong_status_t loongi_devices_check(const loong_plan_t *plan)
 {
     const loong_recipe_t *r = plan->recipe;
     int64_t count = loong_recipe_count(r, LIST);
+    LOONG_TRY(check_kind(plan));
     if (count == 0) {
         return LOONG_OK;
     }
@@ -137,7 +171,7 @@ loong_status_t loongi_devices_check(const loong_plan_t *plan)
     LOONG_TRY(check_parts(plan, count));
     for (int rank = 0; rank < plan->parallel.ranks; rank++) {
         const char *kind = NULL;
-        int found = find_rank(r, rank, &kind);
+        int found = find_rank(plan, rank, &kind);
         LOONG_CHECK(plan->ctx, found == 1, LOONG_ERR_CONFIG,
                     LIST " (%s): rank %d of %d %s", loong_recipe_where(r, LIST),
                     rank, plan->parallel.ranks,
@@ -148,20 +182,20 @@ loong_status_t loongi_devices_check(const loong_plan_t *plan)
 
 /* ---- asking -------------------------------------------------------------- */
 
-const char *loongi_devices_kind(const loong_recipe_t *recipe, int rank)
+const char *loongi_devices_kind(const loong_plan_t *plan, int rank)
 {
     const char *kind = NULL;
-    if (find_rank(recipe, rank, &kind) > 0) {
+    if (find_rank(plan, rank, &kind) > 0) {
         return kind;
     }
-    return loong_recipe_text(recipe, "device");
+    return loong_recipe_text(plan->recipe, "device");
 }
 
 bool loongi_devices_are_mixed(const loong_plan_t *plan)
 {
-    const char *first = loongi_devices_kind(plan->recipe, 0);
+    const char *first = loongi_devices_kind(plan, 0);
     for (int r = 1; r < plan->parallel.ranks; r++) {
-        if (strcmp(loongi_devices_kind(plan->recipe, r), first) != 0) {
+        if (strcmp(loongi_devices_kind(plan, r), first) != 0) {
             return true;
         }
     }
@@ -172,9 +206,9 @@ void loongi_devices_describe(const loong_plan_t *plan, loong_text_t *text)
 {
     int first = 0;
     for (int r = 1; r <= plan->parallel.ranks; r++) {
-        const char *kind = loongi_devices_kind(plan->recipe, first);
+        const char *kind = loongi_devices_kind(plan, first);
         if (r < plan->parallel.ranks &&
-            strcmp(loongi_devices_kind(plan->recipe, r), kind) == 0) {
+            strcmp(loongi_devices_kind(plan, r), kind) == 0) {
             continue;
         }
         loongi_text_printf(text, "%s%s %d", first > 0 ? ", " : "", kind, first);
@@ -190,7 +224,7 @@ loong_staging_t loongi_devices_staging(const loong_plan_t *plan)
     loong_staging_t staging = {false, false, false};
     bool mixed = loongi_devices_are_mixed(plan);
     for (int r = 0; r < plan->parallel.ranks; r++) {
-        const char *kind = loongi_devices_kind(plan->recipe, r);
+        const char *kind = loongi_devices_kind(plan, r);
         staging.processors = staging.processors || strcmp(kind, "cpu") == 0;
     }
     staging.always =
@@ -254,7 +288,7 @@ static loong_status_t find_index(loong_plan_t *plan, const char *kind,
                                                   LOONG_I64, "machines");
     for (int r = 0; r < rank && status == LOONG_OK; r++) {
         *index_p += ids[r] == ids[rank] &&
-                    strcmp(loongi_devices_kind(plan->recipe, r), kind) == 0;
+                    strcmp(loongi_devices_kind(plan, r), kind) == 0;
     }
     loongi_free(plan->ctx, ids);
     return found != LOONG_OK ? found : status;
@@ -292,7 +326,7 @@ loong_status_t loongi_devices_open(loong_plan_t *plan)
 {
     loong_launch_t launch;
     int rank = loong_comm_rank(plan->comm);
-    const char *kind = loongi_devices_kind(plan->recipe, rank);
+    const char *kind = loongi_devices_kind(plan, rank);
     loong_launch_detect(&launch);
     int index = launch.launcher != NULL ? launch.local_rank : rank;
     if (loong_recipe_count(plan->recipe, LIST) > 0) {

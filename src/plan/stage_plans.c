@@ -20,7 +20,7 @@ loong_status_t loongi_stage_plans_model(const loong_plan_t *plan, int rank,
         *p = m->components[i]->params;
         LOONG_TRY(loongi_upstream_place(plan, rank, p));
         if (loongi_devices_are_mixed(plan)) {
-            p->compile.device = loongi_devices_kind(plan->recipe, rank);
+            p->compile.device = loongi_devices_kind(plan, rank);
             p->shards.device = p->compile.device;
         }
     }

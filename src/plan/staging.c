@@ -23,7 +23,7 @@ static int rank_of(const loong_component_t *c, int stage)
 
 static const char *kind_of(const loong_plan_t *plan, int rank)
 {
-    return loongi_devices_kind(plan->recipe, rank);
+    return loongi_devices_kind(plan, rank);
 }
 
 static bool is_processor(const loong_plan_t *plan, int rank)

@@ -20,9 +20,10 @@ static const loong_recipe_field_t run_keys[] = {
            "same data and loss; sft: fine-tuning on conversations, which the "
            "paths of data.train are then, and the default with finetune of a "
            "model that reads texts"),
-    CHOICE("device", "auto", "auto cpu cuda xpu", FREE,
-           "kind of device, of all ranks; auto: an accelerator where every "
-           "rank finds one, else cpu"),
+    TEXT("device", "auto", FREE,
+         "kind of device, of all ranks: cpu, cuda, xpu or one that an "
+         "extension brings; auto: an accelerator where every rank finds one, "
+         "else cpu"),
     TEXTS("devices", FREE,
           "kinds with their ranks, as [cuda:0-3, cpu:4-], in place of device: "
           "ranks of one job on devices of several kinds"),

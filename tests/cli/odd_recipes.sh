@@ -141,7 +141,7 @@ refused "seed: found 1e400, a whole number wanted" plain.yaml seed=1e400
 refused "seed: found .inf, a whole number wanted" plain.yaml seed=.inf
 refused "optimizer.lr: found nan, a number wanted" plain.yaml optimizer.lr=nan
 refused "seed: found 1_000, a whole number wanted" plain.yaml seed=1_000
-refused "device: found yes, allowed: auto cpu cuda xpu" plain.yaml device=yes
+refused "device: found yes, allowed: auto cpu xpu cuda" plain.yaml device=yes
 lora='finetune.method=lora training_phase=pretrain model.foundation.family=qwen2'
 refused "export.merge: the adapter of embed_tokens cannot be merged" plain.yaml \
     $lora finetune.target_modules=[embed_tokens] export.merge=true \

@@ -121,10 +121,11 @@ static const struct {
     {"seed: 99999999999999999999\n", "allowed 0 to 9e+15"},
     {"train: {rampup_batch_size: [-4]}\n", "found -4, allowed 0 to"},
     {"train: {max_wall_time: -5m}\n", "found -5m, allowed 0 to"},
-    {"device: gpu\n", "device: found gpu, allowed: auto cpu cuda xpu"},
-    {"device: auto cpu\n", "found auto cpu, allowed:"},
-    {"device: cp\n", "found cp, allowed:"},
-    {"device: \"\"\n", "found nothing, allowed:"},
+    {"training_phase: run\n",
+     "training_phase: found run, allowed: pretrain midtrain sft"},
+    {"training_phase: pretrain sft\n", "found pretrain sft, allowed:"},
+    {"training_phase: sf\n", "found sf, allowed:"},
+    {"training_phase: \"\"\n", "found nothing, allowed:"},
     /* YAML */
     {"seed: 1\nname: a\nseed: 2\n", "r.yaml:3:1: key seed is there twice"},
     {"train: {micro_batch_size: 2\n", "r.yaml:2:1:"},
@@ -181,14 +182,14 @@ static void test_all_together(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     static const char text[] = "seed: x\n"
-                               "device: gpu\n"
+                               "training_phase: gpu\n"
                                "train:\n"
                                "  micro_batch_size: 0\n"
                                "  no_such: 1\n"
                                "log: 4\n";
     refuse(ctx, text, "the recipe: 5 problems");
     refuse(ctx, text, "r.yaml:1: seed");
-    refuse(ctx, text, "r.yaml:2: device");
+    refuse(ctx, text, "r.yaml:2: training_phase");
     refuse(ctx, text, "r.yaml:4: train.micro_batch_size");
     refuse(ctx, text, "r.yaml:5: unknown key train.no_such");
     refuse(ctx, text, "r.yaml:6: log: found 4, a map wanted");

@@ -241,15 +241,21 @@ static void test_messages(void **state)
         void *a = NULL;
         char text[256];
         char wanted[256];
+        char lines[4096];
         set("SIM_XPU_NEG_ERR", i == 0 ? "0" : "1");
         set("SIM_XPU_MEMORY", "1048576");
         assert_fails(ctx, loong_device_create(ctx, "xpu", 2, &device),
                      LOONG_ERR_NOT_FOUND, "no device xpu:2; xpu: 2 found");
         assert_ok(ctx, loong_device_create(ctx, "xpu", 0, &device));
-        loong_device_describe(device, text, sizeof(text));
-        assert_string_equal(text, "Kunlun XPU3, model 300, 96.0 GiB of "
-                                  "memory, 12 clusters, runtime 5.0, driver "
-                                  "5.0");
+        loong_device_describe(device, lines, sizeof(lines));
+        assert_ptr_equal(
+            strstr(lines, "Kunlun XPU3, model 300, 96.0 GiB of memory, 12 "
+                          "clusters, runtime 5.0, driver 5.0\nlibrary: /"),
+            lines);
+        assert_non_null(strstr(lines, "libxpurt.so.2\n"));
+        assert_non_null(strstr(lines, "\nkernel shim: simulator"));
+        assert_non_null(strstr(lines, "\nmissing: nothing\n"));
+        assert_non_null(strstr(lines, " XPU_FORCE_USERMODE_LAUNCH=1"));
         snprintf(wanted, sizeof(wanted),
                  "xpu:0: 2097152 bytes for slots: out of device memory (%d); "
                  "1048320 of 103079215104 bytes are free",

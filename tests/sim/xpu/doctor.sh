@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What loongrun --doctor says of a machine with XPUs, of one without kernels, of
+# one without anything, and of one whose CUDA is Kunlun's.
+#   doctor.sh BUILD_DIR
+set -u
+cd "$1" || exit 2
+sim=$PWD/xpusim
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+
+# says TEXT: the doctor does.
+says() {
+  grep -qF -- "$1" "$room/out" || {
+    echo "the doctor does not say: $1"
+    cat "$room/out"
+    exit 1
+  }
+}
+
+LOONG_XPU_PATH=$sim ./loongrun --doctor >"$room/out" || exit 1
+says 'device           xpu: Kunlun XPU3, model 300, 96.0 GiB of memory'
+says "xpu: library: $sim/libxpu_blas.so"
+says 'xpu: kernel shim: simulator'
+says 'xpu: missing: nothing'
+says "xpu: environment: LOONG_XPU_PATH=$sim"
+
+# The runtime alone: what is missing, and what that costs.
+mkdir "$room/bare"
+cp "$sim/libxpurt.so.2" "$room/bare"
+LOONG_XPU_PATH=$room/bare ./loongrun --doctor >"$room/out" || exit 1
+says 'missing: libxpuml.so.1 (free memory is counted here); libxpu_blas.so'
+says 'no kernels: '
+
+# Another file of that name, or none at all.
+echo no library >"$room/bare/libxpurt.so.2"
+LOONG_XPU_PATH=$room/bare ./loongrun --doctor >"$room/out" || exit 1
+says 'xpu: 0 found, '
+says 'libxpurt.so.2: '
+LOONG_XPU_PATH=$room ./loongrun --doctor >"$room/out" || exit 1
+says 'No such file'
+
+# Kunlun's driver under NVIDIA's name.
+mkdir "$room/driver"
+cp "$sim/libxpurt.so.2" "$room/driver/libxpucuda.so.515.58.kunlun"
+ln -s libxpucuda.so.515.58.kunlun "$room/driver/libcuda.so.1"
+LD_LIBRARY_PATH=$room/driver ./loongrun_cudasim --doctor >"$room/out" ||
+  exit 1
+says "is libcuda.so.1 here, is Kunlun's: its devices are of kind xpu"
+echo 'the doctor knows'

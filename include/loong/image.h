@@ -44,11 +44,15 @@ typedef struct loong_image_decode_params {
     /* A picture of more is refused before memory is taken; 0: 89478485, where
      * PIL begins to warn of decompression bombs. */
     int64_t max_pixels;
+    /* (optional) Where the pixels go, as many as loong_image_get_info says:
+     * memory that was used before has its pages, and large pictures are decoded
+     * into it in half the time. image->pixels is then this, and the caller's. */
+    uint8_t *to;
 } loong_image_decode_params_t;
 
 /* Format and size from the head of a file. `name` is for messages. Errors:
  * LOONG_ERR_FORMAT with the reason, also where more than `length` bytes were
- * needed; LOONG_ERR_UNSUPPORTED: no JPEG, PNG or WebP. */
+ * needed; LOONG_ERR_UNSUPPORTED: no JPEG, PNG or WebP, too many pixels. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_get_info(
     loong_context_t *ctx, const char *name, const uint8_t *bytes, size_t length,
     loong_image_info_t *info);
@@ -198,6 +202,14 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_image_source_read(
     loong_image_sample_t *sample);
 LOONG_API void loong_image_sample_free(loong_context_t *ctx,
                                        loong_image_sample_t *sample);
+/* A file that is a picture as a sample without a label; path is borrowed. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_image_load(
+    loong_context_t *ctx, const char *path, loong_image_sample_t *sample);
+/* The pixels of a sample into item->pixels, which has room for so many as its
+ * info says; size and clear are filled. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_image_decode_item(loong_context_t *ctx,
+                        const loong_image_sample_t *sample, loong_item_t *item);
 
 /* ---- rows of patches for a program ----------------------------------------*/
 

@@ -23,6 +23,27 @@ static void load(loong_context_t *ctx, const char *name, char **bytes,
     assert_ok(ctx, loongi_file_read(ctx, path, bytes, length));
 }
 
+/* Into memory of the caller's come the same pixels. */
+static void check_room(loong_context_t *ctx, const char *bytes, size_t length,
+                       const loong_image_t *image)
+{
+    size_t size = (size_t)(image->width * image->height) * 3;
+    loong_image_decode_params_t params = {0};
+    loong_image_t again;
+    if (loongi_alloc(ctx, size, "test", &params.to) != LOONG_OK) {
+        loong_context_clear_error(ctx); /* test_memory has none */
+        return;
+    }
+    memset(params.to, 77, size);
+    assert_ok(ctx, loong_image_decode(ctx, "p", (const uint8_t *)bytes, length,
+                                      &params, &again));
+    assert_ptr_equal(again.pixels, params.to);
+    assert_true(again.width == image->width && again.height == image->height);
+    assert_memory_equal(again.pixels, image->pixels, size);
+    assert_memory_equal(again.clear, image->clear, sizeof(again.clear));
+    loongi_free(ctx, params.to);
+}
+
 static loong_status_t decode(loong_context_t *ctx, const char *name,
                              loong_image_info_t *info, loong_image_t *image)
 {
@@ -34,6 +55,9 @@ static loong_status_t decode(loong_context_t *ctx, const char *name,
     if (status == LOONG_OK) {
         status = loong_image_decode(ctx, name, (const uint8_t *)bytes, length,
                                     NULL, image);
+    }
+    if (status == LOONG_OK) {
+        check_room(ctx, bytes, length, image);
     }
     loongi_free(ctx, bytes);
     return status;
@@ -395,7 +419,7 @@ static void test_limits(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    loong_image_decode_params_t params = {75 * 50 - 1};
+    loong_image_decode_params_t params = {.max_pixels = 75 * 50 - 1};
     loong_image_info_t info;
     loong_image_t image;
     char *bytes = NULL;

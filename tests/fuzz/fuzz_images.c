@@ -19,7 +19,7 @@ static void expect_reason(loong_context_t *ctx, loong_status_t status)
 
 static void try_picture(loong_context_t *ctx, const uint8_t *bytes, size_t size)
 {
-    const loong_image_decode_params_t params = {MAX_PIXELS};
+    const loong_image_decode_params_t params = {.max_pixels = MAX_PIXELS};
     loong_image_t image = {0};
     expect_reason(
         ctx, loong_image_decode(ctx, "picture", bytes, size, &params, &image));

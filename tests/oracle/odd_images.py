@@ -31,7 +31,8 @@ I64 = ctypes.c_int64
 
 class Picture(ctypes.Structure):
     _fields_ = [("width", I64), ("height", I64),
-                ("pixels", ctypes.POINTER(ctypes.c_uint8))]
+                ("pixels", ctypes.POINTER(ctypes.c_uint8)),
+                ("clear", ctypes.c_uint8 * 4)]
 
 
 class Info(ctypes.Structure):

@@ -53,16 +53,15 @@ void loongi_chat_list_images(const loong_chat_t *chat, int64_t i,
 /* Finds sizes that are not known yet. Errors go to ctx. */
 LOONG_NODISCARD loong_status_t loongi_chat_measure_images(
     const loong_chat_t *chat, int64_t i, loong_context_t *ctx);
-/* Decodes those that items->picture wants into images[LOONG_MAX_ITEMS], all
- * zero before, and adds the bytes of them as contents. */
-LOONG_NODISCARD loong_status_t loongi_chat_read_images(const loong_chat_t *chat,
-                                                       int64_t i,
-                                                       loong_items_t *items,
-                                                       loong_image_t *images,
-                                                       size_t *bytes_p);
-/* Into the items that were listed. */
-void loongi_chat_fill_images(const loong_chat_t *chat, int64_t i,
-                             const loong_image_t *images, loong_items_t *items);
+/* Loads those that items->picture wants into images[LOONG_MAX_ITEMS], all zero
+ * before, and adds the bytes of their pixels. */
+LOONG_NODISCARD loong_status_t loongi_chat_read_images(
+    const loong_chat_t *chat, int64_t i, loong_items_t *items,
+    loong_image_sample_t *images, size_t *bytes_p);
+/* Decodes them into the items that were listed. */
+LOONG_NODISCARD loong_status_t loongi_chat_fill_images(
+    const loong_chat_t *chat, int64_t i, const loong_image_sample_t *images,
+    loong_items_t *items);
 
 #ifdef __cplusplus
 }

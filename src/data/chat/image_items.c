@@ -69,26 +69,15 @@ loong_status_t loongi_chat_measure_images(const loong_chat_t *chat, int64_t i,
     return LOONG_OK;
 }
 
-static size_t bytes_of(const loong_image_t *image)
+static size_t bytes_of(const loong_image_sample_t *image)
 {
-    return (size_t)(image->width * image->height) * 3;
-}
-
-static loong_status_t decode(loong_context_t *ctx, const char *path,
-                             loong_image_t *image)
-{
-    char *bytes = NULL;
-    size_t length = 0;
-    LOONG_TRY(loongi_file_read(ctx, path, &bytes, &length));
-    loong_status_t status = loong_image_decode(
-        ctx, path, (const uint8_t *)bytes, length, NULL, image);
-    loongi_free(ctx, bytes);
-    return status;
+    return (size_t)(image->info.width * image->info.height) * 3;
 }
 
 loong_status_t loongi_chat_read_images(const loong_chat_t *chat, int64_t i,
                                        loong_items_t *items,
-                                       loong_image_t *images, size_t *bytes_p)
+                                       loong_image_sample_t *images,
+                                       size_t *bytes_p)
 {
     enum { PADDING = 64 };
     const chat_place_t *place = place_of(chat, i);
@@ -99,29 +88,31 @@ loong_status_t loongi_chat_read_images(const loong_chat_t *chat, int64_t i,
         bool wanted = items->picture == 0 || items->picture == k + 1;
         if (wanted && status == LOONG_OK) {
             status = noted(chat, i, items->ctx,
-                           decode(items->ctx, path_of(chat, place->images + k),
-                                  &images[k]));
+                           loong_image_load(items->ctx,
+                                            path_of(chat, place->images + k),
+                                            &images[k]));
         }
         *bytes_p += bytes_of(&images[k]) + PADDING;
     }
     for (int k = 0; k < LOONG_MAX_ITEMS && status != LOONG_OK; k++) {
-        loong_image_free(items->ctx, &images[k]);
+        loong_image_sample_free(items->ctx, &images[k]);
     }
     return status;
 }
 
-void loongi_chat_fill_images(const loong_chat_t *chat, int64_t i,
-                             const loong_image_t *images, loong_items_t *items)
+loong_status_t loongi_chat_fill_images(const loong_chat_t *chat, int64_t i,
+                                       const loong_image_sample_t *images,
+                                       loong_items_t *items)
 {
     const chat_place_t *place = place_of(chat, i);
     for (int64_t k = 0; k < place[1].images - place->images; k++) {
         loong_item_t *item = &items->item[1 + k];
-        if (images[k].pixels != NULL) {
-            item->size[0] = images[k].width;
-            item->size[1] = images[k].height;
-            memcpy(item->clear, images[k].clear, sizeof(item->clear));
+        if (images[k].bytes != NULL) {
             item->pixels = loong_items_take(items, bytes_of(&images[k]));
-            memcpy(item->pixels, images[k].pixels, bytes_of(&images[k]));
+            LOONG_TRY(noted(
+                chat, i, items->ctx,
+                loong_image_decode_item(items->ctx, &images[k], item)));
         }
     }
+    return LOONG_OK;
 }

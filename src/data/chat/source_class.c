@@ -380,7 +380,7 @@ static loong_status_t read_text(const loong_chat_t *chat, int64_t i,
 loong_status_t loong_chat_read(const loong_chat_t *chat, int64_t i,
                                loong_items_t *items)
 {
-    loong_image_t images[LOONG_MAX_ITEMS] = {{0}};
+    loong_image_sample_t images[LOONG_MAX_ITEMS] = {{0}};
     bool text = items->picture <= 0;
     size_t more = 0;
     LOONG_TRY(loongi_chat_read_images(chat, i, items, images, &more));
@@ -390,10 +390,10 @@ loong_status_t loong_chat_read(const loong_chat_t *chat, int64_t i,
         status = read_text(chat, i, items);
     }
     if (status == LOONG_OK) {
-        loongi_chat_fill_images(chat, i, images, items);
+        status = loongi_chat_fill_images(chat, i, images, items);
     }
     for (int k = 0; k < LOONG_MAX_ITEMS; k++) {
-        loong_image_free(items->ctx, &images[k]);
+        loong_image_sample_free(items->ctx, &images[k]);
     }
     return status;
 }

@@ -133,24 +133,18 @@ static loong_status_t measure(loong_context_t *ctx, image_text_t *s,
     return status;
 }
 
-static loong_status_t decode(loong_context_t *ctx, const image_text_t *s,
-                             const text_record_t *record, int64_t k,
-                             loong_image_t *image)
+static loong_status_t load(loong_context_t *ctx, const image_text_t *s,
+                           const text_record_t *record, int64_t k,
+                           loong_image_sample_t *image)
 {
     loong_text_t path = loongi_text_begin(ctx);
-    char *bytes = NULL;
-    size_t length = 0;
     loongi_image_text_path(s, record, k, &path);
     loong_status_t status = path.status;
     if (status == LOONG_OK) {
-        status = loongi_file_read(ctx, path.data, &bytes, &length);
-    }
-    if (status == LOONG_OK) {
-        status = loong_image_decode(ctx, path.data, (const uint8_t *)bytes,
-                                    length, NULL, image);
-        loongi_free(ctx, bytes);
+        status = loong_image_load(ctx, path.data, image);
     }
     loongi_text_free(&path);
+    image->name = loongi_text_record_image(record, k);
     return status;
 }
 
@@ -163,12 +157,12 @@ typedef struct sample {
     loong_items_t *items;
     text_record_t record;
     text_worker_t *worker; /* with the ids; NULL: they are not wanted */
-    loong_image_t images[LOONG_MAX_ITEMS]; /* of those that are wanted */
+    loong_image_sample_t images[LOONG_MAX_ITEMS]; /* those that are wanted */
 } sample_t;
 
-static size_t image_bytes(const loong_image_t *image)
+static size_t image_bytes(const loong_image_sample_t *image)
 {
-    return (size_t)(image->width * image->height) * 3;
+    return (size_t)(image->info.width * image->info.height) * 3;
 }
 
 static loong_status_t fill_items(sample_t *p)
@@ -193,18 +187,15 @@ static loong_status_t fill_items(sample_t *p)
         item->starts[0] = 1;
     }
     for (int64_t k = 0; k < p->record.num_images; k++) {
-        const loong_image_t *image = &p->images[k];
+        const loong_image_sample_t *image = &p->images[k];
         const char *path = loongi_text_record_image(&p->record, k);
         char *name = loong_items_take(items, strlen(path) + 1);
         item++;
         memcpy(name, path, strlen(path) + 1);
         item->name = name;
-        if (image->pixels != NULL) {
-            item->size[0] = image->width;
-            item->size[1] = image->height;
-            memcpy(item->clear, image->clear, sizeof(image->clear));
+        if (image->bytes != NULL) {
             item->pixels = loong_items_take(items, image_bytes(image));
-            memcpy(item->pixels, image->pixels, image_bytes(image));
+            LOONG_TRY(loong_image_decode_item(items->ctx, image, item));
         }
     }
     return LOONG_OK;
@@ -249,15 +240,18 @@ static loong_status_t read_contents(sample_t *p, const char *where)
     }
     for (int64_t k = 0; k < p->record.num_images; k++) {
         if (wanted == 0 || wanted == k + 1) {
-            loong_status_t status =
-                decode(ctx, s, &p->record, k, &p->images[k]);
+            loong_status_t status = load(ctx, s, &p->record, k, &p->images[k]);
             if (status != LOONG_OK) {
                 loongi_error_note(ctx, "wanted by %s", where);
                 return status;
             }
         }
     }
-    return fill_items(p);
+    loong_status_t status = fill_items(p);
+    if (status != LOONG_OK) {
+        loongi_error_note(ctx, "wanted by %s", where);
+    }
+    return status;
 }
 
 static loong_status_t parse(sample_t *p, const char *where)
@@ -315,7 +309,7 @@ static loong_status_t read_sample(const void *source, int64_t i,
     }
     give_worker(s, p.worker);
     for (int64_t k = 0; k < p.record.num_images; k++) {
-        loong_image_free(items->ctx, &p.images[k]);
+        loong_image_sample_free(items->ctx, &p.images[k]);
     }
     loongi_json_destroy(&p.record.json);
     loongi_text_free(&where);

@@ -40,10 +40,10 @@ LOONG_NODISCARD loong_status_t loongi_webp_read(const image_file_t *file,
  * LOONG_ERR_FORMAT where the file's first bytes do not suffice. */
 LOONG_NODISCARD loong_status_t loongi_image_orientation(
     const image_file_t *file, loong_image_format_t format, int *orientation_p);
-/* Turns and mirrors *image so that it stands upright. */
-LOONG_NODISCARD loong_status_t loongi_image_orient(loong_context_t *ctx,
-                                                   int orientation,
-                                                   loong_image_t *image);
+/* Turns and mirrors an image so that it stands upright; upright->pixels has room
+ * for it. */
+void loongi_image_orient(int orientation, const loong_image_t *image,
+                         loong_image_t *upright);
 
 static inline uint32_t loongi_big_endian(const uint8_t *b, int bytes)
 {

@@ -54,6 +54,17 @@ static loong_status_t get_stored(const image_file_t *file,
     return loongi_image_orientation(file, *format_p, orientation_p);
 }
 
+static loong_status_t check_pixels(const image_file_t *file,
+                                   const loong_image_t *image, int64_t most)
+{
+    LOONG_CHECK(file->ctx, image->width <= most / image->height,
+                LOONG_ERR_UNSUPPORTED,
+                "%s: has %" PRId64 " x %" PRId64 " pixels, more than the "
+                "%" PRId64 " that are allowed",
+                file->name, image->width, image->height, most);
+    return LOONG_OK;
+}
+
 loong_status_t loong_image_get_info(loong_context_t *ctx, const char *name,
                                     const uint8_t *bytes, size_t length,
                                     loong_image_info_t *info)
@@ -63,10 +74,51 @@ loong_status_t loong_image_get_info(loong_context_t *ctx, const char *name,
     loong_image_t stored = {0};
     int orientation = 1;
     LOONG_TRY(get_stored(&file, &format, &stored, &orientation));
+    LOONG_TRY(check_pixels(&file, &stored, MAX_PIXELS));
     bool exchange = orientation > 4;
     *info = (loong_image_info_t){format,
                                  exchange ? stored.height : stored.width,
                                  exchange ? stored.width : stored.height};
+    return LOONG_OK;
+}
+
+static loong_status_t take_room(loong_context_t *ctx, loong_image_t *image)
+{
+    return loongi_calloc(ctx, (size_t)(image->width * image->height), CHANNELS,
+                         "pixels of a picture", &image->pixels);
+}
+
+/* The pixels of a picture whose stored sizes are known; turned ones take a
+ * second room. */
+static loong_status_t decode_into(const image_file_t *file,
+                                  loong_image_format_t format, int orientation,
+                                  uint8_t *to, loong_image_t *stored,
+                                  loong_image_t *image)
+{
+    bool turned = orientation > 1;
+    loong_image_t upright = *stored;
+    upright.pixels = to;
+    loong_status_t status =
+        to == NULL ? take_room(file->ctx, &upright) : LOONG_OK;
+    stored->pixels = upright.pixels;
+    if (status == LOONG_OK && turned) {
+        status = take_room(file->ctx, stored);
+    }
+    if (status == LOONG_OK) {
+        status = read_as[format](file, stored);
+    }
+    if (status == LOONG_OK && turned) {
+        loongi_image_orient(orientation, stored, &upright);
+    }
+    if (turned && stored->pixels != upright.pixels) {
+        loongi_free(file->ctx, stored->pixels);
+    }
+    if (status != LOONG_OK) {
+        loongi_free(file->ctx, to == NULL ? upright.pixels : NULL);
+        return status;
+    }
+    memcpy(upright.clear, stored->clear, sizeof(upright.clear));
+    *image = upright;
     return LOONG_OK;
 }
 
@@ -83,23 +135,8 @@ loong_status_t loong_image_decode(loong_context_t *ctx, const char *name,
     params = params != NULL ? params : &defaults;
     int64_t most = params->max_pixels > 0 ? params->max_pixels : MAX_PIXELS;
     LOONG_TRY(get_stored(&file, &format, &decoded, &orientation));
-    LOONG_CHECK(ctx, decoded.width <= most / decoded.height,
-                LOONG_ERR_UNSUPPORTED,
-                "%s: has %" PRId64 " x %" PRId64 " pixels, more than the "
-                "%" PRId64 " that are allowed",
-                name, decoded.width, decoded.height, most);
-    LOONG_TRY(loongi_calloc(ctx, (size_t)(decoded.width * decoded.height),
-                            CHANNELS, "pixels of a picture", &decoded.pixels));
-    loong_status_t status = read_as[format](&file, &decoded);
-    if (status == LOONG_OK) {
-        status = loongi_image_orient(ctx, orientation, &decoded);
-    }
-    if (status != LOONG_OK) {
-        loong_image_free(ctx, &decoded);
-        return status;
-    }
-    *image = decoded;
-    return LOONG_OK;
+    LOONG_TRY(check_pixels(&file, &decoded, most));
+    return decode_into(&file, format, orientation, params->to, &decoded, image);
 }
 
 void loong_image_free(loong_context_t *ctx, loong_image_t *image)

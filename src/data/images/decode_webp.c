@@ -68,7 +68,8 @@ static frame_t first_frame(const image_file_t *file)
 /* It is all of a picture that is no animation. What it leaves uncovered is
  * black. */
 static loong_status_t find_frame(const image_file_t *file,
-                                 WebPDecoderConfig *config, frame_t *frame)
+                                 WebPDecoderConfig *config, uint8_t *pixels,
+                                 frame_t *frame)
 {
     uint32_t width = (uint32_t)config->input.width;
     uint32_t height = (uint32_t)config->input.height;
@@ -77,6 +78,7 @@ static loong_status_t find_frame(const image_file_t *file,
         return LOONG_OK;
     }
     *frame = first_frame(file);
+    memset(pixels, 0, (size_t)width * height * 3);
     LOONG_TRY(check(
         file, frame->bytes != NULL
                   ? WebPGetFeatures(frame->bytes, frame->length, &config->input)
@@ -103,7 +105,7 @@ loong_status_t loongi_webp_read(const image_file_t *file, loong_image_t *image)
         return LOONG_OK;
     }
     frame_t frame;
-    LOONG_TRY(find_frame(file, &config, &frame));
+    LOONG_TRY(find_frame(file, &config, image->pixels, &frame));
     size_t first = ((size_t)frame.top * (size_t)image->width + frame.left) * 3;
     config.output.colorspace = MODE_RGB;
     config.output.is_external_memory = 1;

@@ -189,8 +189,8 @@ loong_status_t loongi_image_orientation(const image_file_t *file,
     return LOONG_OK;
 }
 
-loong_status_t loongi_image_orient(loong_context_t *ctx, int orientation,
-                                   loong_image_t *image)
+void loongi_image_orient(int orientation, const loong_image_t *image,
+                         loong_image_t *upright)
 {
     /* The upright picture's row y, column x is the stored one's, mirrored
      * along either axis, then with rows and columns exchanged. */
@@ -200,26 +200,17 @@ loong_status_t loongi_image_orient(loong_context_t *ctx, int orientation,
                 [4] = {false, true, false}, [5] = {true, false, false},
                 [6] = {true, true, false},  [7] = {true, true, true},
                 [8] = {true, false, true}};
-    if (orientation == 1) {
-        return LOONG_OK;
-    }
     bool exchange = how[orientation].exchange;
     int64_t w = image->width, h = image->height;
-    loong_image_t turned = *image;
-    turned.width = exchange ? h : w;
-    turned.height = exchange ? w : h;
-    LOONG_TRY(loongi_calloc(ctx, (size_t)(w * h), 3, "pixels of a picture",
-                            &turned.pixels));
-    uint8_t *to = turned.pixels;
-    for (int64_t y = 0; y < turned.height; y++) {
-        for (int64_t x = 0; x < turned.width; x++, to += 3) {
+    uint8_t *to = upright->pixels;
+    upright->width = exchange ? h : w;
+    upright->height = exchange ? w : h;
+    for (int64_t y = 0; y < upright->height; y++) {
+        for (int64_t x = 0; x < upright->width; x++, to += 3) {
             int64_t row = exchange ? x : y, column = exchange ? y : x;
             row = how[orientation].mirror_rows ? h - 1 - row : row;
             column = how[orientation].mirror_columns ? w - 1 - column : column;
             memcpy(to, image->pixels + (row * w + column) * 3, 3);
         }
     }
-    loong_image_free(ctx, image);
-    *image = turned;
-    return LOONG_OK;
 }

@@ -135,20 +135,32 @@ static loong_status_t read_entry(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-loong_status_t loong_image_get_file_info(loong_context_t *ctx, const char *path,
-                                         loong_image_info_t *info)
+static loong_status_t read_file(loong_context_t *ctx, const char *path,
+                                bool whole, loong_image_sample_t *sample)
 {
     struct stat file;
-    loong_image_sample_t sample;
     LOONG_CHECK(ctx, stat(path, &file) == 0, LOONG_ERR_IO, "%s: %s", path,
                 strerror(errno));
     const image_entry_t entry = {.name = path,
                                  .file = path,
                                  .file_size = file.st_size,
                                  .length = file.st_size};
-    LOONG_TRY(read_entry(ctx, &entry, false, &sample));
+    return read_entry(ctx, &entry, whole, sample);
+}
+
+loong_status_t loong_image_get_file_info(loong_context_t *ctx, const char *path,
+                                         loong_image_info_t *info)
+{
+    loong_image_sample_t sample;
+    LOONG_TRY(read_file(ctx, path, false, &sample));
     *info = sample.info;
     return LOONG_OK;
+}
+
+loong_status_t loong_image_load(loong_context_t *ctx, const char *path,
+                                loong_image_sample_t *sample)
+{
+    return read_file(ctx, path, true, sample);
 }
 
 static loong_status_t read_sample(loong_context_t *ctx,

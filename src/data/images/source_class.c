@@ -81,16 +81,27 @@ static void get_info(const void *source, loong_source_info_t *info)
 }
 
 static loong_status_t add_items(const loong_image_sample_t *sample,
-                                const loong_image_t *image,
                                 loong_items_t *items)
 {
-    LOONG_TRY(loongi_items_picture(items, image->width, image->height));
+    LOONG_TRY(
+        loongi_items_picture(items, sample->info.width, sample->info.height));
     loong_item_t *item = items->item;
     item[0].name = sample->name;
     item[1].label = sample->label;
-    memcpy(item[0].clear, image->clear, sizeof(image->clear));
-    memcpy(item[0].pixels, image->pixels,
-           (size_t)(image->width * image->height) * 3);
+    return loong_image_decode_item(items->ctx, sample, &item[0]);
+}
+
+loong_status_t loong_image_decode_item(loong_context_t *ctx,
+                                       const loong_image_sample_t *sample,
+                                       loong_item_t *item)
+{
+    const loong_image_decode_params_t params = {.to = item->pixels};
+    loong_image_t image;
+    LOONG_TRY(loong_image_decode(ctx, sample->name, sample->bytes,
+                                 sample->length, &params, &image));
+    item->size[0] = image.width;
+    item->size[1] = image.height;
+    memcpy(item->clear, image.clear, sizeof(image.clear));
     return LOONG_OK;
 }
 
@@ -99,14 +110,8 @@ static loong_status_t read_picture(const void *source, int64_t i,
 {
     const pictures_t *p = source;
     loong_image_sample_t sample;
-    loong_image_t image = {0};
     LOONG_TRY(loong_image_source_read(items->ctx, p->source, i, &sample));
-    loong_status_t status = loong_image_decode(
-        items->ctx, sample.name, sample.bytes, sample.length, NULL, &image);
-    if (status == LOONG_OK) {
-        status = add_items(&sample, &image, items);
-        loong_image_free(items->ctx, &image);
-    }
+    loong_status_t status = add_items(&sample, items);
     loong_image_sample_free(items->ctx, &sample);
     return status;
 }

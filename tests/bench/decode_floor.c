@@ -26,7 +26,8 @@ void floor_jpeg(const uint8_t *bytes, size_t length, uint8_t *to)
     jpeg_read_header(&jpeg, TRUE);
     jpeg_start_decompress(&jpeg);
     while (jpeg.output_scanline < jpeg.output_height) {
-        JSAMPROW row = to + (size_t)jpeg.output_scanline * jpeg.output_width * 3;
+        JSAMPROW row =
+            to + (size_t)jpeg.output_scanline * jpeg.output_width * 3;
         jpeg_read_scanlines(&jpeg, &row, 1);
     }
     jpeg_finish_decompress(&jpeg);

@@ -40,8 +40,8 @@ LOONG_NODISCARD loong_status_t loongi_webp_read(const image_file_t *file,
  * LOONG_ERR_FORMAT where the file's first bytes do not suffice. */
 LOONG_NODISCARD loong_status_t loongi_image_orientation(
     const image_file_t *file, loong_image_format_t format, int *orientation_p);
-/* Turns and mirrors an image so that it stands upright; upright->pixels has room
- * for it. */
+/* Turns and mirrors an image so that it stands upright; upright->pixels has
+ * room for it. */
 void loongi_image_orient(int orientation, const loong_image_t *image,
                          loong_image_t *upright);
 

@@ -409,7 +409,7 @@ static void facts(const void *config, loong_model_facts_t *facts)
     }
     facts->num_classes = c->num_classes;
     facts->class_token = c->class_token;
-    facts->sends_class_token = c->select_class_token;
+    facts->sends_class_token = c->class_token && c->select_class_token;
     facts->pool_class_token = c->pooling == LOONG_POOL_CLASS_TOKEN;
     facts->masked_image_modeling = c->masked_image_modeling;
     facts->kv_heads = (int)c->num_attention_heads;

@@ -101,7 +101,8 @@ static const loong_recipe_field_t fields[] = {
           "as [8,16,24]: mergers of their own make deep features of them, "
           "which are added to the stream of the foundation's first layers")},
     {BOOL("select_class_token", select_class_token, SAME,
-          "the class token's row goes to other components as well")},
+          "the class token's row goes to other components as well; an encoder "
+          "without one leaves nothing out: true")},
 };
 
 const loong_recipe_table_t loongi_vision_fields = {LOONG_FIELD_PREFIX, fields,
@@ -347,6 +348,23 @@ static void check(loong_problems_t *problems, const loong_vision_config_t *c,
     }
 }
 
+/* What transformers calls "full"; "default" leaves the first row out, whatever
+ * it is. */
+static void select_rows(loong_problems_t *problems, const loong_pairs_t *pairs,
+                        loong_vision_config_t *config)
+{
+    const char *given = loongi_pairs_get(pairs, "select_class_token");
+    if (config->class_token) {
+        return;
+    }
+    config->select_class_token = true;
+    if (given != NULL && strcmp(given, "false") == 0) {
+        loongi_problems_add(problems,
+                            "select_class_token: false, but add_class_token is "
+                            "false: no row of a patch is left out");
+    }
+}
+
 loong_status_t loongi_vision_configure(loong_context_t *ctx,
                                        const loong_pairs_t *pairs,
                                        loong_vision_config_t *config)
@@ -360,6 +378,7 @@ loong_status_t loongi_vision_configure(loong_context_t *ctx,
     if (config->ffn_hidden_size == 0) {
         config->ffn_hidden_size = 4 * config->hidden_size;
     }
+    select_rows(&problems, pairs, config);
     read_windows(&problems, pairs, config);
     read_deep(&problems, pairs, config);
     check(&problems, config, pairs);

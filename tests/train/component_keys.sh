@@ -130,6 +130,20 @@ refused "matches no scope" $e.recompute.granularity=selective \
     "$e.recompute.scopes=[nothing]"
 refused 'selective needs it' $e.recompute.granularity=selective
 
+# Without a class token no row is left out, and an export says so.
+siglip=("~$e" "++$e={family: siglip_vision_model, num_layers: 2, hidden_size: 12,
+    ffn_hidden_size: 20, num_attention_heads: 4, image_size: 8, patch_size: 4,
+    feature_layer: -1}")
+run 1 siglip "${siglip[@]}" precision.params_dtype=fp32 \
+    export.hf=siglip_hf checkpoint.save=siglip_save
+grep -q '"vision_feature_select_strategy": "full"' siglip_hf/config.json || {
+    echo "FAILED: an encoder without a class token"
+    cat siglip_hf/config.json
+    exit 1
+}
+refused 'select_class_token: false, but add_class_token is false' \
+    "${siglip[@]}" $e.select_class_token=false
+
 # Pictures that no component reads are no data of the model.
 mode=--check refused 'image_text has pictures, which the model does not read' \
     "data.train=[{path: $place/texts.jsonl, source: image_text}]" \

@@ -46,7 +46,7 @@ typedef struct loong_image_decode_params {
     int64_t max_pixels;
     /* (optional) Where the pixels go, as many as loong_image_get_info says:
      * memory that was used before has its pages, and large pictures are decoded
-     * into it in half the time. image->pixels is then this, and the caller's. */
+     * into it in half the time. image->pixels is then this: the caller's. */
     uint8_t *to;
 } loong_image_decode_params_t;
 

@@ -72,7 +72,12 @@ static loong_status_t describe(loong_chat_t *chat, const char *tokenizer,
     if (chat->image_rules.token != NULL) {
         const chat_image_rules_t *rules = &chat->image_rules;
         char *real = rules->root != NULL ? realpath(rules->root, NULL) : NULL;
-        loongi_text_printf(key, "%s %d %s\n", rules->token, rules->parts,
+        int32_t bounds[2];
+        bool bound = loong_tokenizer_image_bounds(
+            chat->tokenizer,
+            loong_tokenizer_token_to_id(chat->tokenizer, rules->token), bounds);
+        loongi_text_printf(key, "%s %d %d %d %s\n", rules->token, rules->parts,
+                           bound ? bounds[0] : -1, bound ? bounds[1] : -1,
                            real != NULL ? real : "");
         free(real);
     }

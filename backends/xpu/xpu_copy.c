@@ -38,7 +38,7 @@ static loong_status_t copy_inside(xpu_data_t *d, void *stream, void *dst,
     bool floats =
         d->blas != NULL && (((uintptr_t)dst | (uintptr_t)src | bytes) & 3) == 0;
     int error = 0;
-    if (shim != NULL) {
+    if (shim != NULL && shim->copy != NULL) {
         loong_device_rows_t rows = {dst, bytes, src, bytes, bytes, 1};
         XPU_CALL(d, error, shim->copy(&rows, stream));
         return error == 0 ? LOONG_OK : loongi_xpu_shim_failed(d, "copy", error);
@@ -85,7 +85,7 @@ static loong_status_t copy_rows(xpu_data_t *d, void *stream, copy_t c,
     bool inside = c.to == XPU_DEVICE && c.from == XPU_DEVICE;
     bool host = c.to != XPU_DEVICE && c.from != XPU_DEVICE;
     int error = 0;
-    if (inside && d->lib->shim != NULL) {
+    if (inside && d->lib->shim != NULL && d->lib->shim->copy != NULL) {
         XPU_CALL(d, error, d->lib->shim->copy(r, stream));
         return error == 0 ? LOONG_OK : loongi_xpu_shim_failed(d, "copy", error);
     }
@@ -165,7 +165,7 @@ loong_status_t loongi_xpu_fill(void *data, void *stream, void *dst, int byte,
 {
     xpu_data_t *d = data;
     int error = 0;
-    if (d->lib->shim == NULL) {
+    if (d->pattern != NULL) {
         return fill_by_copies(d, stream, dst, byte & 0xff, bytes);
     }
     XPU_CALL(d, error, d->lib->shim->fill(dst, byte, bytes, stream));

@@ -135,7 +135,7 @@ static loong_status_t open_device(xpu_data_t *d)
         loongi_log(d->ctx, LOONG_LOG_WARN, "xpu:%d: %s", d->index,
                    d->lib->missing);
     }
-    if (d->lib->shim == NULL) {
+    if (d->lib->shim == NULL || d->lib->shim->fill == NULL) {
         LOONG_TRY(
             loongi_xpu_host_alloc(d->ctx, d, d->chunk, "pattern", &memory));
         d->pattern = memory;

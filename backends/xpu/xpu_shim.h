@@ -46,6 +46,7 @@ typedef struct loong_xpu_shim {
      * (XPU_HOST_TO_DEVICE) or the size of a type (sizeof BKCLUniqueId); other
      * than 0: it does not know the name. */
     int (*enumerator)(const char *name, int64_t *value_p);
+    /* Inside a device. NULL: the library does without, more slowly. */
     int (*copy)(const loong_device_rows_t *rows, void *stream);
     int (*fill)(void *dst, int byte, size_t bytes, void *stream);
     /* The stream is about to be destroyed: nothing is kept for it. */

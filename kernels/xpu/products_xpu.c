@@ -243,21 +243,16 @@ static int multiply(const loong_kernel_call_t *call, const handles_t *h,
 }
 
 /* A sum of nothing, which no product is asked for. */
-static int clear(const loong_kernel_call_t *call, const handles_t *h,
-                 const product_t *p)
+static loong_status_t clear(const loong_kernel_call_t *call, const product_t *p)
 {
     const loong_karg_t *c = &call->query->arg[p->c];
     size_t size = loong_dtype_size(c->dtype);
-    int error = 0;
-    if ((call->accumulate & 1u) != 0) {
-        return 0;
+    for (int64_t r = 0; r < loong_karg_rows(c); r++) {
+        LOONG_TRY(loong_device_fill(
+            call->device, (char *)call->ptr[p->c] + (size_t)(r * c->ld) * size,
+            0, (size_t)loong_karg_cols(c) * size));
     }
-    for (int64_t r = 0; r < loong_karg_rows(c) && error == 0; r++) {
-        error = h->lib.shim->fill(
-            (char *)call->ptr[p->c] + (size_t)(r * c->ld) * size, 0,
-            (size_t)loong_karg_cols(c) * size, call->stream);
-    }
-    return error;
+    return LOONG_OK;
 }
 
 static loong_status_t run(const loong_kernel_call_t *call)
@@ -271,6 +266,9 @@ static loong_status_t run(const loong_kernel_call_t *call)
     if (p.m == 0 || p.n == 0 || (call->load && h->handle[index] != NULL)) {
         return LOONG_OK;
     }
+    if (p.k == 0 && !call->load) {
+        return (call->accumulate & 1u) != 0 ? LOONG_OK : clear(call, &p);
+    }
     int before = loongi_xpu_select(&h->lib, index);
     int error = 0;
     if (h->handle[index] == NULL) {
@@ -280,8 +278,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
         error = h->lib.blas.SetStream(h->handle[index], call->stream);
     }
     if (error == 0 && !call->load) {
-        error = p.k > 0 ? multiply(call, h, h->handle[index], &p)
-                        : clear(call, h, &p);
+        error = multiply(call, h, h->handle[index], &p);
     }
     loongi_xpu_restore(&h->lib, index, before);
     LOONG_CHECK(call->ctx, error == 0, LOONG_ERR_DEVICE,

@@ -85,7 +85,8 @@ static int find_rank(const loong_plan_t *plan, int rank, const char **kind_p)
 /* ---- checking ------------------------------------------------------------ */
 
 /* "auto cpu xpu cuda": as they were entered. */
-static const char *name_kinds(const loong_plan_t *plan, char *text, size_t size)
+static const char *name_kinds(const loong_plan_t *plan, char *text,
+                              size_t size)
 {
     int count = 0;
     while (loong_device_kind(plan->ctx, count) != NULL) {

@@ -25,6 +25,11 @@ endfunction()
 xpusim_library(xpusim libxpurt.so.2 ${xpusim}/memory.cc ${xpusim}/stream.cc
   ${xpusim}/runtime.cc)
 target_include_directories(xpusim INTERFACE ${xpusim})
+# The runtime alone, for what the backend does without the others.
+add_custom_command(TARGET xpusim POST_BUILD
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${XPUSIM_DIR}_bare
+  COMMAND ${CMAKE_COMMAND} -E create_symlink $<TARGET_FILE:xpusim>
+  ${XPUSIM_DIR}_bare/libxpurt.so.2)
 xpusim_library(xpusim_ml libxpuml.so.1 ${xpusim}/ml.cc)
 xpusim_library(xpusim_blas libxpu_blas.so ${xpusim}/blas.cc)
 # It has the processor's kernels, as any user of the library.
@@ -32,6 +37,12 @@ xpusim_library(xpusim_shim libloong_xpukern.so ${xpusim}/shim.cc)
 target_link_libraries(xpusim_shim PRIVATE loong)
 set_target_properties(xpusim_shim PROPERTIES
   INSTALL_RPATH "\$ORIGIN:$<TARGET_FILE_DIR:loong>")
+# That of real devices: compiled against the names that it uses, never run.
+add_library(xpukern_compiles OBJECT
+  ${PROJECT_SOURCE_DIR}/backends/xpu/shim/xpukern.cc)
+target_include_directories(xpukern_compiles PRIVATE ${xpusim}/include
+  ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/kernels
+  ${PROJECT_SOURCE_DIR}/backends/xpu)
 add_custom_target(xpusim_all
   DEPENDS xpusim xpusim_ml xpusim_blas xpusim_shim)
 
@@ -54,6 +65,9 @@ endfunction()
 loong_xpu_sim_test(NAME xpu_device LABELS sim SOURCES ${xpusim}/test_device.c
   LIBS xpusim)
 
+add_test(NAME xpu_device_bare COMMAND test_xpu_device)
+set_tests_properties(xpu_device_bare PROPERTIES LABELS sim ENVIRONMENT
+  "LOONG_XPU_PATH=${XPUSIM_DIR}_bare;SIM_XPU_STRICT=1")
 loong_xpu_sim_test(NAME xpu_order LABELS sim SOURCES ${xpusim}/test_order.c
   LIBS xpusim)
 

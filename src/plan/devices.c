@@ -55,8 +55,11 @@ static bool read_part(const loong_plan_t *plan, int64_t i, part_t *part)
     const char *text = loong_recipe_text(plan->recipe, path);
     const char *colon = text != NULL ? strchr(text, ':') : NULL;
     const char *kind = NULL;
-    for (int k = 0;
-         colon != NULL && (kind = loong_device_kind(plan->ctx, k)) != NULL; k++) {
+    for (int k = 0; colon != NULL; k++) {
+        kind = loong_device_kind(plan->ctx, k);
+        if (kind == NULL) {
+            break;
+        }
         size_t length = (size_t)(colon - text);
         if (strlen(kind) == length && strncmp(text, kind, length) == 0) {
             part->kind = kind;

@@ -120,10 +120,23 @@ static int owner(int replicas, int64_t end, int64_t all)
     return end > 0 ? (int)((end * replicas - 1) / all) : 0;
 }
 
-/* Deals the pictures of a micro-batch to the replicas of a reader. */
+/* The replica that has all pictures of one of the texts. With more texts than
+ * replicas each has some; else each has its own one, `turn` by turn. */
+static int owner_of_text(int replicas, int texts, int text, int64_t turn)
+{
+    if (texts >= replicas) {
+        return (int)((int64_t)text * replicas / texts);
+    }
+    int64_t turns = (replicas + texts - 1) / texts;
+    int64_t first = LOONG_MIN(turn % turns * texts, replicas - texts);
+    return (int)first + text;
+}
+
+/* Deals the pictures of a micro-batch to the replicas of a reader; turn: the
+ * micro-batches of the step before it that have some. */
 static loong_status_t deal(const loong_batch_plan_t *p, int64_t micro_batch,
-                           int reader, loong_planned_image_t *images,
-                           int64_t count)
+                           int64_t turn, int reader,
+                           loong_planned_image_t *images, int64_t count)
 {
     const loong_picture_room_t *room = &p->params.reader[reader];
     int64_t all = 0, before = 0, pictures = 0, rows = 0, text_rows = 0;
@@ -134,7 +147,10 @@ static loong_status_t deal(const loong_batch_plan_t *p, int64_t micro_batch,
     for (int64_t i = 0; i < count; i++) {
         loong_planned_image_t *image = &images[i];
         before += image->rows.encoder;
-        int own = owner(room->replicas, before, all);
+        int own = room->whole
+                      ? owner_of_text(room->replicas, p->params.replicas,
+                                      image->replica, turn)
+                      : owner(room->replicas, before, all);
         if (own != replica) {
             pictures = rows = text_rows = 0;
             replica = own;
@@ -158,6 +174,7 @@ static loong_status_t deal(const loong_batch_plan_t *p, int64_t micro_batch,
 static loong_status_t make_step(loong_batch_plan_t *p, step_t *s,
                                 int64_t consumed)
 {
+    int64_t turn = 0;
     s->consumed = consumed;
     s->count = 0;
     s->micro_batches = loong_loader_micro_batches(p->params.loader, consumed);
@@ -167,9 +184,10 @@ static loong_status_t make_step(loong_batch_plan_t *p, step_t *s,
             LOONG_TRY(add_replica(p, s, m, r));
         }
         for (int i = 0; i < p->params.num_readers; i++) {
-            LOONG_TRY(deal(p, m, i, s->images + s->first[m],
+            LOONG_TRY(deal(p, m, turn, i, s->images + s->first[m],
                            s->count - s->first[m]));
         }
+        turn += s->count > s->first[m];
     }
     s->first[s->micro_batches] = s->count;
     return LOONG_OK;

@@ -19,10 +19,12 @@ enum { LOONG_MAX_PICTURE_READERS = 7 };
 
 /* Of a component that has rows of pictures alone, the encoder or what reads it:
  * its replicas in the cell, to which the pictures of a micro-batch are dealt in
- * their order, so that all have about as many rows; and what each has room
- * for. */
+ * their order, and what each has room for. All have about as many rows; or,
+ * `whole`, all pictures of a replica of the texts go to one, and those of the
+ * next micro-batch that has some to others, as long as there are some. */
 typedef struct loong_picture_room {
     int replicas;
+    bool whole;
     int64_t images, rows; /* rows: of the encoder */
 } loong_picture_room_t;
 

@@ -146,8 +146,9 @@ static int64_t merge_of(int count, const loong_component_params_t *params)
 }
 
 /* What one of so many replicas of a component has in a micro-batch, where those
- * of texts in the cell are `texts`. Pictures are dealt in their order, so that
- * one of sizes of their own may be had beside an even share. */
+ * of texts in the cell are `texts`. Tiles are dealt by whole pictures, so that
+ * one may be had beside an even share; where all have sizes of their own, the
+ * pictures of a text's micro-batch are one replica's. */
 static loong_extent_t extent_of(const loong_plan_t *plan, bool encoder,
                                 int texts, int replicas)
 {
@@ -161,10 +162,7 @@ static loong_extent_t extent_of(const loong_plan_t *plan, bool encoder,
         own += p->tiles > 1 && replicas > 1 ? p->tiles : 0;
         return (loong_extent_t){own * each, each, own};
     }
-    if (replicas > 1) {
-        rows = (rows + replicas - 1) / replicas + p->longest;
-        rows = loongi_round_up(rows, p->merge * p->merge);
-    }
+    rows = p->rows * ((texts + replicas - 1) / replicas);
     return (loong_extent_t){rows,
                             LOONG_MAX(p->longest, LOONG_MIN(rows, PADDING)),
                             pictures + rows / PADDING};

@@ -73,7 +73,8 @@ static loong_status_t open_plan(const loong_plan_t *plan,
     for (int i = 0; i < params.num_readers; i++) {
         const loong_component_t *c = component_at(plan, i);
         params.reader[i] = (loong_picture_room_t){
-            place_of(c)->replicas, plan->pictures.most * place->replicas,
+            place_of(c)->replicas, plan->pictures.each == 0,
+            plan->pictures.most * place->replicas,
             plan->pictures.rows * place->replicas};
         if (i == encoder_of(plan)) {
             params.reader[i].images = plan->pictures.encoder;

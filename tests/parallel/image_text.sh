@@ -43,7 +43,7 @@ recipe=$place/recipe.yaml keys=()
 drawn() {
     local kind=$1
     shift
-    "$build/loong-bench" parity "$recipe" "$@" --ranks 8 "${keys[@]}" \
+    "$build/loong-bench" parity "$recipe" --ranks 8 "${keys[@]}" "$@" \
         >"$place/out" 2>&1 || {
         echo "FAILED: $kind"
         cut -c1-300 "$place/out"

@@ -115,10 +115,10 @@ static loong_status_t read_pictures(loong_plan_t *plan,
     p->skip = facts.class_token && !facts.sends_class_token ? 1 : 0;
     p->native = facts.image_size == 0 || p->tiles > 1;
     LOONG_TRY(check_merge(plan, encoder, &facts));
-    p->most = plan->set->max_images > 0
-                  ? plan->set->max_images
-                  : plan->set->micro_batch_size *
-                        LOONG_MAX(plan->set->row_images, 1);
+    p->most =
+        plan->set->max_images > 0
+            ? plan->set->max_images
+            : plan->set->micro_batch_size * LOONG_MAX(plan->set->row_images, 1);
     int64_t side = facts.image_size / facts.patch_size;
     p->each = side > 0 ? side * side + (facts.class_token ? 1 : 0) : 0;
     if (p->native) {

@@ -61,8 +61,12 @@ loong_module(NAME device DIR src/device PUBLIC device device_types kernel
 loong_module(NAME device_cpu DIR backends/cpu USES base CALLS device)
 loong_module(NAME comm_device DIR backends/device_comm INSIDE src/comm/inside
   USES base comm device)
-loong_module(NAME device_xpu DIR backends/xpu USES base device
-  LIBS ${CMAKE_DL_LIBS})
+file(GLOB xpu_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/xpu/*.c
+  ${PROJECT_SOURCE_DIR}/backends/bkcl/*.c)
+loong_module(NAME device_xpu DIR backends/xpu INSIDE src/comm/inside
+  USES base device comm_device SOURCES ${xpu_sources}
+  INCLUDES ${PROJECT_SOURCE_DIR}/backends/bkcl
+  ${PROJECT_SOURCE_DIR}/backends/xpu LIBS ${CMAKE_DL_LIBS})
 loong_module(NAME comm_staged DIR backends/staged INSIDE src/comm/inside
   USES base comm device)
 loong_module(NAME isa DIR src/isa USES base CALLS device LIBS dnnl)

@@ -533,7 +533,6 @@ static void device_comm_destroy(loong_comm_t *comm, bool failed)
 }
 
 static const loong_comm_ops_t device_comm_ops = {
-    .name = "device",
     .run = device_comm_run,
     .split = device_comm_split,
     .isend = device_comm_isend,
@@ -564,6 +563,8 @@ loong_status_t loongi_device_comm_create(loong_context_t *ctx,
     n->host = host;
     n->device = device;
     n->calls = calls;
+    n->ops = device_comm_ops;
+    n->ops.name = calls->name;
     n->next = n->before = n;
     loong_comm_description_t description = {
         .name = host->name,
@@ -571,7 +572,7 @@ loong_status_t loongi_device_comm_create(loong_context_t *ctx,
         .size = host->size,
         .world_ranks = host->world_ranks,
         .timeout = host->timeout,
-        .ops = &device_comm_ops,
+        .ops = &n->ops,
         .impl = n,
     };
     loong_status_t status = loong_comm_alloc_shared(

@@ -50,6 +50,7 @@ typedef struct device_comm device_comm_t;
 
 /* The calls of a vendor's library. */
 typedef struct device_calls {
+    const char *name; /* of the communicators */
     /* Loads the library and connects the ranks: sets `handle`. Collective on:
      * comm. */
     loong_status_t (*connect)(device_comm_t *n);
@@ -75,6 +76,7 @@ struct device_comm {
     device_comm_t *before;
     loong_device_t *device;
     const device_calls_t *calls;
+    loong_comm_ops_t ops; /* with the name of calls */
     void *library; /* the table's own, freed here; NULL: there was none yet */
     void *handle;  /* the library's; NULL: not connected */
     device_progress_t *progress;

@@ -347,8 +347,8 @@ static loong_status_t enqueue(device_comm_t *n, const loong_collective_t *call)
 
 /* ---- the table ----------------------------------------------------------- */
 
-static const device_calls_t calls = {connect_ranks, enqueue, disconnect,
-                                     give_up, check};
+static const device_calls_t calls = {"nccl",     connect_ranks, enqueue,
+                                     disconnect, give_up,       check};
 
 loong_status_t loongi_nccl_create(loong_context_t *ctx, loong_device_t *device,
                                   loong_comm_t *host, loong_comm_t **comm_p)

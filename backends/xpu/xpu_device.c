@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bkcl_comm.h"
 #include "device_error.h"
 #include "xpu_impl.h"
 
@@ -471,6 +472,7 @@ const loong_device_ops_t loongi_xpu_device = {
     .identity = xpu_identity,
     .available = loongi_xpu_available,
     .overhead = &xpu_overhead,
+    .communicator = loongi_bkcl_create,
     .usage = loongi_xpu_usage,
     .trim = loongi_xpu_trim,
 };

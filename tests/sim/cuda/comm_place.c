@@ -38,10 +38,10 @@ loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
     bool device = kind != MIXED || has_device(p->rank);
     int index = kind != MIXED ? p->rank : device ? p->rank / 2 : 0;
     LOONG_TRY(loong_register_builtin(ctx));
-    LOONG_TRY(
-        loong_device_create(ctx, device ? "cuda" : "cpu", index, &p->device));
+    LOONG_TRY(loong_device_create(ctx, device ? place_device : "cpu", index,
+                                  &p->device));
     const loong_staged_params_t params = {kind == STAGED, PIECE};
-    LOONG_TRY(kind == NCCL ? loong_device_communicator(p->device, host,
+    LOONG_TRY(kind == OWN ? loong_device_communicator(p->device, host,
                                                        &p->comm)
                            : loongi_staged_create(ctx, p->device, host,
                                                   &params, &p->comm));
@@ -77,7 +77,7 @@ loong_status_t run_places(loong_context_t *ctx, int ranks, loong_threads_fn fn,
     loong_threads_params_t params = {0};
     params.size = ranks;
     params.comm.timeout = timeout;
-    cudasim_devices(ranks, (size_t)16 << 20);
+    place_devices(ranks);
     return loong_threads_run(ctx, &params, fn, user);
 }
 
@@ -190,4 +190,104 @@ loong_status_t check_many(place_t *p)
                                                   : number(p->rank, i)));
     }
     return LOONG_OK;
+}
+
+/* Rank q sends 100 q + 10 r + 1 elements to rank r. */
+loong_status_t check_exchange(place_t *p)
+{
+    int64_t sent[MOST_RANKS];
+    int64_t received[MOST_RANKS];
+    int64_t at = 0;
+    for (int r = 0; r < p->ranks; r++) {
+        sent[r] = 100 * p->rank + 10 * r + 1;
+        received[r] = 100 * r + 10 * p->rank + 1;
+    }
+    const loong_all_to_all_t blocks = {p->there, sent, p->second, received};
+    LOONG_TRY(put_numbers(p));
+    LOONG_TRY(loong_comm_all_to_all(p->comm, &blocks, LOONG_F64, "blocks"));
+    LOONG_TRY(get(p, p->second));
+    for (int r = 0; r < p->ranks; r++) {
+        int64_t from = 0;
+        for (int k = 0; k < p->rank; k++) {
+            from += 100 * r + 10 * k + 1;
+        }
+        for (int64_t i = 0; i < received[r]; i++) {
+            LOONG_TRY(check(p, at++, number(r, from + i)));
+        }
+    }
+    return LOONG_OK;
+}
+
+/* Messages of the pair of the first two ranks and of the last alone: begun far
+ * ahead, more of them than a communicator has room for unasked, in each
+ * direction on its own link, read behind the wait. */
+enum { MESSAGES = 150, LENGTH = ALL / MESSAGES };
+
+static loong_status_t begin(place_t *p, loong_comm_t *link, bool sends,
+                            loong_comm_request_t *request)
+{
+    int peer = loong_comm_size(link) - 1 - loong_comm_rank(link);
+    double *at = sends ? p->there : p->second;
+    size_t bytes = sizeof(*at) * LENGTH;
+    LOONG_TRY(loongi_comm_reserve(link, MESSAGES, bytes));
+    for (int i = 0; i < MESSAGES; i++, at += LENGTH) {
+        LOONG_TRY(sends ? loong_comm_isend(link, at, bytes, peer, i,
+                                           &request[i])
+                        : loong_comm_irecv(link, at, bytes, peer, i,
+                                           &request[i]));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t finish(loong_comm_t *link, loong_comm_request_t *request)
+{
+    for (int i = 0; i < MESSAGES; i++) {
+        LOONG_TRY(loong_comm_wait(link, &request[i]));
+    }
+    return LOONG_OK;
+}
+
+/* link[0]: to the higher rank, link[1]: from it. */
+static loong_status_t send_both_ways(place_t *p, loong_comm_t *const *link,
+                                     int first)
+{
+    loong_comm_request_t request[2][MESSAGES];
+    int rank = loong_comm_rank(link[0]);
+    int peer = loong_comm_size(link[0]) > 1 ? 1 - p->rank : p->rank;
+    LOONG_TRY(put_numbers(p));
+    for (int i = 0; i < 2; i++) {
+        int k = i ^ first;
+        loong_comm_set_stream(link[k], loong_device_stream(p->device));
+        LOONG_TRY(begin(p, link[k], k == rank, request[k]));
+    }
+    LOONG_TRY(finish(link[0], request[0]));
+    LOONG_TRY(finish(link[1], request[1]));
+    LOONG_TRY(loong_device_fill(p->device, p->there, 0xff,
+                                ALL * sizeof(double)));
+    LOONG_TRY(get(p, p->second));
+    for (int64_t i = 0; i < MESSAGES * LENGTH; i++) {
+        LOONG_TRY(check(p, i, number(peer, i)));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t check_messages(place_t *p)
+{
+    loong_comm_t *link[2] = {NULL, NULL};
+    loong_status_t status = LOONG_OK;
+    for (int k = 0; k < 2 && status == LOONG_OK; k++) {
+        status = loong_comm_split(p->comm, p->rank / 2, p->rank, "a link",
+                                  &link[k]);
+    }
+    bool self = p->rank == p->ranks - 1;
+    loong_comm_t *used[2] = {link[0], link[self ? 0 : 1]};
+    if (status == LOONG_OK) { /* the ranks meet in one order */
+        status = send_both_ways(p, used, 0);
+    }
+    if (status == LOONG_OK) { /* both receive first */
+        status = send_both_ways(p, used, 1 - p->rank % 2);
+    }
+    loong_comm_destroy(&link[0]);
+    loong_comm_destroy(&link[1]);
+    return status;
 }

@@ -9,7 +9,6 @@
 #include "test.h"
 
 #include "comm_impl.h"
-#include "cudasim.h"
 #include "loong/device.h"
 
 /* N numbers of 8 bytes for each rank: an exchange of all takes four pieces or
@@ -17,8 +16,12 @@
 enum { MOST_RANKS = 4, N = 4001, ALL = MOST_RANKS * N, PIECE = 32 << 10 };
 
 /* Ranks 0 and 2 have a device (MIXED), or all, which exchange through host
- * memory (STAGED) or by themselves (NCCL). */
-typedef enum place_kind { MIXED, STAGED, NCCL } place_kind_t;
+ * memory (STAGED) or by themselves (OWN). */
+typedef enum place_kind { MIXED, STAGED, OWN } place_kind_t;
+
+/* Of the test: the kind of its devices, and how there come to be so many. */
+extern const char *const place_device;
+void place_devices(int ranks);
 
 typedef struct place {
     loong_context_t *ctx;
@@ -61,5 +64,9 @@ loong_status_t check_gather(place_t *p, const int64_t *counts);
 /* 100 all-reduces in a row, each of its own part, before one is waited for:
  * more than any ring of calls holds. */
 loong_status_t check_many(place_t *p);
+/* Blocks of different lengths to and from every rank. */
+loong_status_t check_exchange(place_t *p);
+/* Of the first two of three ranks, and of the last with itself. */
+loong_status_t check_messages(place_t *p);
 
 #endif

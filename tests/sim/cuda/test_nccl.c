@@ -4,110 +4,18 @@
  * should give, with pieces of one and of several lengths; messages; and what
  * is said when a rank does not come, or calls something else. */
 #include "comm_place.h"
+#include "cudasim.h"
 #include "progress.h"
 
 #include <unistd.h>
 
 enum { RANKS = 3 };
 
-/* Rank q sends 100 q + 10 r + 1 elements to rank r. */
-static loong_status_t exchange(place_t *p)
-{
-    int64_t sent[RANKS];
-    int64_t received[RANKS];
-    int64_t at = 0;
-    for (int r = 0; r < RANKS; r++) {
-        sent[r] = 100 * p->rank + 10 * r + 1;
-        received[r] = 100 * r + 10 * p->rank + 1;
-    }
-    const loong_all_to_all_t blocks = {p->there, sent, p->second, received};
-    LOONG_TRY(put_numbers(p));
-    LOONG_TRY(loong_comm_all_to_all(p->comm, &blocks, LOONG_F64, "blocks"));
-    LOONG_TRY(get(p, p->second));
-    for (int r = 0; r < RANKS; r++) {
-        int64_t from = 0;
-        for (int k = 0; k < p->rank; k++) {
-            from += 100 * r + 10 * k + 1;
-        }
-        for (int64_t i = 0; i < received[r]; i++) {
-            LOONG_TRY(check(p, at++, number(r, from + i)));
-        }
-    }
-    return LOONG_OK;
-}
+const char *const place_device = "cuda";
 
-/* Messages of the pair of the first two ranks and of the last alone: begun far
- * ahead, more of them than a communicator has room for unasked, in each
- * direction on its own link, read behind the wait. */
-enum { MESSAGES = 150, LENGTH = ALL / MESSAGES };
-
-static loong_status_t begin(place_t *p, loong_comm_t *link, bool sends,
-                            loong_comm_request_t *request)
+void place_devices(int ranks)
 {
-    int peer = loong_comm_size(link) - 1 - loong_comm_rank(link);
-    double *at = sends ? p->there : p->second;
-    size_t bytes = sizeof(*at) * LENGTH;
-    LOONG_TRY(loongi_comm_reserve(link, MESSAGES, bytes));
-    for (int i = 0; i < MESSAGES; i++, at += LENGTH) {
-        LOONG_TRY(sends ? loong_comm_isend(link, at, bytes, peer, i,
-                                           &request[i])
-                        : loong_comm_irecv(link, at, bytes, peer, i,
-                                           &request[i]));
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t finish(loong_comm_t *link, loong_comm_request_t *request)
-{
-    for (int i = 0; i < MESSAGES; i++) {
-        LOONG_TRY(loong_comm_wait(link, &request[i]));
-    }
-    return LOONG_OK;
-}
-
-/* link[0]: to the higher rank, link[1]: from it. */
-static loong_status_t send_both_ways(place_t *p, loong_comm_t *const *link,
-                                     int first)
-{
-    loong_comm_request_t request[2][MESSAGES];
-    int rank = loong_comm_rank(link[0]);
-    int peer = loong_comm_size(link[0]) > 1 ? 1 - p->rank : p->rank;
-    LOONG_TRY(put_numbers(p));
-    for (int i = 0; i < 2; i++) {
-        int k = i ^ first;
-        loong_comm_set_stream(link[k], loong_device_stream(p->device));
-        LOONG_TRY(begin(p, link[k], k == rank, request[k]));
-    }
-    LOONG_TRY(finish(link[0], request[0]));
-    LOONG_TRY(finish(link[1], request[1]));
-    LOONG_TRY(loong_device_fill(p->device, p->there, 0xff,
-                                ALL * sizeof(double)));
-    LOONG_TRY(get(p, p->second));
-    for (int64_t i = 0; i < MESSAGES * LENGTH; i++) {
-        LOONG_TRY(check(p, i, number(peer, i)));
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t messages(place_t *p)
-{
-    loong_comm_t *link[2] = {NULL, NULL};
-    loong_status_t status = LOONG_OK;
-    for (int k = 0; k < 2 && status == LOONG_OK; k++) {
-        status = loong_comm_split(p->comm, p->rank / 2, p->rank, "a link",
-                                  &link[k]);
-    }
-    bool self = p->rank == RANKS - 1;
-    loong_comm_t *used[2] = {link[0], link[self ? 0 : 1]};
-    if (status == LOONG_OK) { /* the ranks meet in one order */
-        status = send_both_ways(p, used, 0);
-    }
-    if (status == LOONG_OK) { /* both receive first */
-        status = send_both_ways(p, used, 1 - p->rank % 2);
-    }
-    loong_comm_destroy(&link[0]);
-    loong_comm_destroy(&link[1]);
-    return status;
+    cudasim_devices(ranks, (size_t)16 << 20);
 }
 
 static loong_status_t run_all(loong_context_t *ctx, loong_comm_t *host,
@@ -117,14 +25,14 @@ static loong_status_t run_all(loong_context_t *ctx, loong_comm_t *host,
     static const int64_t several[RANKS] = {N + 9, 0, 2 * N - 9};
     place_t *p = NULL;
     (void)user;
-    loong_status_t status = open_place(ctx, host, NCCL, &p);
+    loong_status_t status = open_place(ctx, host, OWN, &p);
     for (int k = 0; k < 2 && status == LOONG_OK; k++) {
         const int64_t *counts = k == 0 ? equal : several;
         status = check_reduce(p, counts);
         status = status == LOONG_OK ? check_gather(p, counts) : status;
     }
-    status = status == LOONG_OK ? exchange(p) : status;
-    status = status == LOONG_OK ? messages(p) : status;
+    status = status == LOONG_OK ? check_exchange(p) : status;
+    status = status == LOONG_OK ? check_messages(p) : status;
     status = status == LOONG_OK ? check_many(p) : status;
     close_place(p);
     return status;
@@ -151,7 +59,7 @@ static loong_status_t come_late(loong_context_t *ctx, loong_comm_t *host,
 {
     place_t *p = NULL;
     (void)user;
-    loong_status_t status = open_place(ctx, host, NCCL, &p);
+    loong_status_t status = open_place(ctx, host, OWN, &p);
     for (int i = 0; i < 4 && status == LOONG_OK; i++) {
         usleep(p->rank == RANKS - 1 ? 100000 : 0);
         status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F32,
@@ -220,7 +128,7 @@ static loong_status_t in_trouble(loong_context_t *ctx, loong_comm_t *host,
                                  void *user)
 {
     place_t *p = NULL;
-    loong_status_t status = open_place(ctx, host, NCCL, &p);
+    loong_status_t status = open_place(ctx, host, OWN, &p);
     if (status == LOONG_OK) {
         status = meet_trouble(p, *(trouble_t *)user);
     }
@@ -274,7 +182,7 @@ static loong_status_t leave_out(loong_context_t *ctx, loong_comm_t *host,
 {
     place_t *p = NULL;
     (void)user;
-    loong_status_t status = open_place(ctx, host, NCCL, &p);
+    loong_status_t status = open_place(ctx, host, OWN, &p);
     for (int i = 0; i < 2 && status == LOONG_OK; i++) {
         if (i == 0 || p->rank < RANKS - 1) {
             status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
@@ -312,7 +220,7 @@ static loong_status_t differ(loong_context_t *ctx, loong_comm_t *host,
 {
     place_t *p = NULL;
     (void)user;
-    loong_status_t status = open_place(ctx, host, NCCL, &p);
+    loong_status_t status = open_place(ctx, host, OWN, &p);
     if (status == LOONG_OK) {
         status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
                                        LOONG_REDUCE_SUM, "first");
@@ -379,7 +287,7 @@ static loong_status_t lose(loong_context_t *ctx, loong_comm_t *host,
 {
     place_t *p = NULL;
     loong_comm_t *link = NULL;
-    loong_status_t status = open_place(ctx, host, NCCL, &p);
+    loong_status_t status = open_place(ctx, host, OWN, &p);
     if (status == LOONG_OK) {
         status = loong_comm_split(p->comm, p->rank < 2 ? 0 : -1, p->rank,
                                   "stage 0 to 1", &link);
@@ -476,7 +384,7 @@ static loong_status_t replay_all(loong_context_t *ctx, loong_comm_t *host,
 {
     const replay_t *how = user;
     place_t *p = NULL;
-    loong_status_t status = open_place(ctx, host, NCCL, &p);
+    loong_status_t status = open_place(ctx, host, OWN, &p);
     if (status == LOONG_OK) { /* the ranks are connected */
         status = loong_comm_all_reduce(p->comm, p->second, N, LOONG_F64,
                                        LOONG_REDUCE_SUM, "first");

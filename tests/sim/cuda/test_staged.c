@@ -9,7 +9,16 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "cudasim.h"
+
 enum { RANKS = MOST_RANKS };
+
+const char *const place_device = "cuda";
+
+void place_devices(int ranks)
+{
+    cudasim_devices(ranks, (size_t)16 << 20);
+}
 
 /* ---- values -------------------------------------------------------------- */
 

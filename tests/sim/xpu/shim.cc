@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bkcl_sim.h"
 #include "loong/context.h"
 #include "loong/register.h"
 #include "xpu_shim.h"
@@ -159,7 +160,11 @@ int enumerator(const char *name, int64_t *value)
     } const list[] = {{"XPU_DEVICE_TO_HOST", v.device_to_host},
                       {"XPU_HOST_TO_DEVICE", v.host_to_device},
                       {"XPU_DEVICE_TO_DEVICE", v.device_to_device},
-                      {"XPU_MEM_MAIN", v.memory_main}};
+                      {"XPU_MEM_MAIN", v.memory_main},
+#define BKCL_ENTRY(name_, number_) {"BKCL_" #name_, number_},
+                      BKCLSIM_NAMES(BKCL_ENTRY)
+#undef BKCL_ENTRY
+                      {"sizeof BKCLUniqueId", BKCLSIM_ID_BYTES}};
     for (const auto &e : list) {
         if (strcmp(e.name, name) == 0) {
             *value = e.value + wrong;

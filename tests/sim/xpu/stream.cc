@@ -172,6 +172,14 @@ int64_t events_alive()
 
 using namespace xpusim;
 
+void xpusim_go(void *handle)
+{
+    if (stream_ref s = find_stream(handle, "xpusim_go")) {
+        std::lock_guard<std::mutex> hold(s->lock);
+        want(*s, s->given);
+    }
+}
+
 int xpusim_device(void *handle)
 {
     stream_ref s = find_stream(handle, "xpusim_device");

@@ -32,6 +32,7 @@ add_custom_command(TARGET xpusim POST_BUILD
   ${XPUSIM_DIR}_bare/libxpurt.so.2)
 xpusim_library(xpusim_ml libxpuml.so.1 ${xpusim}/ml.cc)
 xpusim_library(xpusim_blas libxpu_blas.so ${xpusim}/blas.cc)
+xpusim_library(xpusim_bkcl libbkcl.so ${xpusim}/bkcl.cc ${xpusim}/bkcl_run.cc)
 # It has the processor's kernels, as any user of the library.
 xpusim_library(xpusim_shim libloong_xpukern.so ${xpusim}/shim.cc)
 target_link_libraries(xpusim_shim PRIVATE loong)
@@ -44,7 +45,7 @@ target_include_directories(xpukern_compiles PRIVATE ${xpusim}/include
   ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/kernels
   ${PROJECT_SOURCE_DIR}/backends/xpu)
 add_custom_target(xpusim_all
-  DEPENDS xpusim xpusim_ml xpusim_blas xpusim_shim)
+  DEPENDS xpusim xpusim_ml xpusim_blas xpusim_bkcl xpusim_shim)
 
 set(XPUSIM_ENVIRONMENT OMP_NUM_THREADS=1 GOMP_SPINCOUNT=10000
   LOONG_XPU_PATH=${XPUSIM_DIR} SIM_XPU_STRICT=1 SIM_XPU_ODD=1)
@@ -64,6 +65,10 @@ endfunction()
 
 loong_xpu_sim_test(NAME xpu_device LABELS sim SOURCES ${xpusim}/test_device.c
   LIBS xpusim)
+loong_xpu_sim_test(NAME xpu_bkcl LABELS sim SOURCES ${xpusim}/test_bkcl.c
+  ${PROJECT_SOURCE_DIR}/tests/sim/cuda/comm_place.c LIBS xpusim)
+target_include_directories(test_xpu_bkcl PRIVATE
+  ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
 
 add_test(NAME xpu_device_bare COMMAND test_xpu_device)
 set_tests_properties(xpu_device_bare PROPERTIES LABELS sim ENVIRONMENT

@@ -89,6 +89,9 @@ XPUSIM_API int xpusim_is_device(const void *ptr);
  */
 XPUSIM_API int xpusim_launch(void *stream, const char *name,
                              int (*run)(void *data), void *data);
+/* What is on the stream begins, though nobody here waits for it: others wait
+ * elsewhere. */
+XPUSIM_API void xpusim_go(void *stream);
 /* That of a stream; -1: it is none. */
 XPUSIM_API int xpusim_device(void *stream);
 /* The current one of this thread. */

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives on the memory of simulated XPUs by BKCL: what is asked of every
+ * communicator of devices (comm_place.h), and what is said when a rank does not
+ * come, calls something else, a call fails, or numbers are those of another
+ * library. */
+#include "comm_place.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "xpusim.h"
+
+enum { RANKS = 3 };
+
+const char *const place_device = "xpu";
+
+void place_devices(int ranks)
+{
+    char count[16];
+    snprintf(count, sizeof(count), "%d", ranks);
+    setenv("SIM_XPU_COUNT", count, 1);
+    xpusim_setup();
+}
+
+static loong_status_t run_all(loong_context_t *ctx, loong_comm_t *host,
+                              void *user)
+{
+    static const int64_t equal[RANKS] = {N, N, N};
+    static const int64_t several[RANKS] = {N + 9, 0, 2 * N - 9};
+    place_t *p = NULL;
+    (void)user;
+    loong_status_t status = open_place(ctx, host, OWN, &p);
+    for (int k = 0; k < 2 && status == LOONG_OK; k++) {
+        const int64_t *counts = k == 0 ? equal : several;
+        status = check_reduce(p, counts);
+        status = status == LOONG_OK ? check_gather(p, counts) : status;
+    }
+    status = status == LOONG_OK ? check_exchange(p) : status;
+    status = status == LOONG_OK ? check_messages(p) : status;
+    status = status == LOONG_OK ? check_many(p) : status;
+    close_place(p);
+    return status;
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    static const char *const errors[] = {"0", "1"};
+    for (int k = 0; k < 2; k++) {
+        loong_context_t *ctx = test_context();
+        setenv("SIM_XPU_NEG_ERR", errors[k], 1);
+        assert_ok(ctx, run_places(ctx, RANKS, run_all, 30.0, NULL));
+        assert_string_equal(xpusim_report(), "");
+        test_context_end(&ctx);
+        xpusim_forget();
+    }
+    unsetenv("SIM_XPU_NEG_ERR");
+}
+
+/* What rank 1 does in place of the second all-reduce. */
+typedef enum odd { LEAVES_OUT, BROADCASTS, FAILS } odd_t;
+
+static loong_status_t act_oddly(place_t *p, odd_t odd)
+{
+    LOONG_TRY(loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
+                                    LOONG_REDUCE_SUM, "first"));
+    if (p->rank == 1 && odd == LEAVES_OUT) {
+        sleep(2);
+        return LOONG_OK;
+    }
+    LOONG_TRY(p->rank == 1 && odd == BROADCASTS
+                  ? loong_comm_broadcast(p->comm, p->there, 64, 0, "second")
+                  : loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
+                                          LOONG_REDUCE_SUM, "second"));
+    return loong_device_synchronize(p->device, "norm and loss");
+}
+
+static loong_status_t run_oddly(loong_context_t *ctx, loong_comm_t *host,
+                                void *user)
+{
+    place_t *p = NULL;
+    loong_status_t status = open_place(ctx, host, OWN, &p);
+    status = status == LOONG_OK ? act_oddly(p, *(odd_t *)user) : status;
+    if (p->comm != NULL && status != LOONG_OK) {
+        loong_comm_abort(p->comm, loong_context_error(ctx));
+    }
+    close_place(p);
+    return status;
+}
+
+static void test_odd(void **state)
+{
+    (void)state;
+    static const struct {
+        odd_t odd;
+        double timeout;
+        const char *fail;
+        const char *text[3];
+    } cases[] = {
+        {LEAVES_OUT, 1.0, "",
+         {"all_reduce #2 'second' of world", "1 of 3 ranks did not come in ",
+          "waiting for norm and loss"}},
+        {BROADCASTS, 30.0, "",
+         {"all_reduce #2 'second' of world",
+          "rank 1 of world called something else", ""}},
+        {FAILS, 30.0, "bkcl_all_reduce:30:3",
+         {"bkcl_all_reduce of world, rank ", "error 3 (system error)", ""}},
+    };
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        odd_t odd = cases[i].odd;
+        loong_context_t *ctx = test_context();
+        xpusim_quiet(1);
+        setenv("SIM_XPU_FAIL", cases[i].fail, 1);
+        loong_status_t status =
+            run_places(ctx, RANKS, run_oddly, cases[i].timeout, &odd);
+        assert_int_equal(status, LOONG_ERR_COMM);
+        for (int k = 0; k < 3; k++) {
+            if (strstr(loong_context_error(ctx), cases[i].text[k]) == NULL) {
+                fail_msg("case %d: no '%s' in: %s", (int)i, cases[i].text[k],
+                         loong_context_error(ctx));
+            }
+        }
+        unsetenv("SIM_XPU_FAIL");
+        test_context_end(&ctx);
+        xpusim_forget();
+        xpusim_quiet(0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_odd),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -280,6 +280,41 @@ static void test_windows(void **state)
     }
 }
 
+/* A PNG that is turned, whose eXIf chunk is moved to its end. */
+static void test_late_orientation(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_image_info_t info;
+    loong_image_t image;
+    char *bytes = NULL, *moved = NULL;
+    size_t length = 0, at = 0, size = 0;
+    load(ctx, "turn6.png", &bytes, &length);
+    while (memcmp(bytes + at, "eXIf", 4) != 0) {
+        at++;
+    }
+    size = 12 + (uint8_t)bytes[at - 1];
+    at -= 4;
+    assert_ok(ctx, loongi_alloc(ctx, length, "test", &moved));
+    memcpy(moved, bytes, at);
+    memcpy(moved + at, bytes + at + size, length - at - size - 12);
+    memcpy(moved + length - 12 - size, bytes + at, size);
+    memcpy(moved + length - 12, bytes + length - 12, 12);
+    assert_ok(ctx, loong_image_get_info(ctx, "p", (uint8_t *)moved, length,
+                                        &info));
+    assert_true(info.width == 21 && info.height == 13);
+    assert_fails(ctx, loong_image_decode(ctx, "p", (uint8_t *)moved, length,
+                                         NULL, &image),
+                 LOONG_ERR_UNSUPPORTED,
+                 "p: PNG: its orientation stands behind");
+    assert_ok(ctx, loong_image_get_info(ctx, "p", (uint8_t *)bytes, length,
+                                        &info));
+    assert_true(info.width == 13 && info.height == 21);
+    loongi_free(ctx, bytes);
+    loongi_free(ctx, moved);
+    test_context_end(&ctx);
+}
+
 /* Grids of tiles as transformers' get_optimal_tiled_canvas finds them. */
 static void test_tiles(void **state)
 {
@@ -545,8 +580,9 @@ int main(void)
         cmocka_unit_test(test_processor_errors), cmocka_unit_test(test_cut_off),
         cmocka_unit_test(test_limits),           cmocka_unit_test(test_masks),
         cmocka_unit_test(test_memory),           cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_memory),           cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_late_orientation),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

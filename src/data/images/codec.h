@@ -40,6 +40,10 @@ LOONG_NODISCARD loong_status_t loongi_webp_read(const image_file_t *file,
  * LOONG_ERR_FORMAT where the file's first bytes do not suffice. */
 LOONG_NODISCARD loong_status_t loongi_image_orientation(
     const image_file_t *file, loong_image_format_t format, int *orientation_p);
+/* LOONG_ERR_UNSUPPORTED where only bytes behind the pixels tell that it is
+ * turned. */
+LOONG_NODISCARD loong_status_t loongi_image_orientation_known(
+    const image_file_t *file, loong_image_format_t format, int orientation);
 /* Turns and mirrors an image so that it stands upright; upright->pixels has
  * room for it. */
 void loongi_image_orient(int orientation, const loong_image_t *image,

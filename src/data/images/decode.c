@@ -136,6 +136,7 @@ loong_status_t loong_image_decode(loong_context_t *ctx, const char *name,
     int64_t most = params->max_pixels > 0 ? params->max_pixels : MAX_PIXELS;
     LOONG_TRY(get_stored(&file, &format, &decoded, &orientation));
     LOONG_TRY(check_pixels(&file, &decoded, most));
+    LOONG_TRY(loongi_image_orientation_known(&file, format, orientation));
     return decode_into(&file, format, orientation, params->to, &decoded, image);
 }
 

@@ -166,26 +166,31 @@ loong_status_t loongi_image_orientation(const image_file_t *file,
                                         int *orientation_p)
 {
     const span_t whole = {file->bytes, file->length};
-    metadata_t found;
-    bool ends = false; /* before that of interest */
-    if (format == LOONG_IMAGE_PNG) {
-        bool cut;
-        found = in_png(whole, true, &cut);
-        bool turned = orientation_of(&found) > 1;
-        found = in_png(whole, false, &ends);
-        LOONG_CHECK(file->ctx, !turned || orientation_of(&found) > 1,
-                    LOONG_ERR_UNSUPPORTED,
-                    "%s: PNG: its orientation stands behind its pixels, it is "
-                    "read before them",
-                    file->name);
-    } else if (format == LOONG_IMAGE_WEBP) {
-        found = in_webp(whole, &ends);
-    } else {
-        found = in_jpeg(whole);
-    }
+    bool ends = false; /* before what is of interest */
+    const metadata_t found =
+        format == LOONG_IMAGE_PNG    ? in_png(whole, false, &ends)
+        : format == LOONG_IMAGE_WEBP ? in_webp(whole, &ends)
+                                     : in_jpeg(whole);
     LOONG_CHECK(file->ctx, !ends, LOONG_ERR_FORMAT,
                 "%s: ends before what it says of its orientation", file->name);
     *orientation_p = orientation_of(&found);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_image_orientation_known(const image_file_t *file,
+                                              loong_image_format_t format,
+                                              int orientation)
+{
+    const span_t whole = {file->bytes, file->length};
+    bool ends;
+    metadata_t behind = {{NULL, 0}, {NULL, 0}};
+    if (format == LOONG_IMAGE_PNG && orientation == 1) {
+        behind = in_png(whole, true, &ends);
+    }
+    LOONG_CHECK(file->ctx, orientation_of(&behind) == 1, LOONG_ERR_UNSUPPORTED,
+                "%s: PNG: its orientation stands behind its pixels, it is read "
+                "before them",
+                file->name);
     return LOONG_OK;
 }
 

@@ -42,7 +42,8 @@ typedef struct slot {
     int64_t end;
 } slot_t;
 
-/* The slot behind that one; all zero is in front of the first. */
+/* The slot behind that one; all zero is in front of the first. Made-up pictures
+ * of predictions may be more than there is room for, planned ones are not. */
 static bool next_slot(const loong_patch_params_t *p, void *const *rows,
                       slot_t *s)
 {
@@ -57,6 +58,10 @@ static bool next_slot(const loong_patch_params_t *p, void *const *rows,
     s->begin = s->end;
     s->patches = s->begin + (p->class_token ? 1 : 0);
     s->end = s->patches + s->row->size.width * s->row->size.height;
+    if (s->end > p->rows) {
+        s->end = s->begin;
+        return false;
+    }
     return true;
 }
 

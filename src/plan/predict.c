@@ -10,6 +10,7 @@
 #include "inputs.h"
 #include "memory_check.h"
 #include "predict.h"
+#include "rates.h"
 #include "stage_plans.h"
 #include "timeline.h"
 
@@ -447,6 +448,15 @@ loong_status_t loongi_predict(loong_plan_t *plan, const char **text_p)
     }
     bool named =
         strcmp(loong_recipe_text(plan->recipe, "predict.device"), "auto") != 0;
+    if (!named && !loong_device_is_host(plan->device) &&
+        !loongi_rates_are_of(loong_device_name(plan->device))) {
+        loongi_text_printf(&plan->text,
+                           "no time of a step is predicted: no rates of "
+                           "device %s are known; predict.device names others\n",
+                           loong_device_name(plan->device));
+        *text_p = loongi_text_get(&plan->text);
+        return plan->text.status;
+    }
     LOONG_TRY(named || !loong_device_is_host(plan->device)
                   ? loongi_predict_by_rates(plan)
                   : predict_here(plan));

@@ -37,6 +37,14 @@ static const loong_rates_t table[] = {
      0.45, 0.9 * 8000 * GB, 0.85, GAPS, LINKS(900, 50), 180 * GB, 8},
 };
 
+/* The kind of device that all of these are. */
+static const char table_kind[] = "cuda";
+
+bool loongi_rates_are_of(const char *kind)
+{
+    return strcmp(kind, table_kind) == 0;
+}
+
 const loong_rates_t *loongi_rates_find(const char *name)
 {
     for (int64_t i = 0; i < LOONG_COUNT_OF(table); i++) {

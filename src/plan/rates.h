@@ -37,6 +37,8 @@ typedef struct loong_rates {
     int machine;    /* GPUs of one */
 } loong_rates_t;
 
+/* Devices of this kind have rates here. */
+bool loongi_rates_are_of(const char *kind);
 /* NULL: no device of that name is known. */
 const loong_rates_t *loongi_rates_find(const char *name);
 

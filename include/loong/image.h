@@ -36,8 +36,7 @@ typedef struct loong_image {
     int64_t width;
     int64_t height;
     uint8_t *pixels;
-    uint8_t
-        clear[4]; /* the RGB of transparent pixels, and 1; 0: there is none */
+    uint8_t clear[4]; /* the RGB of transparent pixels, and 1; 0: none */
 } loong_image_t;
 
 typedef struct loong_image_decode_params {

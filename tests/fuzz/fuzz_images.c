@@ -56,7 +56,8 @@ static void try_processor(loong_context_t *ctx, const char *path)
 {
     static float values[3 * LARGEST * LARGEST];
     uint8_t pixels[WIDTH * HEIGHT * 3] = {1, 2, 3, 250};
-    const loong_image_t image = {WIDTH, HEIGHT, pixels};
+    const loong_image_t image = {
+        .width = WIDTH, .height = HEIGHT, .pixels = pixels, .clear = {1, 2, 3, 1}};
     loong_image_processor_t *processor = NULL;
     int64_t width, height;
     expect_reason(ctx, loong_image_processor_create(ctx, path, &processor));
@@ -64,7 +65,10 @@ static void try_processor(loong_context_t *ctx, const char *path)
         return;
     }
     loong_image_processor_size(processor, WIDTH, HEIGHT, &width, &height);
-    if (width <= LARGEST && height <= LARGEST) {
+    int64_t tiles =
+        loong_image_processor_tiles(processor, WIDTH, HEIGHT).count;
+    if (width <= LARGEST && height <= LARGEST &&
+        tiles * width * height <= LARGEST * LARGEST) {
         expect_reason(ctx,
                       loong_image_process(ctx, processor, &image,
                                           &(loong_patch_cut_t){0}, values));

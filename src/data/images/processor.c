@@ -340,6 +340,7 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
         loongi_json_string(loongi_json_get(whole, "processor_class"));
     p->tile = p->tile ||
               (p->is_tiled && strcmp(class_name, "InternVLProcessor") == 0);
+    p->resize = p->resize || p->tile; /* tiles have that size */
     /* These are stronger than size, as in transformers. */
     for (int i = 0; i < 2; i++) {
         static const char *const keys[] = {"min_pixels", "max_pixels"};

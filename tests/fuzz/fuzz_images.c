@@ -56,8 +56,10 @@ static void try_processor(loong_context_t *ctx, const char *path)
 {
     static float values[3 * LARGEST * LARGEST];
     uint8_t pixels[WIDTH * HEIGHT * 3] = {1, 2, 3, 250};
-    const loong_image_t image = {
-        .width = WIDTH, .height = HEIGHT, .pixels = pixels, .clear = {1, 2, 3, 1}};
+    const loong_image_t image = {.width = WIDTH,
+                                 .height = HEIGHT,
+                                 .pixels = pixels,
+                                 .clear = {1, 2, 3, 1}};
     loong_image_processor_t *processor = NULL;
     int64_t width, height;
     expect_reason(ctx, loong_image_processor_create(ctx, path, &processor));

@@ -31,23 +31,20 @@ static loong_status_t copy_floats(xpu_data_t *d, void *stream, void *dst,
     return error == 0 ? LOONG_OK : loongi_xpu_failed(d, "cublasScopy", error);
 }
 
+/* Where the shim has no kernel for it. */
 static loong_status_t copy_inside(xpu_data_t *d, void *stream, void *dst,
                                   const void *src, size_t bytes)
 {
-    const loong_xpu_shim_t *shim = d->lib->shim;
-    bool floats =
-        d->blas != NULL && (((uintptr_t)dst | (uintptr_t)src | bytes) & 3) == 0;
-    int error = 0;
-    if (shim != NULL && shim->copy != NULL) {
-        loong_device_rows_t rows = {dst, bytes, src, bytes, bytes, 1};
-        XPU_CALL(d, error, shim->copy(&rows, stream));
-        return error == 0 ? LOONG_OK : loongi_xpu_shim_failed(d, "copy", error);
-    }
-    if (floats) {
+    if (d->blas != NULL &&
+        (((uintptr_t)dst | (uintptr_t)src | bytes) & 3) == 0) {
         return copy_floats(d, stream, dst, src, bytes);
     }
-    XPU_TRY(d, memcpy_async,
-            (dst, src, bytes, d->lib->values.device_to_device, stream));
+    for (size_t at = 0; at < bytes; at += d->chunk) {
+        XPU_TRY(d, memcpy_async,
+                ((char *)dst + at, (const char *)src + at,
+                 LOONG_MIN(bytes - at, d->chunk),
+                 d->lib->values.device_to_device, stream));
+    }
     return LOONG_OK;
 }
 

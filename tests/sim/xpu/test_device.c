@@ -68,7 +68,7 @@ static void test_copies(void **state)
         assert_string_equal(loong_device_name(device), "xpu");
         assert_ok(ctx, loong_device_host_alloc(device, size, "host",
                                                (void **)&pinned));
-        assert_ok(ctx, loong_device_alloc(device, size, "a", &a));
+        assert_ok(ctx, loong_device_alloc(device, 2 * size, "a", &a));
         assert_int_equal((uintptr_t)a % 256, 0);
         assert_ok(ctx, loong_device_copy(device, back, a, size));
         for (size_t k = 0; k < size; k++) {
@@ -78,14 +78,16 @@ static void test_copies(void **state)
         assert_ok(ctx, loong_device_copy(device, a, out, size));
         out[0]++; /* the device has it */
         assert_ok(ctx, loong_device_fill(device, (char *)a + 10, 5, 20));
-        assert_ok(ctx, loong_device_copy(device, pinned, a, size));
+        assert_ok(ctx, loong_device_copy(device, (char *)a + size, a, size));
+        assert_ok(ctx,
+                  loong_device_copy(device, pinned, (char *)a + size, size));
         assert_ok(ctx, loong_device_copy(device, back, a, size));
         assert_ok(ctx, loong_device_synchronize(device, "it"));
         out[0]--;
         memset(out + 10, 5, 20);
         assert_memory_equal(back, out, size);
         assert_memory_equal(pinned, out, size);
-        loong_device_free(device, a, size);
+        loong_device_free(device, a, 2 * size);
         loong_device_host_free(device, pinned);
         loong_device_destroy(&device);
         end(&ctx);

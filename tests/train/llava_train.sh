@@ -206,6 +206,14 @@ also 2 1 "${packed[@]}" parallel.$t=2 parallel.sequence_parallel=true \
     train.micro_batch_size=2
 also 2 21 "${packed[@]}" model.image_encoder.freeze=true \
     parallel.pipeline_model_parallel_size=2
+dealt "${packed[@]}" data.row_patches=16 && {
+    echo "FAILED: a sample of more patches than a row has"
+    exit 1
+}
+grep -qE 'texts.jsonl:[0-9]+ .* 16 \(data.row_patches\)' "$place/out" || {
+    cat "$place/out"
+    exit 1
+}
 model=qwen2_5_vl_train
 also 1 1 "${packed[@]}" data.packing=greedy train.micro_batch_size=2
 model=qwen2_vl_train

@@ -210,12 +210,107 @@ static void up_to_512_ranks(void **state)
     test_context_end(&ctx);
 }
 
+/* ---- pictures ------------------------------------------------------------ */
+
+static double draw_normal(uint32_t *state)
+{
+    double u = ((double)draw(state) + 1.0) / (double)(1 << 24);
+    double v = (double)draw(state) / (double)(1 << 24);
+    return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+}
+
+/* Thousands of operations of attention in a picture of n patches: of 32 layers,
+ * 1280 wide, 4 see it all, the others windows of 64 (Qwen2.5-VL). */
+static int64_t attention_in_picture(int64_t n)
+{
+    return (int64_t)(1e-3 * 12.0 * 1280 * (double)n *
+                     (4.0 * (double)n + 28.0 * 64.0));
+}
+
+/* Rows of 16384 places and 41600 patches, filled from texts of about 200 ids
+ * with none to four pictures of about a thousand patches; costs of attention
+ * in them. */
+static int64_t *draw_rows(loong_context_t *ctx, loong_pack_table_t *t)
+{
+    enum { SAMPLES = 40000 };
+    static const int32_t has[] = {16384, 41600, 63};
+    int64_t *cost = calloc(SAMPLES, sizeof(*cost));
+    uint32_t seed = 9;
+    assert_ok(ctx, loongi_pack_begin(ctx, SAMPLES, has[0], t));
+    assert_ok(ctx, loongi_pack_limit(t, has));
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        int32_t *of = t->sizes[i];
+        of[LOONG_PACK_IMAGES] = (int32_t)(i % 10 < 7   ? 1
+                                          : i % 10 < 9 ? 2 + i / 10 % 3
+                                                       : 0);
+        for (int k = 0; k < of[LOONG_PACK_IMAGES]; k++) {
+            double patches = 1000.0 * exp(0.8 * draw_normal(&seed));
+            int32_t n = 4 * (int32_t)fmin(fmax(patches / 4.0, 16.0), 2500.0);
+            of[LOONG_PACK_PATCHES] += n;
+            cost[i] += attention_in_picture(n);
+        }
+        double ids = 200.0 * exp(0.7 * draw_normal(&seed));
+        of[LOONG_PACK_IDS] =
+            (int32_t)fmin(fmax(ids, 8.0), 2000.0) + of[LOONG_PACK_PATCHES] / 4;
+        t->length[i] = of[LOONG_PACK_IDS];
+        cost[i] += attention_of(t->length[i]);
+    }
+    assert_ok(ctx, loongi_pack_make(t, LOONG_PACK_GREEDY, 1));
+    return cost;
+}
+
+/* The figures of docs/image-text.md. */
+static void pictures_up_to_512_ranks(void **state)
+{
+    static const int counts[] = {8, 64, 512};
+    static const int each[] = {1, 2, 4, 8};
+    loong_context_t *ctx = test_context();
+    loong_pack_table_t t;
+    int64_t *cost = draw_rows(ctx, &t);
+    /* of an encoder's patch: 32 layers of 19.7e6 operations */
+    int64_t places =
+        (int64_t)(PLACE * 16384 + 1e-3 * 6.0 * 32 * 19.7e6 * 41600);
+    (void)state;
+    for (int c = 0; c < LOONG_COUNT_OF(counts); c++) {
+        for (int k = 0; k < LOONG_COUNT_OF(each); k++) {
+            loong_balance_t b;
+            double dealt = 0.0, drawn = 0.0;
+            uint32_t seed = 77;
+            assert_ok(ctx,
+                      loongi_balance_create(ctx, (int64_t)counts[c] * each[k],
+                                            counts[c], &b));
+            for (int step = 0; step < SIMULATED; step++) {
+                for (int64_t m = 0; m < b.count; m++) {
+                    int64_t row = draw(&seed) % t.rows;
+                    b.micro[m].cost = places;
+                    for (int64_t i = 0; i < loongi_pack_count(&t, row); i++) {
+                        b.micro[m].cost +=
+                            cost[loongi_pack_sample(&t, row, i, 0)];
+                    }
+                }
+                loongi_balance_deal(&b);
+                dealt += b.dealt / SIMULATED;
+                drawn += b.drawn / SIMULATED;
+            }
+            print_message("%3d ranks, %d rows with pictures each: drawn %.3f, "
+                          "dealt %.3f, %.3f times\n",
+                          counts[c], each[k], drawn, dealt, drawn / dealt);
+            assert_true(dealt <= drawn + 1e-12);
+            loongi_balance_destroy(ctx, &b);
+        }
+    }
+    free(cost);
+    loongi_pack_destroy(&t);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_micro_batch_once),
         cmocka_unit_test(a_step_by_hand),
         cmocka_unit_test(up_to_512_ranks),
+        cmocka_unit_test(pictures_up_to_512_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,7 +87,7 @@ static loong_status_t describe_attention(loong_context_t *ctx,
     attr.kv_heads = (int)s[3];
     attr.head_dim = (int)s[4];
     attr.v_head_dim = (int)s[5];
-    attr.causal = true;
+    attr.causal = strstr(o->op, "_full") == NULL;
     attr.max_seqlen = s[1];
     attr.scale = 1.0 / sqrt((double)s[4]);
     loong_tensor_type_t q = mat(o->dtype, s[0] * s[1], s[2] * s[4]);
@@ -355,6 +355,10 @@ static const bench_op_kind_t ops[] = {
     {"unpermute", "T,k,H", 3, "1024,8,512", describe_permute},
     {"attention", "B,T,heads,kv,d,v", 6, "4,512,8,4,64,64", describe_attention},
     {"attention_grad", "B,T,heads,kv,d,v", 6, "4,512,8,4,64,64",
+     describe_attention},
+    {"attention_full", "B,T,heads,kv,d,v", 6, "4,512,8,8,64,64",
+     describe_attention},
+    {"attention_full_grad", "B,T,heads,kv,d,v", 6, "4,512,8,8,64,64",
      describe_attention},
     {"attention_fused", "B,T,heads,kv,d,v", 6, "4,512,8,4,64,64",
      describe_attention},

@@ -223,7 +223,8 @@ def check_qwen3_5(build, place):
     with llava_train.wide.widened():
         new = transformers.Qwen3_5ForConditionalGeneration._from_config(
             transformers.Qwen3_5Config(vision_config=vision, text_config=text,
-                                       image_token_id=1)).double()
+                                       image_token_id=1),
+            attn_implementation="eager").double().eval()
         old = transformers.Qwen3VLForConditionalGeneration._from_config(
             transformers.Qwen3VLConfig(
                 vision_config=dict(vision, deepstack_visual_indexes=[]),

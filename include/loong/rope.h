@@ -30,7 +30,10 @@ typedef enum loong_rope_order {
     LOONG_ROPE_INTERLEAVED,
     /* As blocks, and the pairs of an axis are counted from 0 on, R being 2 n_a:
      * an embedding of each axis' own (image encoders) */
-    LOONG_ROPE_SEPARATE
+    LOONG_ROPE_SEPARATE,
+    /* The same, the last axis' pairs at i % A = 0, the one's before it at 1 and
+     * so on; all axes have as many (MoonViT) */
+    LOONG_ROPE_ALTERNATE
 } loong_rope_order_t;
 
 /* rope_table: positions i32 [T], or [A,T] of A axes -> [T,R] wide: R/2 cosines,

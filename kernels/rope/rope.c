@@ -88,6 +88,9 @@ int loongi_rope_axis(const loong_rope_table_attr_t *attr, int i)
     if (attr->axes < 2) {
         return 0;
     }
+    if (attr->order == LOONG_ROPE_ALTERNATE) {
+        return attr->axes - 1 - i % attr->axes;
+    }
     if (attr->order != LOONG_ROPE_INTERLEAVED) {
         return section_of(attr, i, &first);
     }
@@ -103,12 +106,13 @@ static double separate(const loong_rope_table_attr_t *a, int i)
     own.rotary_dim = 2 * a->sections[section_of(a, i, &first)];
     own.axes = 0;
     own.order = LOONG_ROPE_BLOCKS;
-    return loongi_rope_frequency(&own, i - first);
+    return loongi_rope_frequency(
+        &own, a->order == LOONG_ROPE_ALTERNATE ? i / a->axes : i - first);
 }
 
 double loongi_rope_frequency(const loong_rope_table_attr_t *a, int i)
 {
-    if (a->order == LOONG_ROPE_SEPARATE) {
+    if (a->order == LOONG_ROPE_SEPARATE || a->order == LOONG_ROPE_ALTERNATE) {
         return separate(a, i);
     }
     double theta = pow(base_of(a), -2.0 * (double)i / (double)a->rotary_dim);

@@ -58,11 +58,12 @@ static loong_status_t check_axes(const loong_op_call_t *call)
     const loong_rope_table_attr_t *a = call->attr;
     int pairs = 0;
     bool good = a->axes == 0
-                    ? a->order != LOONG_ROPE_SEPARATE
+                    ? a->order < LOONG_ROPE_SEPARATE
                     : a->axes >= 2 && a->axes <= LOONG_MAX_ROPE_AXES;
     for (int i = 0; good && i < a->axes; i++) {
         pairs += a->sections[i];
-        good = a->sections[i] > 0;
+        good = a->sections[i] > 0 && (a->order != LOONG_ROPE_ALTERNATE ||
+                                      a->sections[i] == a->sections[0]);
     }
     LOONG_CHECK(call->ctx, good && (a->axes == 0 || 2 * pairs == a->rotary_dim),
                 LOONG_ERR_ARG,

@@ -26,6 +26,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import internvl_train
+import kimi_k25_train
 import llava_train
 import qwen2_5_vl_train
 import qwen2_vl_train
@@ -36,7 +37,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURE = os.path.join(HERE, "vl_from_hf")
 MODELS = {"llava": llava_train, "qwen2_vl": qwen2_vl_train,
           "qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train,
-          "qwen3_vl_moe": qwen3_vl_moe_train, "internvl": internvl_train}
+          "qwen3_vl_moe": qwen3_vl_moe_train, "internvl": internvl_train,
+          "kimi_k25": kimi_k25_train}
 # Names of modules, and what files call them.
 MODULES = {
     "llava": [(r"^model\.vision_tower\.", "{tower}"),
@@ -64,6 +66,10 @@ MODULES["internvl"], NAMES["internvl"] = (
     MODULES["llava"], NAMES["llava"][1::2])
 for kind in ("qwen3_vl", "qwen3_vl_moe"):
     MODULES[kind], NAMES[kind] = [], [{}]  # as the modules
+# What transformers' own saving makes of its modules is the publisher's, but
+# for names of layers and patches, which it takes for others.
+SAVED = {"kimi_k25"}
+MODULES["kimi_k25"], NAMES["kimi_k25"] = [], [{}]
 # Of the fixture.
 PUBLISHED = {"llava": torch.float32, "qwen2_vl": torch.float32,
              "qwen3_vl_moe": torch.bfloat16}
@@ -89,6 +95,9 @@ def old_config(name, config):
         text["rope_scaling"] = dict(rope, mrope_interleaved=True)
         config["vision_config"].pop("rope_parameters", None)
         config["vision_config"]["model_type"] = name
+    elif name == "kimi_k25":
+        text["rope_theta"] = text.pop("rope_parameters")["rope_theta"]
+        config["vision_config"].pop("rope_parameters", None)
     elif name in ("llava", "internvl"):
         rope = text.pop("rope_parameters")
         text["rope_theta"] = rope["rope_theta"]
@@ -125,8 +134,13 @@ def write(model, name, place, to, layout, old):
     if old:
         with open(os.path.join(to, "config.json"), "w") as f:
             json.dump(old_config(name, config), f, indent=1)
-    tensors = {}
-    for key, p in model.state_dict().items():
+    tensors = {
+        re.sub(r"(vision_tower\.)encoder\.(patch_embed)", r"\1\2",
+               key.removeprefix("model.").replace("model.blocks",
+                                                  "model.layers")): p
+        for key, p in load_file(os.path.join(to, "model.safetensors")).items()
+    } if name in SAVED else {}
+    for key, p in () if name in SAVED else model.state_dict().items():
         for pattern, text in MODULES[name]:
             key = re.sub(pattern, text.format(**NAMES[name][layout]), key)
         if ".mlp.experts." in key:
@@ -144,7 +158,9 @@ def write(model, name, place, to, layout, old):
         image_processor_type="GotOcr2ImageProcessorFast", **internvl_train.CUT
     ) if name == "internvl" else dict(
         image_processor_type="Qwen2VLImageProcessor",
-        size=qwen2_vl_train.PIXELS, **qwen2_vl_train.CUT)
+        size=qwen2_vl_train.PIXELS, **dict(
+            qwen2_vl_train.CUT,
+            temporal_patch_size=1 if name == "kimi_k25" else 2))
     if old:
         file, whole = "preprocessor_config.json", processor
     else:

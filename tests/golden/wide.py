@@ -25,7 +25,7 @@ MODULES = ["modeling_rope_utils", "vision_utils"] + [
                                         "deepseek_v3", "vit", "clip",
                                         "siglip", "llava", "qwen2_vl",
                                         "qwen2_5_vl", "qwen3_vl",
-                                        "qwen3_vl_moe", "qwen3_5",
+                                        "qwen3_vl_moe", "qwen3_5", "kimi_k25",
                                         "internvl")]
 
 

@@ -35,6 +35,8 @@ static void test_rope_table(void **state)
          .sections = {24, 20, 20}, .order = LOONG_ROPE_INTERLEAVED},
         {.rotary_dim = 80, .base = 10000.0, .axes = 2, .sections = {20, 20},
          .order = LOONG_ROPE_SEPARATE},
+        {.rotary_dim = 72, .base = 10000.0, .axes = 2, .sections = {18, 18},
+         .order = LOONG_ROPE_ALTERNATE},
     };
     enum { T = 37 };
     int32_t positions[LOONG_MAX_ROPE_AXES * T];

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: llava_train.sh BUILD SOURCE MPIRUN [all]: twenty steps of models of the
-# shapes of LLaVA, InternVL, Qwen2-VL, Qwen2.5-VL and Qwen3-VL (with experts,
-# too) are those of transformers (*_train.py in tests/golden), with the image
+# shapes of LLaVA, InternVL, Qwen2-VL, Qwen2.5-VL, Qwen3-VL (with experts,
+# too) and Kimi-K2.5 are those of transformers (*_train.py in tests/golden), with the image
 # encoder trained and frozen, on several ranks; all: in every layout.
 set -eu
 build=$1
@@ -231,4 +231,14 @@ grep -q 'num_deep_features: 2 layers .* layer 1 is in another' "$place/out" || {
     cat "$place/out"
     exit 1
 }
+# MoonViT: pairs of neighbours are turned; one frame a patch.
+model=kimi_k25_train
+sed -i 's/"temporal_patch_size": 2/"temporal_patch_size": 1/' \
+    "$place/preprocessor_config.json"
+also 1 1
+also 1 21 model.image_encoder.freeze=true
+also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
+steps 2 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
+    model.image_projector.parallel.$t=2
 echo "$runs layouts, twenty steps each"

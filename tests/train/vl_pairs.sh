@@ -20,9 +20,10 @@ encoders=(
     "siglip_vision_model|image_size: 16"
     "internvl_vision|image_size: 16, add_qkv_bias: true"
     "qwen2_vl_vision|" "qwen2_5_vl_vision|window_size: 16"
+    "kimi_k25_vision|num_position_embeddings: 25"
     "qwen3_vl_vision|num_position_embeddings: 25, deepstack_layers: \"[0,1]\"")
 projectors=(mlp_projector patch_merger qwen2_5_vl_merger qwen3_vl_merger
-    internvl_projector)
+    internvl_projector kimi_projector)
 moe="num_experts: 4, moe_router_topk: 2, moe_ffn_hidden_size: 16"
 foundations=(
     "gpt2|" "llama|num_query_groups: 2" "phi3|num_query_groups: 2"
@@ -33,10 +34,10 @@ foundations=(
     mrope_interleaved: true, num_deep_features: 1"
     "deepseek_v3|kv_lora_rank: 8, qk_head_dim: 8, qk_pos_emb_head_dim: 4,
     v_head_dim: 8")
-for merge in 1 2; do
-    cat >"$place/native$merge.json" <<JSON
+for cut in 1_1 1_2 2_1 2_2; do
+    cat >"$place/$cut.json" <<JSON
 {"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4,
-"merge_size": $merge, "temporal_patch_size": 2,
+"merge_size": ${cut%_*}, "temporal_patch_size": ${cut#*_},
 "size": {"shortest_edge": 64, "longest_edge": 384}}
 JSON
 done
@@ -49,10 +50,11 @@ fail() {
 pair() {
     local e=${1%%|*} f=${3%%|*} data="" keys=${3#*|}
     [ "$e" = qwen3_vl_vision ] || keys=${keys/, num_deep_features: [12]/}
-    local merge=2
+    local merge=2 frames=2
     [ "$2" != mlp_projector ] || merge=1
+    [ "$e" != kimi_k25_vision ] || frames=1
     [[ $1 == *image_size* ]] ||
-        data="image_processor: $place/native$merge.json, max_patches: 80,"
+        data="image_processor: $place/${merge}_$frames.json, max_patches: 80,"
     cat >"$place/r.yaml" <<YAML
 version: 1
 seed: 3
@@ -87,7 +89,7 @@ trained=0 n=0
 for e in "${encoders[@]}"; do
     for p in "${projectors[@]}"; do
         for f in "${foundations[@]}"; do
-            [ "$all" != all ] && [ $((n % 31)) != 0 ] || pair "$e" "$p" "$f"
+            [ "$all" != all ] && [ $((n % 37)) != 0 ] || pair "$e" "$p" "$f"
             n=$((n + 1))
         done
     done

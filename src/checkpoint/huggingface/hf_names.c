@@ -130,6 +130,13 @@ static void set_file_shape(const loong_hf_map_t *map, const loong_hf_row_t *row,
         shape[param->file_ndim++] = param->shape[1];
         shape[param->file_ndim++] = 1;
         shape[param->file_ndim++] = 1;
+    } else if ((row->how & HF_GRID) != 0) {
+        while (shape[0] * shape[0] < param->shape[0]) {
+            shape[0]++;
+        }
+        shape[1] = shape[0];
+        shape[2] = param->shape[1];
+        param->file_ndim = 3;
     } else if ((row->how & HF_ROW) != 0) {
         shape[param->file_ndim++] = param->shape[1];
     } else if ((row->how & HF_FIRST) != 0) {

@@ -76,7 +76,8 @@ enum {
     HF_ROW = 256,    /* one row, as a vector */
     HF_FIRST = 512,  /* with a first dimension of 1 */
     HF_POINT = 1024, /* [rows, columns, 1, 1]: a convolution of one point */
-    HF_OWN = 2048    /* of the class, not of its base model */
+    HF_OWN = 2048,   /* of the class, not of its base model */
+    HF_GRID = 4096   /* rows as a square of them */
 };
 
 typedef struct loong_hf_row {

@@ -158,6 +158,28 @@ static const loong_hf_layout_t internvl_layouts[] = {
       "model.language_model."},
      {NULL, NULL, ""}}};
 
+/* ---- Kimi-K2.5 (MoonViT, Kimi Team 2025) --------------------------------- */
+
+static const loong_hf_fixed_t kimi_projector[] = {{"family", "kimi_projector"},
+                                                  {NULL, NULL}};
+
+static const loong_hf_shared_field_t kimi_fields[] = {
+    TOP(INT_FIELD("projection_hidden_size", "image_projector.input_size",
+                  "1152")),
+    TOP(REAL_FIELD("projection_layer_norm_eps",
+                   "image_projector.layernorm_epsilon", "1e-05")),
+    IN("vision_config", NEUTRAL_FIELD("merge_kernel_size", "[2,2]")),
+    TOP(CODE_FIELD("image_token_id")),
+    TOP(CODE_FIELD("video_token_id")),
+    TOP(CODE_FIELD("vision_start_token_id")),
+    TOP(CODE_FIELD("vision_end_token_id")),
+    TIED,
+    SHARED_END};
+
+static const loong_hf_layout_t kimi_layouts[] = {
+    {{"vision_tower.", "mm_projector.", "language_model.model."},
+     {NULL, NULL, "language_model."}}};
+
 /* -------------------------------------------------------------------------- */
 
 #define QWEN3_5(type_, class_)                                       \
@@ -277,6 +299,23 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .num_layouts = LOONG_COUNT_OF(internvl_layouts),
      .layouts = internvl_layouts,
      .image_token = "<IMG_CONTEXT>",
+     .image_token_id = "image_token_id"},
+    {.model_type = "kimi_k25",
+     .architecture = "Kimi_K25ForConditionalGeneration",
+     .parts = {{.role = "image_encoder",
+                .section = "vision_config",
+                .type = "kimi_k25_vision",
+                .family = "kimi_k25_vision"},
+               {.role = "image_projector",
+                .family = "kimi_projector",
+                .keys = kimi_projector},
+               {.role = "foundation",
+                .section = "text_config",
+                .type = "deepseek_v3"}},
+     .fields = kimi_fields,
+     .num_layouts = LOONG_COUNT_OF(kimi_layouts),
+     .layouts = kimi_layouts,
+     .image_token = "<|media_pad|>",
      .image_token_id = "image_token_id"},
     {.model_type = "llava",
      .architecture = "LlavaForConditionalGeneration",

@@ -89,7 +89,8 @@ static const loong_recipe_field_t fields[] = {
           "mlp_projector: LLaVA's, two products; patch_merger, "
           "qwen2_5_vl_merger, qwen3_vl_merger: Qwen2-VL's and its "
           "successors', a norm, blocks of patches, two products; "
-          "internvl_projector: InternVL's, the norm behind the blocks"),
+          "internvl_projector: InternVL's, the norm behind the blocks; "
+          "kimi_projector: patch_merger with an epsilon of its own"),
      .needed = true},
     {INT64("input_size", input_size, 1, 1e6, SAME,
            "width of what it reads; the encoder's hidden_size when not given"),
@@ -163,6 +164,9 @@ static const struct {
     {"qwen2_5_vl_merger", {"normalization", "RMSNorm"}},
     {"qwen3_vl_merger", {"merge_size", "2"}},
     {"qwen3_vl_merger", {"pre_layernorm", "true"}},
+    {"kimi_projector", {"merge_size", "2"}},
+    {"kimi_projector", {"pre_layernorm", "true"}},
+    {"kimi_projector", {"layernorm_epsilon", "1e-5"}},
     {"internvl_projector", {"merge_size", "2"}},
     {"internvl_projector", {"pre_layernorm", "true"}},
     {"internvl_projector", {"norm_of_blocks", "true"}},
@@ -194,10 +198,9 @@ loong_status_t loongi_projector_configure(loong_context_t *ctx,
                             "input_size and hidden_size: both must be given");
     }
     if (c->ffn_hidden_size == 0) {
-        c->ffn_hidden_size =
-            c->merge_size > 1 && !c->norm_of_blocks
-                ? c->merge_size * c->merge_size * c->input_size
-                : c->hidden_size;
+        c->ffn_hidden_size = c->merge_size > 1 && !c->norm_of_blocks
+                                 ? c->merge_size * c->merge_size * c->input_size
+                                 : c->hidden_size;
     }
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "the projector");
 }
@@ -220,19 +223,18 @@ static loong_status_t state(const void *config, loong_model_state_fn add,
                                      user);
 }
 
-#define FAMILY(name_)                                                       \
-    {                                                                       \
-        .name = name_, .role = "image_projector",                           \
-        .config_size = sizeof(loong_projector_config_t),                    \
-        .configure = configure, .facts = facts, .check_mesh = check_mesh,   \
-        .build = loongi_projector_build, .state = state                     \
+#define FAMILY(name_)                                                     \
+    {                                                                     \
+        .name = name_, .role = "image_projector",                         \
+        .config_size = sizeof(loong_projector_config_t),                  \
+        .configure = configure, .facts = facts, .check_mesh = check_mesh, \
+        .build = loongi_projector_build, .state = state                   \
     }
 
-static const loong_family_t families[] = {FAMILY("mlp_projector"),
-                                          FAMILY("patch_merger"),
-                                          FAMILY("qwen2_5_vl_merger"),
-                                          FAMILY("qwen3_vl_merger"),
-                                          FAMILY("internvl_projector")};
+static const loong_family_t families[] = {
+    FAMILY("mlp_projector"),     FAMILY("patch_merger"),
+    FAMILY("qwen2_5_vl_merger"), FAMILY("qwen3_vl_merger"),
+    FAMILY("kimi_projector"),    FAMILY("internvl_projector")};
 
 loong_status_t loongi_register_projector(loong_context_t *ctx)
 {

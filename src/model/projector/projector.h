@@ -51,8 +51,8 @@ loongi_projector_configure(loong_context_t *ctx, const loong_pairs_t *pairs,
                            loong_projector_config_t *config);
 
 /* Enters families mlp_projector, patch_merger, qwen2_5_vl_merger,
- * qwen3_vl_merger and internvl_projector. Their configurations take input_size
- * and hidden_size, which must be there. */
+ * qwen3_vl_merger, kimi_projector and internvl_projector. Their configurations
+ * take input_size and hidden_size, which must be there. */
 LOONG_NODISCARD loong_status_t loongi_register_projector(loong_context_t *ctx);
 
 #ifdef __cplusplus

@@ -102,12 +102,12 @@ static loong_val_t resampled(vision_t *v, loong_val_t table)
         &v->nn, loong_graph_input(g, "position_taps", LOONG_I32,
                                   loong_shape_1d(rows * k)));
     loong_val_t weights = loong_nn_stream_rows(
-        &v->nn, loong_graph_input(g, "position_weights",
-                                  loong_graph_precision(g).wide,
-                                  loong_shape_2d(rows, k)));
+        &v->nn,
+        loong_graph_input(g, "position_weights", loong_graph_precision(g).wide,
+                          loong_shape_2d(rows, k)));
     int64_t own = loong_value_shape(g, weights).dim[0];
-    loong_val_t order = loong_graph_input(g, "tap_order", LOONG_I32,
-                                          loong_shape_1d(own * k));
+    loong_val_t order =
+        loong_graph_input(g, "tap_order", LOONG_I32, loong_shape_1d(own * k));
     const loong_expert_rows_t sums = {
         LOONG_NONE, order, loong_reshape(g, order, loong_shape_2d(own, k)),
         1.0};
@@ -166,9 +166,9 @@ static loong_val_t scaled(vision_t *v, const char *name, loong_val_t x)
     if (v->c->layer_scale == 0.0) {
         return x;
     }
-    loong_val_t ones = loong_graph_input(
-        v->g, "ones", loong_graph_precision(v->g).wide,
-        loong_shape_2d(loong_value_shape(v->g, x).dim[0], 1));
+    loong_val_t ones =
+        loong_graph_input(v->g, "ones", loong_graph_precision(v->g).wide,
+                          loong_shape_2d(loong_value_shape(v->g, x).dim[0], 1));
     return loong_nn_layer_scale(&v->nn, name, x, ones, v->c->layer_scale);
 }
 
@@ -188,10 +188,11 @@ static loong_val_t layer(vision_t *v, loong_val_t x, int index)
         .qk_norm_whole = c->qk_norm_whole,
         .norm_eps = c->norm_eps,
         .output_bias = true,
-        .max_seqlen = windows ? LOONG_MIN(v->request->max_seqlen,
-                                          window_rows(c))
-                              : v->request->max_seqlen,
+        .max_seqlen = windows
+                          ? LOONG_MIN(v->request->max_seqlen, window_rows(c))
+                          : v->request->max_seqlen,
         .scale = 1.0 / sqrt(head_dim),
+        .interleaved = c->rotary_interleaved,
         .bidirectional = true,
     };
     sequence.cu_seqlens = windows ? v->windows : sequence.cu_seqlens;
@@ -338,7 +339,8 @@ static loong_val_t rope_table(vision_t *v)
         .rotary_dim = head_dim,
         .axes = 2,
         .sections = {head_dim / 4, head_dim / 4},
-        .order = LOONG_ROPE_SEPARATE,
+        .order =
+            c->rotary_interleaved ? LOONG_ROPE_ALTERNATE : LOONG_ROPE_SEPARATE,
         .base = c->rotary_base,
     };
     loong_val_t positions =
@@ -486,16 +488,14 @@ static loong_status_t configure(loong_context_t *ctx,
     return status;
 }
 
-#define FAMILY(name_, processor_, projector_)                       \
-    {                                                               \
-        .name = name_, .role = "image_encoder",                     \
-        .image_processor = processor_, .projector = projector_,     \
-        .config_size = sizeof(loong_vision_config_t),               \
-        .configure = configure, .facts = facts,                     \
-        .attention_flops = attention_flops,                         \
-        .check_mesh = check_mesh, .build = loongi_vision_build,     \
-        .state = loongi_vision_state,                               \
-        .loss_keys = "num_classes or masked_image_modeling"         \
+#define FAMILY(name_, processor_, projector_)                                  \
+    {                                                                          \
+        .name = name_, .role = "image_encoder", .image_processor = processor_, \
+        .projector = projector_, .config_size = sizeof(loong_vision_config_t), \
+        .configure = configure, .facts = facts,                                \
+        .attention_flops = attention_flops, .check_mesh = check_mesh,          \
+        .build = loongi_vision_build, .state = loongi_vision_state,            \
+        .loss_keys = "num_classes or masked_image_modeling"                    \
     }
 
 static const loong_family_t families[] = {
@@ -505,7 +505,8 @@ static const loong_family_t families[] = {
     FAMILY("qwen2_vl_vision", "Qwen2VL", "patch_merger"),
     FAMILY("qwen2_5_vl_vision", "Qwen2VL", "qwen2_5_vl_merger"),
     FAMILY("qwen3_vl_vision", "Qwen2VL", "qwen3_vl_merger"),
-    FAMILY("internvl_vision", "GotOcr2", "internvl_projector")};
+    FAMILY("internvl_vision", "GotOcr2", "internvl_projector"),
+    FAMILY("kimi_k25_vision", "Qwen2VL", "kimi_projector")};
 
 loong_status_t loongi_register_vision(loong_context_t *ctx)
 {

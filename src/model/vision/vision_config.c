@@ -22,7 +22,8 @@ static const int poolings[] = {LOONG_POOL_CLASS_TOKEN, LOONG_POOL_MEAN};
 static const loong_recipe_field_t fields[] = {
     {TEXT("family", SAME,
           "vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision, "
-          "qwen2_5_vl_vision, qwen3_vl_vision, internvl_vision"),
+          "qwen2_5_vl_vision, qwen3_vl_vision, internvl_vision, "
+          "kimi_k25_vision"),
      .needed = true},
     {INT64("num_layers", num_layers, 1, 10000, SAME, "transformer layers"),
      .needed = true},
@@ -62,6 +63,9 @@ static const loong_recipe_field_t fields[] = {
     {BOOL("position_align_corners", align_corners, SAME,
           "the outermost patches are those of the table")},
     {REAL("rotary_base", rotary_base, 1, 1e15, SAME, "rope_theta")},
+    {BOOL("rotary_interleaved", rotary_interleaved, SAME,
+          "with rope: column and row by turns turn pairs of neighbouring "
+          "channels, as MoonViT; else row and column halves of a head")},
     {CHOICE("normalization", normalization, "LayerNorm RMSNorm", norms, SAME,
             "kind of norm")},
     {BOOL("add_class_token", class_token, SAME,
@@ -162,6 +166,13 @@ static const struct {
     {"qwen3_vl_vision", {"position_align_corners", "true"}},
     {"qwen3_vl_vision", {"activation", "gelu_tanh"}},
     {"qwen3_vl_vision", {"layernorm_epsilon", "1e-6"}},
+    {"kimi_k25_vision", {"add_class_token", "false"}},
+    {"kimi_k25_vision", {"position_embedding_type", "rope"}},
+    {"kimi_k25_vision", {"rotary_interleaved", "true"}},
+    {"kimi_k25_vision", {"num_position_embeddings", "4096"}},
+    {"kimi_k25_vision", {"position_interpolation", "bicubic"}},
+    {"kimi_k25_vision", {"activation", "gelu_tanh"}},
+    {"kimi_k25_vision", {"layernorm_epsilon", "1e-5"}},
     {"internvl_vision", {"post_layernorm", "false"}},
     {"internvl_vision", {"add_qkv_bias", "false"}},
     {"internvl_vision", {"qk_layernorm_whole", "true"}},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.json of vision transformers, read and written by one table for each
- * model type. Fallbacks are the defaults of the classes in transformers. Listed
- * in src/registry/hf_kinds.c. Read hf_kind.h and vision.h before. */
+ * config.json of vision transformers, read and written by the tables of
+ * hf_vision_types.c. Listed in src/registry/hf_kinds.c. Read hf_kind.h and
+ * vision.h before. */
 #include "hf_vision.h"
 
 #include <inttypes.h>
@@ -12,193 +12,12 @@
 #include "hf_rows.h"
 #include "vision.h"
 
-#define FIELDS(patch_, eps_)                                           \
-    INT_FIELD("num_hidden_layers", "num_layers", "12"),                \
-        INT_FIELD("hidden_size", "hidden_size", "768"),                \
-        INT_FIELD("intermediate_size", "ffn_hidden_size", "3072"),     \
-        INT_FIELD("num_attention_heads", "num_attention_heads", "12"), \
-        INT_FIELD("image_size", "image_size", "224"),                  \
-        INT_FIELD("patch_size", "patch_size", patch_),                 \
-        INT_FIELD("num_channels", "num_channels", "3"),                \
-        REAL_FIELD("layer_norm_eps", "layernorm_epsilon", eps_),       \
-        CODE_FIELD("hidden_act")
-
-static const loong_hf_field_t vit_fields[] = {
-    FIELDS("16", "1e-12"),
-    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
-    NEUTRAL_FIELD("qkv_bias", "true"),
-    NEUTRAL_FIELD("hidden_dropout_prob", "0|0.0"),
-    NEUTRAL_FIELD("attention_probs_dropout_prob", "0|0.0"),
-    CODE_FIELD("encoder_stride"),
-    CODE_FIELD("pooler_act"),
-    CODE_FIELD("pooler_output_size"),
-    CODE_FIELD(NULL)};
-static const loong_hf_field_t clip_fields[] = {
-    FIELDS("32", "1e-05"),
-    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
-    NEUTRAL_FIELD("attention_dropout", "0|0.0"),
-    NEUTRAL_FIELD("dropout", "0|0.0"),
-    CODE_FIELD("projection_dim"),
-    CODE_FIELD("initializer_factor"),
-    CODE_FIELD(NULL)};
-static const loong_hf_field_t siglip_fields[] = {
-    FIELDS("16", "1e-06"), NEUTRAL_FIELD("attention_dropout", "0|0.0"),
-    CODE_FIELD("vision_use_head"), CODE_FIELD(NULL)};
-static const loong_hf_field_t qwen2_vl_fields[] = {
-    INT_FIELD("depth", "num_layers", "32"),
-    INT_FIELD("embed_dim", "hidden_size", "1280"),
-    CODE_FIELD("mlp_ratio"),
-    INT_FIELD("num_heads", "num_attention_heads", "16"),
-    INT_FIELD("patch_size", "patch_size", "14"),
-    INT_FIELD("temporal_patch_size", "temporal_patch_size", "2"),
-    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
-    CODE_FIELD("hidden_act"),
-    NEUTRAL_FIELD("in_channels", "3"),
-    NEUTRAL_FIELD("in_chans", "3"),
-    CODE_FIELD("spatial_patch_size"),
-    CODE_FIELD("rope_parameters"),
-    CODE_FIELD(NULL)};
-static const loong_hf_field_t qwen2_5_vl_fields[] = {
-    INT_FIELD("depth", "num_layers", "32"),
-    INT_FIELD("hidden_size", "hidden_size", "3584"),
-    INT_FIELD("intermediate_size", "ffn_hidden_size", "3420"),
-    INT_FIELD("num_heads", "num_attention_heads", "16"),
-    INT_FIELD("patch_size", "patch_size", "14"),
-    INT_FIELD("temporal_patch_size", "temporal_patch_size", "2"),
-    INT_FIELD("window_size", "window_size", "112"),
-    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
-    CODE_FIELD("fullatt_block_indexes"),
-    CODE_FIELD("hidden_act"),
-    NEUTRAL_FIELD("in_channels", "3"),
-    NEUTRAL_FIELD("in_chans", "3"),
-    CODE_FIELD("spatial_patch_size"),
-    CODE_FIELD("tokens_per_second"),
-    CODE_FIELD("rope_parameters"),
-    CODE_FIELD(NULL)};
-#define QWEN3_FIELDS                                                    \
-    INT_FIELD("depth", "num_layers", "27"),                             \
-        INT_FIELD("hidden_size", "hidden_size", "1152"),                \
-        INT_FIELD("intermediate_size", "ffn_hidden_size", "4304"),      \
-        INT_FIELD("num_heads", "num_attention_heads", "16"),            \
-        INT_FIELD("patch_size", "patch_size", "16"),                    \
-        INT_FIELD("temporal_patch_size", "temporal_patch_size", "2"),   \
-        INT_FIELD("num_position_embeddings", "num_position_embeddings", \
-                  "2304"),                                              \
-        REAL_FIELD("initializer_range", "init_method_std", "0.02"),     \
-        CODE_FIELD("hidden_act"), NEUTRAL_FIELD("in_channels", "3"),    \
-        CODE_FIELD("rope_parameters")
-static const loong_hf_field_t qwen3_vl_fields[] = {
-    QWEN3_FIELDS,
-    LIST_FIELD("deepstack_visual_indexes", "deepstack_layers", "[8,16,24]"),
-    CODE_FIELD(NULL)};
-static const loong_hf_field_t qwen3_5_fields[] = {QWEN3_FIELDS,
-                                                  CODE_FIELD(NULL)};
-/* Norms of queries and keys have the class' own epsilon, which others' is. */
-static const loong_hf_field_t internvl_fields[] = {
-    INT_FIELD("num_hidden_layers", "num_layers", "24"),
-    INT_FIELD("hidden_size", "hidden_size", "1024"),
-    INT_FIELD("intermediate_size", "ffn_hidden_size", "4096"),
-    INT_FIELD("num_attention_heads", "num_attention_heads", "16"),
-    SQUARE_FIELD("image_size", "image_size", "448"),
-    SQUARE_FIELD("patch_size", "patch_size", "14"),
-    INT_FIELD("num_channels", "num_channels", "3"),
-    BOOL_FIELD("attention_bias", "add_qkv_bias", "false"),
-    BOOL_FIELD("use_qk_norm", "qk_layernorm", "false"),
-    WORD_FIELD("norm_type", "normalization",
-               "layer_norm=LayerNorm|rms_norm=RMSNorm"),
-    REAL_FIELD("layer_scale_init_value", "layer_scale_init_value", "0.1"),
-    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
-    CODE_FIELD("initializer_factor"),
-    CODE_FIELD("hidden_act"),
-    NEUTRAL_FIELD("layer_norm_eps", "1e-06"),
-    NEUTRAL_FIELD("dropout", "0|0.0"),
-    NEUTRAL_FIELD("hidden_dropout_prob", "0|0.0"),
-    NEUTRAL_FIELD("attention_dropout", "0|0.0"),
-    NEUTRAL_FIELD("projection_dropout", "0|0.0"),
-    NEUTRAL_FIELD("use_mask_token", "false"),
-    NEUTRAL_FIELD("use_absolute_position_embeddings", "true"),
-    NEUTRAL_FIELD("use_mean_pooling", "true"),
-    CODE_FIELD(NULL)};
 /* Beside vision_config; text and its logits are no part of the encoder. */
 static const loong_hf_field_t whole_fields[] = {
     CODE_FIELD("vision_config"),      CODE_FIELD("text_config"),
     CODE_FIELD("vision_config_dict"), CODE_FIELD("text_config_dict"),
     CODE_FIELD("projection_dim"),     CODE_FIELD("logit_scale_init_value"),
     CODE_FIELD("initializer_factor"), CODE_FIELD(NULL)};
-
-/* What the classes compute, beside their sizes. */
-static const loong_hf_fixed_t vit_fixed[] = {{"add_class_token", "true"},
-                                             {"add_patch_bias", "true"},
-                                             {"pre_layernorm", "false"},
-                                             {"post_layernorm", "true"},
-                                             {"pooling", "class_token"},
-                                             {"add_classifier_bias", "true"},
-                                             {NULL, NULL}};
-static const loong_hf_fixed_t clip_fixed[] = {
-    {"add_class_token", "true"},
-    {"add_patch_bias", "false"},
-    {"pre_layernorm", "true"},
-    {"post_layernorm", "false"},
-    {"pooling", "mean"},
-    {"add_classifier_bias", "true"},
-    {"masked_image_modeling", "false"},
-    {NULL, NULL}};
-static const loong_hf_fixed_t siglip_fixed[] = {
-    {"add_class_token", "false"},
-    {"add_patch_bias", "true"},
-    {"pre_layernorm", "false"},
-    {"post_layernorm", "true"},
-    {"pooling", "mean"},
-    {"add_classifier_bias", "true"},
-    {"masked_image_modeling", "false"},
-    {NULL, NULL}};
-
-#define QWEN_FIXED(norm_, patch_bias_)                             \
-    {"add_class_token", "false"}, {"add_patch_bias", patch_bias_}, \
-        {"pre_layernorm", "false"}, {"post_layernorm", "false"},   \
-        {"position_embedding_type", "rope"}, {"image_size", "0"},  \
-        {"normalization", norm_}, {"layernorm_epsilon", "1e-06"},  \
-        {"rotary_base", "10000"},                                  \
-    {                                                              \
-        "masked_image_modeling", "false"                           \
-    }
-static const loong_hf_fixed_t qwen2_vl_fixed[] = {
-    QWEN_FIXED("LayerNorm", "false"), {NULL, NULL}};
-static const loong_hf_fixed_t qwen2_5_vl_fixed[] = {
-    QWEN_FIXED("RMSNorm", "false"), {NULL, NULL}};
-static const loong_hf_fixed_t qwen3_vl_fixed[] = {
-    QWEN_FIXED("LayerNorm", "true"),
-    {"position_interpolation", "bilinear"},
-    {"position_align_corners", "true"},
-    {NULL, NULL}};
-#define qwen3_5_fixed qwen3_vl_fixed
-
-static const loong_hf_fixed_t internvl_fixed[] = {
-    {"add_class_token", "true"},        {"add_patch_bias", "true"},
-    {"pre_layernorm", "false"},         {"post_layernorm", "false"},
-    {"qk_layernorm_whole", "true"},     {"layernorm_epsilon", "1e-06"},
-    {"masked_image_modeling", "false"}, {NULL, NULL}};
-
-/* `architecture` is what the names of the type's classes begin with. */
-#define TYPE(type_, class_, family_, of_)                               \
-    {                                                                   \
-        .model_type = type_, .architecture = class_, .family = family_, \
-        .fields = of_##_fields, .fixed = of_##_fixed                    \
-    }
-static const loong_hf_type_t types[] = {
-    TYPE("vit", "ViT", "vit", vit),
-    TYPE("clip_vision_model", "CLIP", "clip_vision_model", clip),
-    TYPE("siglip_vision_model", "Siglip", "siglip_vision_model", siglip),
-    TYPE("qwen2_vl_vision", "Qwen2VL", "qwen2_vl_vision", qwen2_vl),
-    TYPE("qwen2_5_vl_vision", "Qwen2_5VL", "qwen2_5_vl_vision", qwen2_5_vl),
-    TYPE("qwen3_vl_vision", "Qwen3VL", "qwen3_vl_vision", qwen3_vl),
-    TYPE("qwen3_vl_moe_vision", "Qwen3VLMoe", "qwen3_vl_vision", qwen3_vl),
-    TYPE("qwen3_5_vision", "Qwen3_5", "qwen3_vl_vision", qwen3_5),
-    TYPE("qwen3_5_moe_vision", "Qwen3_5Moe", "qwen3_vl_vision", qwen3_5),
-    TYPE("internvl_vision", "InternVLVision", "internvl_vision", internvl),
-    TYPE("clip", "CLIP", "clip_vision_model", clip),
-    TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
-    {.model_type = NULL}};
 
 /* The type that has the family's fields in vision_config, and the activation
  * where these have none. */
@@ -215,6 +34,7 @@ static const kind_t kinds[] = {
     {"qwen2_5_vl_vision", NULL, "swiglu"},
     {"qwen3_vl_vision", NULL, "gelu_tanh"},
     {"internvl_vision", NULL, "gelu"},
+    {"kimi_k25_vision", NULL, "gelu_tanh"},
 };
 
 static const kind_t *kind_of(const loong_hf_type_t *type)
@@ -318,6 +138,28 @@ static loong_status_t map_windows(loong_hf_reader_t *r)
     return set_layers(r->pairs, full_key, &full, layers);
 }
 
+/* Positions stand in a square. */
+static loong_status_t map_grid(loong_hf_reader_t *r)
+{
+    static const char height[] = "pos_emb_height", width[] = "pos_emb_width";
+    int64_t side[2];
+    if (!loongi_hf_has_field(r->type->fields, height)) {
+        return LOONG_OK;
+    }
+    for (int i = 0; i < 2; i++) {
+        const loong_json_t *value =
+            loongi_hf_field(r->json, i == 0 ? height : width);
+        side[i] = value != NULL ? loongi_json_int(value) : 64;
+    }
+    if (side[0] != side[1] || side[0] < 1 || side[0] > 1000) {
+        loongi_hf_refuse(r, width, loongi_hf_field(r->json, width),
+                         "that of pos_emb_height, 1 to 1000, is");
+        return LOONG_OK;
+    }
+    return loongi_pairs_set_int(r->pairs, "num_position_embeddings",
+                                side[0] * side[1]);
+}
+
 /* What the classes' names end with. Those of masked images are ViT's alone. */
 static const char classification[] = "ForImageClassification";
 static const char masked_image[] = "ForMaskedImageModeling";
@@ -419,6 +261,7 @@ static loong_status_t read_config(loong_hf_reader_t *r)
     LOONG_TRY(map_activation(r));
     LOONG_TRY(map_ratio(r));
     LOONG_TRY(map_windows(r));
+    LOONG_TRY(map_grid(r));
     check_stride(r);
     check_scale(r);
     loongi_hf_check_others(r, r->type->fields);
@@ -451,6 +294,20 @@ static void emit_ratio(loong_hf_writer_t *w)
     loongi_hf_emit(w, "mlp_ratio", text);
 }
 
+static void emit_grid(loong_hf_writer_t *w)
+{
+    char text[32];
+    int64_t positions = 0;
+    int64_t side = 0;
+    loongi_pairs_int(w->model, "num_position_embeddings", &positions);
+    while (side * side < positions) {
+        side++;
+    }
+    snprintf(text, sizeof(text), "%" PRId64, side);
+    loongi_hf_emit(w, "pos_emb_height", text);
+    loongi_hf_emit(w, "pos_emb_width", text);
+}
+
 static void emit_fields(loong_hf_writer_t *w)
 {
     const char *activation = loongi_pairs_get(w->model, "activation");
@@ -469,6 +326,9 @@ static void emit_fields(loong_hf_writer_t *w)
     }
     if (loongi_hf_writes(w, full_field)) {
         loongi_hf_emit(w, full_field, loongi_pairs_get(w->model, full_key));
+    }
+    if (loongi_hf_writes(w, "pos_emb_height")) {
+        emit_grid(w);
     }
     if (loongi_hf_writes(w, "vision_use_head")) {
         loongi_hf_emit(w, "vision_use_head", "false");
@@ -498,6 +358,14 @@ static void emit_classes(loong_hf_writer_t *w, int64_t classes)
             loongi_hf_emit(w, name, value);
         }
         loongi_hf_end_object(w, fields[i], whole);
+    }
+}
+
+/* A section has the type that its model says. */
+static void choose(loong_hf_writer_t *w)
+{
+    if (w->section_type != NULL) {
+        w->type = w->section_type;
     }
 }
 
@@ -569,7 +437,7 @@ static loong_status_t fill(loong_context_t *ctx, loong_pairs_t *keys)
 }
 
 const loong_hf_kind_t loongi_hf_vision = {.role = "image_encoder",
-                                          .types = types,
+                                          .types = loongi_hf_vision_types,
                                           .names = loongi_hf_vision_names,
                                           .check = check,
                                           .fill = fill,
@@ -577,4 +445,5 @@ const loong_hf_kind_t loongi_hf_vision = {.role = "image_encoder",
                                           .size = loongi_hf_vision_size,
                                           .read = read_config,
                                           .write = write_config,
+                                          .choose = choose,
                                           .tell = tell};

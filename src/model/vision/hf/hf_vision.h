@@ -14,6 +14,9 @@ extern "C" {
 
 extern const loong_hf_kind_t loongi_hf_vision;
 
+/* ---- hf_vision_types.c ---- */
+extern const loong_hf_type_t loongi_hf_vision_types[];
+
 /* ---- hf_vision_names.c ---- */
 extern const loong_hf_names_t loongi_hf_vision_names[];
 LOONG_NODISCARD loong_status_t

@@ -176,6 +176,29 @@ static const loong_hf_row_t qwen3_vl_rows[] = {
     BOTH(MLP "down_proj", LAYER "mlp.linear_fc2", HF_HIDDEN, HF_FFN),
     ROWS_END};
 
+#undef LAYER
+#define LAYER "encoder.blocks.#."
+#undef PARTS
+#define PARTS(end_, columns_)                             \
+    PART("q_proj." end_, "wqkv." end_, columns_, 0),      \
+        PART("k_proj." end_, "wqkv." end_, columns_, 1),  \
+        PART("v_proj." end_, "wqkv." end_, columns_, 2)
+static const loong_hf_row_t moonvit_rows[] = {
+    IMAGE("patch_embed.proj.weight"),
+    NAMED("patch_embedding.bias", "patch_embed.proj.bias", HF_HIDDEN, HF_NONE),
+    ROW("position_embeddings.weight", "patch_embed.pos_emb.weight", HF_POSITION,
+        HF_HIDDEN, HF_ALWAYS, HF_GRID),
+    BOTH("layers.#.input_layernorm", LAYER "norm0", HF_HIDDEN, HF_NONE),
+    PARTS("weight", HF_HIDDEN),
+    PARTS("bias", HF_NONE),
+    BOTH(ATTN "o_proj", LAYER "wo", HF_HIDDEN, HF_HIDDEN),
+    BOTH("layers.#.post_attention_layernorm", LAYER "norm1", HF_HIDDEN,
+         HF_NONE),
+    BOTH(MLP "up_proj", LAYER "mlp.fc0", HF_FFN, HF_HIDDEN),
+    BOTH(MLP "down_proj", LAYER "mlp.fc1", HF_HIDDEN, HF_FFN),
+    BOTH("norm", "encoder.final_layernorm", HF_HIDDEN, HF_NONE),
+    ROWS_END};
+
 /* What looks at a class token or an attention pool of its own, and texts. */
 static const char *const vit_beside[] = {"vit.pooler.", "pooler.", NULL};
 static const char *const tower_beside[] = {
@@ -192,6 +215,7 @@ const loong_hf_names_t loongi_hf_vision_names[] = {
     {"qwen2_5_vl_vision", "", qwen2_5_vl_rows, false, NULL},
     {"qwen3_vl_vision", "", qwen3_vl_rows, false, NULL},
     {"internvl_vision", "", internvl_rows, false, NULL},
+    {"kimi_k25_vision", "", moonvit_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
@@ -204,7 +228,8 @@ loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
     map->groups = 1;
     map->patch[0] = c.num_channels;
     map->patch[1] = c.patch_size;
-    map->patch[2] = c.image_size == 0 ? c.temporal_patch_size : 0;
+    map->patch[2] =
+        c.image_size == 0 && !c.rotary_interleaved ? c.temporal_patch_size : 0;
     s[HF_NONE] = 1;
     s[HF_HIDDEN] = c.hidden_size;
     s[HF_FFN] = c.ffn_hidden_size;

@@ -100,3 +100,13 @@ endforeach()
 add_test(NAME xpu_planted COMMAND ${xpusim}/planted.sh ${PROJECT_BINARY_DIR})
 set_tests_properties(xpu_planted PROPERTIES LABELS "sim;full" TIMEOUT 300
   ENVIRONMENT "${XPUSIM_ENVIRONMENT}")
+if(MPI_C_FOUND)
+  add_test(NAME xpu_training COMMAND ${xpusim}/training.sh
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE} 2)
+  add_test(NAME xpu_training_long COMMAND ${xpusim}/training.sh
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE} 4)
+  set_tests_properties(xpu_training xpu_training_long PROPERTIES LABELS sim
+    TIMEOUT 300 ENVIRONMENT "${XPUSIM_ENVIRONMENT};OMPI_ALLOW_RUN_AS_ROOT=1;\
+OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+  set_tests_properties(xpu_training_long PROPERTIES LABELS "sim;full")
+endif()

@@ -34,7 +34,7 @@ typedef struct bkcl_library {
 
 static inline bkcl_library_t *bkcl_of(const device_comm_t *n)
 {
-    return n->library;
+    return (bkcl_library_t *)n->library;
 }
 
 /* The thread's current device is that of the communicator during a call, and

@@ -9,6 +9,8 @@
                            kl_curve.txt and kl_final.safetensors with a KL
                            divergence from the model without its adapter, which
                            stands in the third column
+                           slow_curve.txt, of a tenth of the rate, is what
+                           float32 is compared with
   lora.py --check          computes again and compares
   lora.py --fp32           how far the same steps go astray in PyTorch's float32
   lora.py --export BUILD [CASE ...]
@@ -101,8 +103,13 @@ CASES = {
         r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])),
 }
 TABLE = "head"  # saved as peft does by default: with the base's table
+# Of a tenth of the rate, which float32 follows: at LR PyTorch's own is up to
+# 3e-2 away from its float64 by the end.
+SLOW = ("llama", "llama_plus", "qwen2", "phi3", "gpt2", "dora", "head",
+        "qwen2_moe", "mixtral", "nf4", "nf4_double", "int8")
 PLUS = {"llama_plus": 8}  # rate of the second matrices, LoRA+
-KL = {"llama": 0.3, "qwen2_moe": 0.3, "head": 0.3}  # of the divergence in a second training
+# Of the divergence in a second training.
+KL = {"llama": 0.3, "qwen2_moe": 0.3, "head": 0.3}
 # As transformers 4 had experts: a module for each matrix of each.
 OLDER = "mixtral_older"
 CASES[OLDER] = ("mixtral", dict(
@@ -188,7 +195,7 @@ def losses(model, ids, kl):
     return -logp.mean(), (torch.exp(d) - 1 - d).mean()
 
 
-def train(name, start, dtype=torch.float64, kl=0.0):
+def train(name, start, dtype=torch.float64, kl=0.0, lr=LR):
     model = begin(name).to(dtype)
     exact = dtype == torch.float64
     if start is not None:
@@ -200,8 +207,8 @@ def train(name, start, dtype=torch.float64, kl=0.0):
     first = [p for n, p in model.named_parameters()
              if p.requires_grad and "lora_B" not in n]
     optimizer = torch.optim.AdamW(
-        [dict(params=first), dict(params=second, lr=LR * PLUS.get(name, 1))],
-        lr=LR, betas=(BETA1, BETA2), eps=EPS, weight_decay=0.0, foreach=False)
+        [dict(params=first), dict(params=second, lr=lr * PLUS.get(name, 1))],
+        lr=lr, betas=(BETA1, BETA2), eps=EPS, weight_decay=0.0, foreach=False)
     lines = []
     for _ in range(STEPS):
         model.zero_grad()
@@ -222,7 +229,9 @@ def final(model):
 
 
 def keep(place, which, model, lines):
-    save_file(final(model), os.path.join(place, which + "final.safetensors"))
+    if model is not None:
+        save_file(final(model),
+                  os.path.join(place, which + "final.safetensors"))
     with open(os.path.join(place, which + "curve.txt"), "w") as f:
         f.writelines(" ".join(map(repr, line)) + "\n" for line in lines)
 
@@ -246,11 +255,15 @@ def write(name):
     keep(place, "", model, lines)
     if name in KL:
         keep(place, "kl_", *train(name, None, kl=KL[name]))
+    if name in SLOW:
+        keep(place, "slow_", None, train(name, None, lr=LR / 10)[1])
 
 
 def distance(name, which, model, lines):
     place = os.path.join(HERE, "lora", name, which)
     worst = np.max(np.abs(np.array(lines) - np.loadtxt(place + "curve.txt")))
+    if model is None:
+        return worst
     there = load_file(place + "final.safetensors")
     here = final(model)
     assert there.keys() == here.keys(), there.keys() ^ here.keys()
@@ -263,16 +276,21 @@ def check(name):
     if name in KL:
         worst = max(worst, distance(name, "kl_",
                                     *train(name, None, kl=KL[name])))
+    if name in SLOW:
+        worst = max(worst, distance(name, "slow_", None,
+                                    train(name, None, lr=LR / 10)[1]))
     print(f"{name}: {worst:.1e}")
     return worst < 1e-10
 
 
 def single(name):
-    _, lines = train(name, None, torch.float32)
-    wanted = np.loadtxt(os.path.join(HERE, "lora", name, "curve.txt"))
+    slow = name in SLOW
+    _, lines = train(name, None, torch.float32, lr=LR / 10 if slow else LR)
+    wanted = np.loadtxt(os.path.join(HERE, "lora", name,
+                                     "slow_curve.txt" if slow else "curve.txt"))
     worst = np.abs(np.array(lines) - wanted) / np.abs(wanted)
     print(f"{name}: relative error of loss {worst[:, 0].max():.1e}, of the "
-          f"norm {worst[:, 1].max():.1e}; first four {worst[:4].max():.1e}")
+          f"norm {worst[:, 1].max():.1e}")
 
 
 # what loongrun is told of each case, beside the fixture and the adapter

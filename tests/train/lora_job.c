@@ -155,7 +155,7 @@ void lora_compare_curve(const job_place_t *p, const lora_case_t *c,
     static const char *const keys[] = {"loss", "grad_norm", "kl_loss"};
     double got[3][LORA_STEPS + 1];
     char path[512];
-    int columns = which[0] != '\0' ? 3 : 2;
+    int columns = strcmp(which, "kl_") == 0 ? 3 : 2;
     snprintf(path, sizeof(path), GOLDEN "lora/%s/%scurve.txt", c->name, which);
     FILE *file = fopen(path, "r");
     assert_non_null(file);

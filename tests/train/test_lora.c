@@ -25,17 +25,16 @@ static void twenty_steps_are_those_of_peft(void **state)
     (void)state;
     static const struct {
         int ranks;
-        int steps;    /* that are compared: Adam takes rounding for gradients */
-        double bound; /* of them, relative */
+        double bound; /* of steps, relative */
         const char *keys;
     } layouts[] = {
-        {1, LORA_STEPS, 1e-8, "train.micro_batch_size=4\n"},
-        {1, 4, 1e-5, "precision.params_dtype=fp32\n"},
-        {2, LORA_STEPS, 1e-8,
+        {1, 1e-8, "train.micro_batch_size=4\n"},
+        {1, 1e-5, "precision.params_dtype=fp32\n"},
+        {2, 1e-8,
          "parallel.tensor_model_parallel_size=2\n"
          "parallel.sequence_parallel=true\n"
          "recompute.granularity=full\n"},
-        {2, LORA_STEPS, 1e-8,
+        {2, 1e-8,
          "parallel.data_parallel_sharding=optim_grads_params\n"
          "recompute.granularity=full\n"},
     };
@@ -48,11 +47,17 @@ static void twenty_steps_are_those_of_peft(void **state)
                 continue;
             }
             job_place_t p = lora_begin(c);
-            lora_run(&p, c, layouts[k].ranks, layouts[k].keys);
-            lora_compare_curve(&p, c, "", layouts[k].keys, layouts[k].steps,
-                               layouts[k].bound);
-            if (layouts[k].steps == LORA_STEPS) {
-                lora_compare(&p, c, "", layouts[k].keys, 1e-9);
+            bool slow = k == 1; /* lora.py says why */
+            char keys[512];
+            snprintf(keys, sizeof(keys), "%s%s", layouts[k].keys,
+                     slow ? "optimizer.lr=0.001\n" : "");
+            lora_run(&p, c, layouts[k].ranks, keys);
+            /* Its norm is 1.6e-5 away by step 17. */
+            bool astray = slow && strcmp(c->name, "nf4_double") == 0;
+            lora_compare_curve(&p, c, slow ? "slow_" : "", keys,
+                               astray ? 4 : LORA_STEPS, layouts[k].bound);
+            if (!slow) {
+                lora_compare(&p, c, "", keys, 1e-9);
             }
             job_end(&p);
         }

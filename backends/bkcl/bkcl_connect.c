@@ -15,22 +15,13 @@
 
 int loongi_bkcl_select(const device_comm_t *n)
 {
-    const bkcl_library_t *l = bkcl_of(n);
-    int before = -1;
-    if (l->xpu.rt.current_device(&before) != 0) {
-        before = -1;
-    }
-    before =
-        before >= LOONG_XPU_SIMULATED ? before - LOONG_XPU_SIMULATED : before;
-    (void)l->xpu.rt.set_device(loong_device_index(n->device));
-    return before;
+    return loongi_xpu_select(&bkcl_of(n)->xpu, loong_device_index(n->device));
 }
 
 void loongi_bkcl_restore(const device_comm_t *n, int before)
 {
-    if (before >= 0 && before != loong_device_index(n->device)) {
-        (void)bkcl_of(n)->xpu.rt.set_device(before);
-    }
+    loongi_xpu_restore(&bkcl_of(n)->xpu, loong_device_index(n->device),
+                       before);
 }
 
 loong_status_t loongi_bkcl_failed(const device_comm_t *n, const char *call,

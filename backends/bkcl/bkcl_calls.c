@@ -179,7 +179,8 @@ static loong_status_t room_for_counts(device_comm_t *n)
     }
     l->counts = there;
     l->counts_here = here;
-    return LOONG_OK;
+    /* It is cleared on another stream than the one that writes it. */
+    return loong_device_synchronize(n->device, "room for counts");
 }
 
 /* Counts and offsets, on the device behind what is on the stream. The place is

@@ -159,6 +159,17 @@ static loong_status_t open_device(xpu_data_t *d)
     return LOONG_OK;
 }
 
+/* One that nobody waits for any more. */
+static void drop_stream(xpu_data_t *d, void *stream)
+{
+    int before = loongi_xpu_select(d->lib, d->index);
+    if (d->lib->shim != NULL) {
+        d->lib->shim->forget(stream);
+    }
+    (void)d->lib->rt.stream_destroy(stream);
+    loongi_xpu_restore(d->lib, d->index, before);
+}
+
 static void xpu_destroy(loong_context_t *ctx, void *data)
 {
     xpu_data_t *d = data;
@@ -167,10 +178,7 @@ static void xpu_destroy(loong_context_t *ctx, void *data)
         XPU_DROP(d, d->lib->blas.Destroy(d->blas));
     }
     if (d->compute != NULL) {
-        if (d->lib->shim != NULL) {
-            d->lib->shim->forget(d->compute);
-        }
-        XPU_DROP(d, d->lib->rt.stream_destroy(d->compute));
+        drop_stream(d, d->compute);
     }
     loongi_xpu_memory_end(d);
     free(d->streams);
@@ -366,10 +374,7 @@ static void xpu_stream_destroy(void *data, void *stream)
         }
     }
     pthread_mutex_unlock(&d->lock);
-    if (d->lib->shim != NULL) {
-        d->lib->shim->forget(stream);
-    }
-    XPU_DROP(d, d->lib->rt.stream_destroy(stream));
+    drop_stream(d, stream);
 }
 
 /* ---- events -------------------------------------------------------------- */

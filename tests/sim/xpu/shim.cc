@@ -242,8 +242,12 @@ int fill(void *dst, int byte, size_t bytes, void *stream)
     return put({{dst, bytes, nullptr, 0, bytes, 1}, byte, 0}, stream);
 }
 
-void forget(void *)
+void forget(void *stream)
 {
+    if (xpusim_current() != xpusim_device(stream)) {
+        xpusim_found("shim: forget of a stream of device %d, current is %d",
+                     xpusim_device(stream), xpusim_current());
+    }
 }
 
 bool lacks(const char *op)

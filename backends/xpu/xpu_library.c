@@ -17,21 +17,41 @@
 
 enum { PATH = 1024 };
 
-/* In order; "%s" stands for XPU_HOME. The last one is the loader's own search
- * (C, D). */
-static const char *const places[] = {"%s/so/",
-                                     "%s/lib64/",
-                                     "%s/lib/",
+/* In order; the first are below XPU_HOME. The last one is the loader's own
+ * search (C, D). */
+enum { HOMES = 3 };
+static const char *const places[] = {"/so/",
+                                     "/lib64/",
+                                     "/lib/",
                                      "/usr/local/xpu/so/",
                                      "/usr/local/xccl/so/",
                                      "/opt/xre/so/",
                                      "/opt/xccl/so/",
                                      ""};
 
-/* What the libraries need of each other and may not find beside them (B). */
-static const char *const needed[] = {"libxpucuda.so.1", "libxpuml.so.1",
-                                     "libxpurt.so.2", "libcudart.so.12",
-                                     "libcudart.so"};
+/* The directory of this number, into `dir`; false behind the last one. */
+static bool find_place(int number, char *dir, size_t size)
+{
+    const char *path = getenv("LOONG_XPU_PATH");
+    const char *home = getenv("XPU_HOME");
+    if (path != NULL && path[0] != '\0') {
+        for (; number > 0 && path != NULL; number--) {
+            path = strchr(path, ':');
+            path = path != NULL ? path + 1 : NULL;
+        }
+        snprintf(dir, size, "%.*s",
+                 path != NULL ? (int)strcspn(path, ":") : 0,
+                 path != NULL ? path : "");
+        return path != NULL && path[0] != '\0';
+    }
+    number += home == NULL ? HOMES : 0;
+    if (number >= LOONG_COUNT_OF(places)) {
+        return false;
+    }
+    bool named = number < HOMES;
+    snprintf(dir, size, "%s%s", named ? home : "", places[number]);
+    return true;
+}
 
 static void *open_file(const char *dir, const char *name, char *why,
                        size_t size)
@@ -39,6 +59,8 @@ static void *open_file(const char *dir, const char *name, char *why,
     char path[PATH];
     snprintf(path, sizeof(path), "%s%s%s", dir,
              dir[0] != '\0' && dir[strlen(dir) - 1] != '/' ? "/" : "", name);
+    /* Read by the driver when it is loaded; what the user set stays. */
+    setenv("XPU_FORCE_USERMODE_LAUNCH", "1", 0);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == NULL) {
         const char *error = dlerror();
@@ -48,52 +70,53 @@ static void *open_file(const char *dir, const char *name, char *why,
     return handle;
 }
 
-static void *open_in(const char *dir, const char *const *names, char *why,
-                     size_t size)
+static void *open_anywhere(const char *name, int depth);
+
+/* A library needs others, which may be in any of the places: the loader, which
+ * names one that it does not find, takes it when it is loaded already. */
+static void *open_in(const char *dir, const char *name, char *why, size_t size,
+                     int depth)
 {
+    enum { DEEP = 4, MANY = 16 };
+    void *handle = open_file(dir, name, why, size);
+    for (int i = 0; i < MANY && depth < DEEP && handle == NULL; i++) {
+        char other[LOONG_XPU_REASON];
+        snprintf(other, sizeof(other), "%.*s", (int)strcspn(why, ":"), why);
+        if (strchr(other, '/') != NULL || strcmp(other, name) == 0 ||
+            open_anywhere(other, depth + 1) == NULL) {
+            break;
+        }
+        handle = open_file(dir, name, why, size);
+    }
+    return handle;
+}
+
+static void *open_anywhere(const char *name, int depth)
+{
+    char dir[PATH];
+    char why[LOONG_XPU_REASON];
     void *handle = NULL;
-    for (int i = 0; names[i] != NULL && handle == NULL; i++) {
-        char first[LOONG_XPU_REASON] = "";
-        handle = open_file(dir, names[i], first, sizeof(first));
-        bool lacks = handle == NULL && strstr(first, names[i]) == NULL;
-        for (int n = 0; n < LOONG_COUNT_OF(needed) && lacks; n++) {
-            char unused[LOONG_XPU_REASON] = "";
-            (void)open_file(dir, needed[n], unused, sizeof(unused));
-        }
-        if (lacks) { /* another library: it may be found by now */
-            handle = open_file(dir, names[i], first, sizeof(first));
-        }
-        /* A file that cannot be loaded says more than one that is not there. */
-        if (handle == NULL &&
-            (why[0] == '\0' || strstr(why, "No such file") != NULL)) {
-            snprintf(why, size, "%s", first);
-        }
+    for (int i = 0; handle == NULL && find_place(i, dir, sizeof(dir)); i++) {
+        handle = open_in(dir, name, why, sizeof(why), depth);
     }
     return handle;
 }
 
 void *loongi_xpu_open(const char *const *names, char *why, size_t size)
 {
-    const char *path = getenv("LOONG_XPU_PATH");
-    const char *home = getenv("XPU_HOME");
     char dir[PATH];
     void *handle = NULL;
     why[0] = '\0';
-    while (path != NULL && path[0] != '\0' && handle == NULL) {
-        size_t length = strcspn(path, ":");
-        snprintf(dir, sizeof(dir), "%.*s", (int)length, path);
-        handle = open_in(dir, names, why, size);
-        path += length + (path[length] == ':');
-        if (path[0] == '\0') {
-            return handle;
-        }
-    }
-    for (int i = 0; i < LOONG_COUNT_OF(places) && handle == NULL; i++) {
-        bool named = strncmp(places[i], "%s", 2) == 0;
-        snprintf(dir, sizeof(dir), "%s%s", named && home != NULL ? home : "",
-                 places[i] + (named ? 2 : 0));
-        if (!named || home != NULL) {
-            handle = open_in(dir, names, why, size);
+    for (int i = 0; handle == NULL && find_place(i, dir, sizeof(dir)); i++) {
+        for (int n = 0; names[n] != NULL && handle == NULL; n++) {
+            char first[LOONG_XPU_REASON] = "";
+            handle = open_in(dir, names[n], first, sizeof(first), 0);
+            /* A file that cannot be loaded says more than one that is not
+             * there. */
+            if (handle == NULL &&
+                (why[0] == '\0' || strstr(why, "No such file") != NULL)) {
+                snprintf(why, size, "%s", first);
+            }
         }
     }
     return handle;
@@ -126,10 +149,15 @@ static void lacks(loong_xpu_library_t *lib, const char *prefix,
              used > 0 ? "; " : "", prefix, what, cost);
 }
 
-static bool load_runtime(loong_xpu_library_t *lib, char *why, size_t size)
+static void *open_runtime(char *why, size_t size)
 {
     static const char *const names[] = {"libxpurt.so.2", "libxpurt.so", NULL};
-    lib->runtime_handle = loongi_xpu_open(names, why, size);
+    return loongi_xpu_open(names, why, size);
+}
+
+static bool load_runtime(loong_xpu_library_t *lib, char *why, size_t size)
+{
+    lib->runtime_handle = open_runtime(why, size);
     if (lib->runtime_handle == NULL) {
         return false;
     }
@@ -209,7 +237,10 @@ static const loong_xpu_shim_t *open_shim(void **handle_p, char *why,
                                          size_t size)
 {
     static const char *const names[] = {LOONG_XPU_SHIM_LIBRARY, NULL};
-    void *handle = loongi_xpu_open(names, why, size);
+    /* The runtime that is used here is the shim's as well: it comes first. */
+    void *handle = open_runtime(why, size) != NULL
+                       ? loongi_xpu_open(names, why, size)
+                       : NULL;
     void *symbol = find(handle, LOONG_XPU_SHIM_SYMBOL, "", "");
     loong_xpu_shim_fn get = NULL;
     if (handle == NULL) {
@@ -269,8 +300,6 @@ static void find_values(loong_xpu_library_t *lib)
 bool loongi_xpu_load(loong_xpu_library_t *lib, char *why, size_t size)
 {
     memset(lib, 0, sizeof(*lib));
-    /* Read by the driver when it is loaded; what the user set stays. */
-    setenv("XPU_FORCE_USERMODE_LAUNCH", "1", 0);
     if (!load_runtime(lib, why, size)) {
         return false;
     }

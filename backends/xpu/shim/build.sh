@@ -23,6 +23,8 @@ expand() {
   local dir
   for dir in ${2//:/ }; do printf '%s%s ' "$1" "$dir"; done
 }
+# Found where they are now, wherever the loader looks later.
+rpath=$(expand -Wl,-rpath, "$XPU_LIB")
 flags="-std=c++17 -O2 -fPIC -fvisibility=hidden -I$top/include \
   -I$top/kernels -I$top/backends/xpu $(expand -I "$XPU_INCLUDE")"
 [ -z "${BKCL_INCLUDE:-}" ] ||
@@ -39,6 +41,6 @@ for source in "$top"/kernels/*/*.xpu; do
 done
 # shellcheck disable=SC2046,SC2086
 ${CXX:-c++} -shared -o "$out/libloong_xpukern.so" $objects \
-  $(expand -L "$XPU_LIB") -lxpuapi -lxpurt
+  $(expand -L "$XPU_LIB") $rpath -lxpuapi -lxpurt
 echo "$out/libloong_xpukern.so: put its directory first in LOONG_XPU_PATH, or"
 echo "beside libxpurt.so.2; loongrun --doctor tells what it has"

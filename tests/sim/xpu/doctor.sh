@@ -40,6 +40,25 @@ says 'libxpurt.so.2: '
 LOONG_XPU_PATH=$room ./loongrun --doctor >"$room/out" || exit 1
 says 'No such file'
 
+# The shim apart from what it needs, as build.sh leaves it: its kernels are
+# found all the same, and nothing is loaded before the driver's variable is set.
+mkdir "$room/shim" "$room/rest"
+cp "$sim/libloong_xpukern.so" "$room/shim"
+cp "$sim"/libxpu* "$room/rest"
+cat >"$room/recipe.yaml" <<'YAML'
+model: {foundation: {family: qwen3, num_layers: 1, hidden_size: 8,
+  ffn_hidden_size: 8, num_attention_heads: 1, vocab_size: 8,
+  max_position_embeddings: 8}}
+device: xpu
+YAML
+export SIM_XPU_LAUNCH=1
+LOONG_XPU_PATH=$room/shim:$room/rest ./loongrun --doctor >"$room/out" 2>&1 ||
+  exit 1
+says "xpu: library: $room/shim/libloong_xpukern.so"
+LOONG_XPU_PATH=$room/shim:$room/rest ./loongrun "$room/recipe.yaml" --explain \
+  >"$room/out" 2>&1
+says 'attention_xpu'
+
 # Kunlun's driver under NVIDIA's name.
 mkdir "$room/driver"
 cp "$sim/libxpurt.so.2" "$room/driver/libxpucuda.so.515.58.kunlun"

@@ -60,6 +60,18 @@ settings read_settings()
 
 thread_local int chosen = 0;
 
+/* A program that finds the libraries by itself is told when it loads them too
+ * soon. */
+__attribute__((constructor)) void begin()
+{
+    if (number("SIM_XPU_LAUNCH", 0) != 0 &&
+        getenv("XPU_FORCE_USERMODE_LAUNCH") == nullptr) {
+        fprintf(stderr, "simulated XPU: loaded before "
+                        "XPU_FORCE_USERMODE_LAUNCH is set\n");
+        _exit(97);
+    }
+}
+
 /* The last words: a program that does not look is told as well. */
 __attribute__((destructor)) void end_strictly()
 {

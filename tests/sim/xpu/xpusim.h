@@ -24,6 +24,8 @@
  *   SIM_XPU_OFFSET     bytes from a multiple of 256 where memory begins (0)
  *   SIM_XPU_ALIGN      multiples where operands of kernels must begin (1)
  *   SIM_XPU_NO_EVENT_QUERY  1: there is no xpu_event_query; read at the start
+ *   SIM_XPU_LAUNCH     1: XPU_FORCE_USERMODE_LAUNCH has to be set when the
+ *                      runtime is loaded, or the process ends with status 97
  *   SIM_XPU_LACKS      ops that the shim lacks, with commas
  *   SIM_XPU_FAIL       "CALL:N:CODE": call number N of xpu_CALL fails
  *   SIM_XPU_PLANT      a bug of the host code, by name (planted.sh)

@@ -5,6 +5,8 @@
 #ifndef LOONG_LOSS_OPS_H
 #define LOONG_LOSS_OPS_H
 
+#include <string.h>
+
 #include "loong/graph.h"
 
 #ifdef __cplusplus
@@ -33,6 +35,17 @@ typedef struct loong_cross_entropy_attr {
     int size; /* of the group; up to 1: w holds everything */
     int rank;
 } loong_cross_entropy_attr_t;
+
+/* Whether a kernel of this op calls the other ranks in between, as its
+ * vocabulary is in parts on them. `attr` is the op's own. */
+static inline bool loong_loss_is_shared(const char *op, const void *attr)
+{
+    const loong_cross_entropy_attr_t *a =
+        (const loong_cross_entropy_attr_t *)attr;
+    return (strcmp(op, "cross_entropy") == 0 ||
+            strncmp(op, "token_logprob", 13) == 0) &&
+           a->size > 1;
+}
 typedef struct loong_cross_entropy_params {
     int64_t vocab;
     double z_loss;

@@ -19,21 +19,12 @@ typedef struct state {
     void *shim; /* the shim's own */
 } state_t;
 
-/* A kernel that needs the other ranks in between, which no shim can call. */
-static bool joins(const loong_kernel_query_t *q)
-{
-    const loong_cross_entropy_attr_t *attr = q->attr;
-    return (strcmp(q->op, "cross_entropy") == 0 ||
-            strncmp(q->op, "token_logprob", 13) == 0) &&
-           attr->size > 1;
-}
-
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
     char why[LOONG_XPU_REASON];
     const loong_xpu_shim_t *shim = loongi_xpu_shim(why, sizeof(why));
-    if (joins(query)) {
+    if (loong_loss_is_shared(query->op, query->attr)) {
         snprintf(reason, LOONG_REASON_SIZE,
                  "the vocabulary is in parts on several ranks, the kernel "
                  "shim takes it whole");

@@ -306,10 +306,10 @@ loong_status_t loongi_step_choose(loong_context_t *ctx, loong_arena_t *arena,
         loongi_arena_strdup(arena, loongi_text_get(&why), &copy);
     step->refusals = copy;
     if (status == LOONG_OK && step->kernel == NULL) {
+        const char *more = why.length > 0 ? ": " : "; see train.host_ops";
         status = LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
                             "no kernel of device %s for %s%s%s", device,
-                            step->query.op, why.length > 0 ? ": " : "",
-                            loongi_text_get(&why));
+                            step->query.op, more, loongi_text_get(&why));
     }
     if (status == LOONG_OK && step->kernel->communicates) {
         status = find_group(ctx, step);

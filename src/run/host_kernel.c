@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "loong/device.h"
+#include "loong/loss_ops.h"
 #include "loong/register.h"
 #include "slots.h"
 
@@ -67,6 +68,18 @@ static const loong_kernel_t *choose(loong_context_t *ctx,
         }
     }
     return k;
+}
+
+static bool support(const loong_kernel_query_t *q,
+                    char reason[LOONG_REASON_SIZE])
+{
+    bool shared = loong_loss_is_shared(q->op, q->attr);
+    if (shared) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "the vocabulary is in parts on several ranks, whose devices "
+                 "exchange no memory of the host");
+    }
+    return !shared;
 }
 
 static void destroy(loong_context_t *ctx, void *state)
@@ -195,6 +208,7 @@ loong_status_t loongi_host_kernel_register(loong_context_t *ctx,
     k->kernel.name = k->name;
     k->kernel.op = k->op;
     k->kernel.device = k->device;
+    k->kernel.support = support;
     k->kernel.prepare = prepare;
     k->kernel.destroy = destroy;
     k->kernel.run = run;

@@ -202,7 +202,13 @@ static void test_lacks(void **state)
                  "xpu for any of them); train.host_ops: [rmsnorm, rope, "
                  "swiglu_grad]");
     test_context_end(&ctx);
-    job.train = ", host_ops: [rmsnorm, rope, swiglu_grad, linear]";
+    ctx = test_context();
+    set("SIM_XPU_LACKS", "adamw");
+    assert_fails(ctx, try_train(ctx, &job), LOONG_ERR_CONFIG,
+                 "no kernel of device xpu for adamw; see train.host_ops");
+    test_context_end(&ctx);
+    set("SIM_XPU_LACKS", "rmsnorm,rope,swiglu_grad,adamw");
+    job.train = ", host_ops: [rmsnorm, rope, swiglu_grad, linear, adamw]";
     train_here(&job);
     compare(&cpu, &job, FP32);
     unsetenv("SIM_XPU_LACKS");

@@ -63,3 +63,12 @@ if [ "$ranks" = 4 ]; then
   train xpu2 device=xpu parallel.pipeline_model_parallel_size=2
   alike cpu2 xpu2
 fi
+# The loss calls other ranks, which the processor cannot do for a device.
+if [ "$ranks" = 2 ]; then
+  SIM_XPU_LACKS=cross_entropy timeout -k 5 60 "$mpirun" --oversubscribe -n 2 \
+    "$build/loongrun" recipe.yaml device=xpu --check \
+    'train.host_ops=[cross_entropy]' \
+    parallel.tensor_model_parallel_size=2 >out 2>err
+  grep -q 'cross_entropy_host: the vocabulary is in parts' err ||
+    fail 'a vocabulary in parts on the host'
+fi

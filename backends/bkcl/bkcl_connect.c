@@ -54,7 +54,9 @@ static loong_status_t load(loong_context_t *ctx, bkcl_library_t *l)
                 LOONG_ERR_UNSUPPORTED, "several ranks on XPUs: %s", why);
     l->file = loongi_xpu_open(names, why, sizeof(why));
     LOONG_CHECK(ctx, l->file != NULL, LOONG_ERR_UNSUPPORTED,
-                "several ranks on XPUs need BKCL: %s", why);
+                "several ranks on XPUs need BKCL: %s; comm.device_backend: "
+                "staged does without it, through host memory",
+                why);
 #define LOAD(name_, parameters_)                                          \
     *(void **)(void *)&l->name_ = symbol(l, #name_);                      \
     LOONG_CHECK(ctx, l->name_ != NULL, LOONG_ERR_UNSUPPORTED,             \

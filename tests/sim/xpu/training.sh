@@ -72,3 +72,14 @@ if [ "$ranks" = 2 ]; then
   grep -q 'cross_entropy_host: the vocabulary is in parts' err ||
     fail 'a vocabulary in parts on the host'
 fi
+# Without BKCL it is told what does without.
+if [ "$ranks" = 2 ]; then
+  mkdir nobkcl
+  cp "$build"/xpusim/* nobkcl && rm nobkcl/libbkcl.so
+  LOONG_XPU_PATH=$PWD/nobkcl timeout -k 5 60 "$mpirun" --oversubscribe -n 2 \
+    "$build/loongrun" recipe.yaml device=xpu >out 2>err
+  grep -q 'comm.device_backend: staged does without it' err || fail 'no BKCL'
+  LOONG_XPU_PATH=$PWD/nobkcl train staged device=xpu \
+    comm.device_backend=staged
+  alike cpu staged
+fi

@@ -102,6 +102,7 @@ enum {
     LOONG_XPU_ERR_NOMEM = 705,
     LOONG_XPU_ERR_NOCPUMEM = 706,
     LOONG_XPU_ERR_BUSY = 716,
+    LOONG_XPU_ERR_DEVICE = 800, /* and those behind it: of the hardware */
     LOONG_XPU_ERR_END = 818
 };
 

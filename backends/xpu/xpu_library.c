@@ -345,35 +345,59 @@ loong_status_t loongi_xpu_library(loong_context_t *ctx,
 
 /* ---- calls --------------------------------------------------------------- */
 
+/* From 701 on, and from 800 on (A). */
+static const char *const texts[] = {"invalid device",
+                                    "runtime is not initialised",
+                                    "no device",
+                                    "versions of driver and runtime differ",
+                                    "out of device memory",
+                                    "out of host memory",
+                                    "invalid parameter",
+                                    "no such kernel",
+                                    "a library cannot be loaded",
+                                    "a library lacks a symbol",
+                                    "of the vendor's simulator",
+                                    "not supported",
+                                    "abnormal end",
+                                    "a kernel failed",
+                                    "timeout",
+                                    "busy",
+                                    "used after its end",
+                                    "uncorrectable memory error",
+                                    "overheated"};
+static const char *const device_texts[] = {"unexpected",
+                                           "the device was reset",
+                                           "exception of the hardware",
+                                           "its memory cannot be initialised",
+                                           "it cannot be initialised",
+                                           "a peer was reset",
+                                           "more devices than it knows",
+                                           "no IOC",
+                                           "timeout of DMA",
+                                           "DMA was given up",
+                                           "its MCU is not initialised",
+                                           "its firmware is too old",
+                                           "of PCIe",
+                                           "fault",
+                                           "interrupted",
+                                           "timeout of AES",
+                                           "host memory is registered already",
+                                           "of the tracer"};
+
 const char *loongi_xpu_text(int error)
 {
-    static const char *const texts[] = {"invalid device",
-                                        "runtime is not initialised",
-                                        "no device",
-                                        "versions of driver and runtime differ",
-                                        "out of device memory",
-                                        "out of host memory",
-                                        "invalid parameter",
-                                        "no such kernel",
-                                        "a library cannot be loaded",
-                                        "a library lacks a symbol",
-                                        "of the vendor's simulator",
-                                        "not supported",
-                                        "abnormal end",
-                                        "a kernel failed",
-                                        "timeout",
-                                        "busy",
-                                        "used after its end",
-                                        "uncorrectable memory error",
-                                        "overheated"};
     int code = abs(error) - LOONG_XPU_ERR_BASE - 1;
+    int later = abs(error) - LOONG_XPU_ERR_DEVICE;
     if (code >= 0 && code < (int)LOONG_COUNT_OF(texts)) {
         return texts[code];
+    }
+    if (later >= 0 && later < (int)LOONG_COUNT_OF(device_texts)) {
+        return device_texts[later];
     }
     if (code < 0 && error != 0) {
         return strerror(abs(error));
     }
-    return "of the device or its driver";
+    return "not known";
 }
 
 bool loongi_xpu_is_memory(int error)

@@ -7,6 +7,7 @@
 #include "loong/register.h"
 #include "pool.h"
 #include "test.h"
+#include "xpu_library.h"
 #include "xpusim.h"
 
 enum { SIZE = 5000, LARGE = 5 << 20 };
@@ -345,9 +346,22 @@ static void test_injected(void **state)
     assert_string_equal(xpusim_report(), "");
 }
 
+/* By their public numbers, of either sign. */
+static void test_texts(void **state)
+{
+    (void)state;
+    assert_string_equal(loongi_xpu_text(-705), "out of device memory");
+    assert_string_equal(loongi_xpu_text(719), "overheated");
+    assert_string_equal(loongi_xpu_text(-808), "timeout of DMA");
+    assert_string_equal(loongi_xpu_text(817), "of the tracer");
+    assert_string_equal(loongi_xpu_text(-999), "not known");
+    assert_string_equal(loongi_xpu_text(2), strerror(2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_texts),
         cmocka_unit_test(test_copies),  cmocka_unit_test(test_rows),
         cmocka_unit_test(test_pool),    cmocka_unit_test(test_streams),
         cmocka_unit_test(test_current), cmocka_unit_test(test_messages),

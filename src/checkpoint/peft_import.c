@@ -198,7 +198,10 @@ static loong_status_t add_modules(const importer_t *im,
         }
         if (base == NULL || is_embedding(base) != peft->modules[i].embedding) {
             loongi_problems_add(im->problems,
-                                is_piece(name)
+                                !loongi_lora_owns(im->map, name)
+                                    ? "%s: adapters of the language model "
+                                      "alone are read"
+                                : is_piece(name)
                                     ? "%s: adapters of single experts are read "
                                       "by a training alone, finetune.adapter"
                                     : "%s: the base has no matrix of this name",

@@ -16,12 +16,12 @@ import qwen2_vl_train as qwen2
 import qwen3_vl_train as dense
 
 
-def make():
+def make(width=10):
     config = transformers.Qwen3VLMoeConfig(
         vision_config=dense.VISION,
         text_config=dict(qwen2.TEXT, num_hidden_layers=3, head_dim=6,
                          num_experts=4, num_experts_per_tok=2,
-                         moe_intermediate_size=10, mlp_only_layers=[1]),
+                         moe_intermediate_size=width, mlp_only_layers=[1]),
         image_token_id=qwen2.PICTURE, tie_word_embeddings=False)
     with llava_train.wide.widened():
         return transformers.Qwen3VLMoeForConditionalGeneration._from_config(

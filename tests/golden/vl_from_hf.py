@@ -66,6 +66,9 @@ MODULES["internvl"], NAMES["internvl"] = (
     MODULES["llava"], NAMES["llava"][1::2])
 for kind in ("qwen3_vl", "qwen3_vl_moe"):
     MODULES[kind], NAMES[kind] = [], [{}]  # as the modules
+# The publisher's experts are [experts, in, out], the modules' [experts, out,
+# in].
+NAMES["qwen3_vl_moe"] = [dict(turned=True), dict(turned=False)]
 # What transformers' own saving makes of its modules is the publisher's, but
 # for names of layers and patches, which it takes for others.
 SAVED = {"kimi_k25"}
@@ -73,6 +76,8 @@ MODULES["kimi_k25"], NAMES["kimi_k25"] = [], [{}]
 # Of the fixture.
 PUBLISHED = {"llava": torch.float32, "qwen2_vl": torch.float32,
              "qwen3_vl_moe": torch.bfloat16}
+# As transformers saves it: layout 1, new config.json.
+RESAVED = {"qwen3_vl_moe"}
 
 
 def spread(model, dtype):
@@ -143,7 +148,7 @@ def write(model, name, place, to, layout, old):
     for key, p in () if name in SAVED else model.state_dict().items():
         for pattern, text in MODULES[name]:
             key = re.sub(pattern, text.format(**NAMES[name][layout]), key)
-        if ".mlp.experts." in key:
+        if ".mlp.experts." in key and NAMES[name][layout]["turned"]:
             p = p.transpose(1, 2)
         tensors[key] = p.to(model.dtype).contiguous()
     save_file(tensors, os.path.join(to, "model.safetensors"),
@@ -270,12 +275,28 @@ def check_qwen3_5(build, place):
     assert abs(ours - loss) < 5e-9 * loss
 
 
+def check_square(build, place):
+    """Square experts are transformers' own order, or refused."""
+    size = qwen2_vl_train.TEXT["hidden_size"]
+    for width in size, size // 2:
+        model = spread(qwen3_vl_moe_train.make(width), torch.float32)
+        batch = list(qwen3_vl_moe_train.samples(place))
+        loss = loss_of(model, batch)
+        check(build, "qwen3_vl_moe", model, place, batch, loss, 1, False)
+        try:
+            check(build, "qwen3_vl_moe", model, place, batch, loss, 0, False)
+        except subprocess.CalledProcessError:
+            continue
+        raise AssertionError("square experts of the other order are read")
+
+
 def main():
     build, checks = sys.argv[1], "--check" in sys.argv[2:]
     if checks:
         with tempfile.TemporaryDirectory() as place:
             prepare(place)
             check_qwen3_5(build, place)
+            check_square(build, place)
     for name, of in MODELS.items():
         dtype = torch.float32 if checks else PUBLISHED.get(name)
         if dtype is None:
@@ -291,12 +312,14 @@ def main():
                         check(build, name, model, place, batch, loss, layout,
                               old)
                 continue
-            to = os.path.join(FIXTURE, name)
             os.makedirs(FIXTURE, exist_ok=True)
-            write(model.to(dtype), name, place, to, 0, True)
-            os.remove(os.path.join(to, "generation_config.json"))
-            with open(os.path.join(FIXTURE, name + ".txt"), "w") as f:
-                f.write(f"{loss!r}\n")
+            model.to(dtype)
+            for new in (False, True) if name in RESAVED else (False,):
+                to = os.path.join(FIXTURE, name + new * "_resaved")
+                write(model, name, place, to, int(new), not new)
+                os.remove(os.path.join(to, "generation_config.json"))
+                with open(to + ".txt", "w") as f:
+                    f.write(f"{loss!r}\n")
 
 
 if __name__ == "__main__":

@@ -35,11 +35,11 @@ step() {
             d = $1 - $2; d = d < 0 ? -d : d; exit d > 5e-9 * $2 }' ||
         fail "$model $*: the loss is another: $(cat "$place/log/metrics.jsonl")"
 }
-for model in llava qwen2_vl qwen3_vl_moe; do
+for model in llava qwen2_vl qwen3_vl_moe_resaved qwen3_vl_moe; do
     from=$golden/vl_from_hf/$model
     step $model "init.from_hf=$from"
-    for file in preprocessor_config.json tokenizer.json; do
-        cmp "$from/$file" "$place/out/$file" || fail "$model: $file"
+    for file in "$from"/*processor_config.json "$from/tokenizer.json"; do
+        cmp "$file" "$place/out/${file##*/}" || fail "$model: $file"
     done
     "$ckpt" diff "$from" "$place/out" >"$place/text" || {
         cat "$place/text"

@@ -12,6 +12,7 @@
 #include "file.h"
 #include "hf_kind.h"
 #include "hf_names.h"
+#include "hf_stacked.h"
 
 /* Kept fields and names: "hf.image_token_index", "hf.prefix.image_encoder". */
 #define KEPT "hf."
@@ -379,7 +380,7 @@ static loong_status_t keep_names(const loong_hf_composite_t *composite,
                                        composite->layouts[layout].prefix[i]));
         }
     }
-    return LOONG_OK;
+    return loongi_hf_stacked_keep(set, pairs);
 }
 
 loong_status_t loongi_hf_composite_keep(loong_context_t *ctx, const char *dir,
@@ -512,7 +513,8 @@ loong_status_t loongi_hf_composite_place(const loong_hf_composite_t *composite,
                                          loong_hf_map_t *map)
 {
     place(composite, part, find_layout(composite, part, set), map);
-    return rename_part(composite, part, map);
+    LOONG_TRY(rename_part(composite, part, map));
+    return loongi_hf_stacked_place(map, set);
 }
 
 loong_status_t
@@ -529,7 +531,9 @@ loongi_hf_composite_place_as(const loong_hf_composite_t *composite, int part,
         layout--;
     }
     place(composite, part, layout, map);
-    return rename_part(composite, part, map);
+    LOONG_TRY(rename_part(composite, part, map));
+    loongi_hf_stacked_place_as(map, kept);
+    return LOONG_OK;
 }
 
 const char *loongi_hf_module_prefix(const loong_hf_map_t *map,

@@ -126,12 +126,14 @@ LOONG_NODISCARD loong_status_t loongi_hf_composite_write(
 
 /* ---- names ---- */
 
-/* Names as the tensors of the set are called; as layout 0 when none fits. A
- * map from a file keeps its names but for what they begin with. */
+/* Names as the tensors of the set are called; as layout 0 when none fits, and
+ * stacked experts as they lie. A map from a file keeps its names but for what
+ * they begin with. Errors: LOONG_ERR_UNSUPPORTED, transformers would take the
+ * experts to lie otherwise. */
 LOONG_NODISCARD loong_status_t loongi_hf_composite_place(
     const loong_hf_composite_t *composite, int part,
     const loong_safetensors_set_t *set, loong_hf_map_t *map);
-/* As kept, else as layout 0. */
+/* As kept, else as layout 0; experts as transformers reads them. */
 LOONG_NODISCARD loong_status_t
 loongi_hf_composite_place_as(const loong_hf_composite_t *composite, int part,
                              const loong_pairs_t *kept, loong_hf_map_t *map);

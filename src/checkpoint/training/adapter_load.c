@@ -374,9 +374,11 @@ static loong_status_t check_modules(const start_t *s,
     }
     loongi_free(s->ctx, used);
     LOONG_CHECK(s->ctx, i == s->peft->num_modules, LOONG_ERR_MISMATCH,
-                "%s has an adapter of %s: finetune.target_modules leaves it "
-                "out",
-                s->peft->path, s->peft->modules[i].name);
+                "%s has an adapter of %s: %s", s->peft->path,
+                s->peft->modules[i].name,
+                loongi_lora_owns(s->map, s->peft->modules[i].name)
+                    ? "finetune.target_modules leaves it out"
+                    : "adapters of the language model alone are read");
     return LOONG_OK;
 }
 

@@ -86,7 +86,8 @@ static const loong_hf_row_t phi3_rows[] = {
         EXPERT(MLP "experts.down_proj", MLP "experts.@.down_proj.weight",\
                NULL, HF_DOWN, HF_EXPERT_FFN)
 #define MIXTURE ROUTER(0), MIXTURE_EXPERTS
-/* All in one tensor, [experts, in, out], gates in front of ups. */
+/* All in one tensor, [experts, in, out], gates in front of ups; files may have
+ * [experts, out, in] (hf_stacked.h). */
 #define STACKED(name_, second_, rows_, columns_)                            \
     {                                                                       \
         name_, name_, rows_, columns_, HF_IF_EXPERTS,                       \

@@ -22,6 +22,7 @@ enum {
 };
 
 static const char length_key[] = "data.seq_length";
+static const char images_key[] = "data.max_images";
 static const char *const lists[] = {"data.train", "data.validation"};
 
 /* The documents in a sample of data set number i of a list. What is wrong with
@@ -242,16 +243,15 @@ static loong_status_t set_length(loong_run_data_t *d, int64_t length,
 /* Room for the pictures of every micro-batch. */
 static loong_status_t set_images(loong_run_data_t *d, int64_t most)
 {
-    static const char key[] = "data.max_images";
     char text[24];
     snprintf(text, sizeof(text), "%lld",
              (long long)(LOONG_MAX(most, 1) *
                          loong_recipe_int(d->plan->recipe,
                                           "train.micro_batch_size")));
-    return loong_recipe_is_set(d->plan->recipe, key) ||
+    return loong_recipe_is_set(d->plan->recipe, images_key) ||
                    d->plan->set->row_images > 0
                ? LOONG_OK
-               : loong_recipe_set(d->plan->recipe, key, text,
+               : loong_recipe_set(d->plan->recipe, images_key, text,
                                   "the samples with most pictures");
 }
 
@@ -311,13 +311,21 @@ int64_t loongi_run_data_longest(const loong_run_data_t *d)
     return reads ? loong_recipe_int(d->plan->recipe, key) : 0;
 }
 
+/* Nothing follows from the samples. */
+static bool is_complete(const loong_run_data_t *d)
+{
+    const loong_recipe_t *r = d->plan->recipe;
+    return loong_recipe_is_set(r, length_key) &&
+           loong_recipe_is_set(r, "train.global_batch_size") &&
+           (loong_recipe_component(r, 1) == NULL ||
+            loong_recipe_is_set(r, images_key));
+}
+
 loong_status_t loongi_run_data_complete_rows(loong_run_data_t *d)
 {
     int64_t most = loongi_run_data_longest(d);
     bool length = !loong_recipe_is_set(d->plan->recipe, length_key);
-    if (!loongi_recipe_finetunes(d->plan->recipe) ||
-        (!length &&
-         loong_recipe_is_set(d->plan->recipe, "train.global_batch_size"))) {
+    if (!loongi_recipe_finetunes(d->plan->recipe) || is_complete(d)) {
         return LOONG_OK;
     }
     most = most > 0 ? most : ROW_MOST;

@@ -166,6 +166,8 @@ for part in encoder projector; do
         export.merge=true export.hf=merged --check
     grep "image_$part: .* frozen" $part.out && fail "the $part is frozen"
 done
+# Room for pictures follows from the samples, also where nothing else does.
+run room 1 lora.yaml data.seq_length=128 train.global_batch_size=2 --check
 # cannot TEXT KEY=VALUE
 cannot() {
     status=2 run cannot 1 lora.yaml --check "$2"

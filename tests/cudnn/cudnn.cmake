@@ -5,6 +5,10 @@ if(COMMAND loong_cuda_sim_test)
     SOURCES ${PROJECT_SOURCE_DIR}/tests/cudnn/test_cuda_cudnn.c
     ${cudasim}/train_run.c)
   target_include_directories(test_cuda_cudnn PRIVATE ${cudasim})
+  add_test(NAME cuda_cudnn_long COMMAND test_cuda_cudnn long
+    WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+  set_tests_properties(cuda_cudnn_long PROPERTIES LABELS "sim;full"
+    TIMEOUT 300 ENVIRONMENT OMP_NUM_THREADS=1)
 endif()
 find_library(LOONG_CUDNN_FOUND libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR}
   /usr/local/cuda/lib64)

@@ -191,16 +191,16 @@ static void test_generation(void **state)
     }
 }
 
-int main(void)
+/* long: rows that take the simulator half a minute. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training),
-        cmocka_unit_test(test_packed),
-        cmocka_unit_test(test_packed_few),
-        cmocka_unit_test(test_refusal),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_dropout),
-        cmocka_unit_test(test_generation),
+        cmocka_unit_test(test_training),   cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_refusal),    cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_dropout),    cmocka_unit_test(test_generation),
     };
-    return cmocka_run_group_tests(tests, make_data, remove_data);
+    const struct CMUnitTest more[] = {cmocka_unit_test(test_packed_few)};
+    return argc > 1 && strcmp(argv[1], "long") == 0
+               ? cmocka_run_group_tests(more, make_data, remove_data)
+               : cmocka_run_group_tests(tests, make_data, remove_data);
 }

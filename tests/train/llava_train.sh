@@ -56,7 +56,7 @@ steps 4 1 ${e}$t=2 parallel.$t=2 parallel.pipeline_model_parallel_size=2 \
 m=model. r=ranks
 also 4 1 ${m}image_encoder.$r=0-1 ${m}image_projector.$r=0-1 \
     ${m}foundation.$r=2-3 parallel.pipeline_model_parallel_size=2
-steps 4 21 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+also 4 21 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=1- ${e}$t=2 model.image_encoder.freeze=true
 also 1 21 model.image_encoder.freeze=true
 also 2 21 model.image_encoder.freeze=true parallel.$t=2
@@ -107,7 +107,7 @@ also 4 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
     model.image_projector.parallel.$t=2 \
     model.image_projector.parallel.sequence_parallel=true \
     parallel.pipeline_model_parallel_size=2
-steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
 
 # Pictures of sizes of their own: one is wide, one is high.
@@ -120,7 +120,7 @@ JSON
 steps 1 1
 also 2 21 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
     model.image_encoder.freeze=true
-steps 4 1 parallel.$t=2 parallel.sequence_parallel=true \
+also 4 1 parallel.$t=2 parallel.sequence_parallel=true \
     model.image_projector.parallel.$t=2 parallel.pipeline_model_parallel_size=2 \
     model.image_projector.parallel.sequence_parallel=true
 also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \

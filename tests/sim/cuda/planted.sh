@@ -46,18 +46,18 @@ while read -r when test kind where; do
   caught "$test" "$kind" "$where"
 done <<'LIST'
 every cuda_op_moe barrier count_chunk 1
-every cuda_op_moe block count_chunk
-every cuda_op_moe barrier place_chunks 1
+long cuda_op_moe block count_chunk
+long cuda_op_moe barrier place_chunks 1
 every cuda_op_moe block place_chunks
 every cuda_op_optimizer block update_kernel
 every cuda_op_optimizer barrier sum_kernel 1
 every cuda_op_rms_scale block squares_kernel
 every cuda_op_router block route
-every cuda_op_moe block place_slots
+long cuda_op_moe block place_slots
 every cuda_op_moe block multiply_groups
 every cuda_op_moe barrier multiply_groups 5
 every cuda_op_moe barrier multiply_groups_wg 7
-every cuda_op_moe block weigh_slots
+long cuda_op_moe block weigh_slots
 every cuda_dispatch block count_window
 every cuda_op_moe_rows barrier count_window 1
 every cuda_op_pointwise block merge_heads

@@ -14,8 +14,6 @@ foreach(isa AVX512_CORE AVX2 SSE41)
   set_tests_properties(golden_bf16_${isa} PROPERTIES TIMEOUT 120)
   loong_test_level(golden_bf16_${isa} ${isa} golden)
 endforeach()
-# The op tests are run there every day, and the models one level below.
-set_property(TEST golden_bf16_AVX512_CORE APPEND PROPERTY LABELS full)
 loong_test(NAME training SOURCES tests/golden/test_training.c LABELS golden)
 loong_test(NAME hf_fields SOURCES tests/unit/test_hf_fields.c LABELS unit)
 loong_test(NAME hf_defaults SOURCES tests/unit/test_hf_defaults.c LABELS unit)

@@ -83,7 +83,8 @@ function(loong_tests_first)
 endfunction()
 
 # Tests that mostly wait for time limits of their own, which work beside them
-# would disturb: they come last, beside each other (loong_tests_order).
+# would disturb: they come last, beside each other (loong_tests_order), those
+# of half a minute and more first (COST), so that none is left alone behind.
 function(loong_test_waits)
   set_property(GLOBAL APPEND PROPERTY LOONG_WAITING ${ARGV})
 endfunction()

@@ -37,3 +37,4 @@ loong_test(NAME parent SOURCES tests/fault/test_parent.c LABELS fault
 set_property(TEST parent APPEND PROPERTY ENVIRONMENT
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
 loong_test_waits(parent)
+set_tests_properties(parent PROPERTIES COST 40)

@@ -147,6 +147,7 @@ if(MPI_C_FOUND)
     TIMEOUT 240
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   loong_test_waits(cuda_loongrun cuda_abort)
+  set_tests_properties(cuda_loongrun PROPERTIES COST 40)
 endif()
 # What transformers computed, as far as there are kernels.
 loong_cuda_sim_test(NAME cuda_golden LABELS "sim;golden" TIMEOUT 300

@@ -148,7 +148,10 @@ static loong_status_t add_made(exporter_t *e, const made_t *m,
         made.magnitude.ndim = 1;
     }
     e->peft->modules[e->peft->num_modules++] = made;
-    e->peft->fan_in_fan_out = e->peft->fan_in_fan_out || m->base->transposed;
+    /* Stacked experts are a parameter to peft, whose module has one order,
+     * whatever the files' is. */
+    e->peft->fan_in_fan_out = e->peft->fan_in_fan_out ||
+                              (m->base->transposed && m->experts == 0);
     return LOONG_OK;
 }
 

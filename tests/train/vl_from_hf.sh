@@ -54,6 +54,11 @@ for model in llava qwen2_vl qwen3_vl_moe_resaved qwen3_vl_moe; do
     "$ckpt" inspect "$from" | grep -q '^model.image_projector family: ' ||
         fail "$model: inspect"
 done
+# peft takes adapters of stacked experts in the order of its own module alone.
+step qwen3_vl_moe "init.from_hf=$from" finetune.method=lora \
+    'finetune.target_modules=[q_proj, experts.gate_up_proj]'
+grep -q '"fan_in_fan_out": false' "$place/out/adapter_config.json" ||
+    fail "adapters of experts"
 # Layer 0 of transformers is what the layers read, and of the engine none.
 cp -r "$golden/vl_from_hf/llava" "$place/first"
 sed -i 's/"vision_feature_layer": -2/"vision_feature_layer": 0/' \

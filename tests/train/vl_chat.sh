@@ -168,11 +168,15 @@ for part in encoder projector; do
 done
 # Room for pictures follows from the samples, also where nothing else does.
 run room 1 lora.yaml data.seq_length=128 train.global_batch_size=2 --check
-# cannot TEXT KEY=VALUE
+# cannot TEXT KEY=VALUE...
 cannot() {
-    status=2 run cannot 1 lora.yaml --check "$2"
-    grep -qF "$1" cannot.out || fail "$2: $(tail -n 3 cannot.out)"
+    local text=$1
+    shift
+    status=2 run cannot 1 lora.yaml --check "$@"
+    grep -qF "$text" cannot.out || fail "$*: $(tail -n 3 cannot.out)"
 }
+cannot 'here it has 5: finetune.rank' finetune.adapter=one.adapter \
+    finetune.rank=5
 cannot 'model.image_encoder learns is no part of an adapter' \
     model.image_encoder.freeze=false
 cannot 'pictures of family clip_vision_model are all of one size' \

@@ -222,6 +222,7 @@ static void copy_part(const loong_param_slice_t *part, const double *all,
     }
 }
 
+/* stage: NULL: it is only looked at. */
 static loong_status_t load(const start_t *s, loong_stage_t *stage,
                            const loong_chunk_param_t *p)
 {
@@ -236,8 +237,8 @@ static loong_status_t load(const start_t *s, loong_stage_t *stage,
     loong_status_t status = s->peft == NULL    ? fill_norms(s, &m, all)
                             : in_pieces(s, &m) ? fill_pieces(s, &m, all)
                                                : fill(s, &m, all);
-    copy_part(&part, all, own);
-    if (status == LOONG_OK) {
+    if (status == LOONG_OK && stage != NULL) {
+        copy_part(&part, all, own);
         status =
             loongi_stage_set_param(stage, p, 0, part.rows * part.cols, own);
     }
@@ -264,7 +265,7 @@ static const loong_peft_saved_t *saved_of(const start_t *s, const char *name,
     return NULL;
 }
 
-/* In place of the base's values. */
+/* In place of the base's values. stage: as above. */
 static loong_status_t load_saved(const start_t *s, loong_stage_t *stage,
                                  const loong_chunk_param_t *p)
 {
@@ -282,6 +283,9 @@ static loong_status_t load_saved(const start_t *s, loong_stage_t *stage,
                 t->shape[0] == loongi_hf_file_rows(of) && width_of(t) == cols,
                 LOONG_ERR_MISMATCH, "%s: %s is of another size than %s",
                 s->peft->path, saved->name, p->name);
+    if (stage == NULL) {
+        return LOONG_OK;
+    }
     LOONG_TRY(read(s, t, &from));
     loong_status_t status = loongi_calloc(
         s->ctx, (size_t)(part.all_rows * cols + part.rows * part.cols),
@@ -303,12 +307,13 @@ static loong_status_t load_saved(const start_t *s, loong_stage_t *stage,
 
 /* ---- the whole ----------------------------------------------------------- */
 
-static loong_status_t load_stage(const start_t *s, loong_stage_t *stage)
+static loong_status_t load_params(const start_t *s,
+                                  const loong_model_chunk_t *layout,
+                                  loong_stage_t *stage)
 {
-    loong_status_t status = loongi_stage_upload(stage);
-    for (int64_t i = 0; i < stage->layout->num_params && status == LOONG_OK;
-         i++) {
-        const loong_chunk_param_t *p = &stage->layout->params[i];
+    loong_status_t status = LOONG_OK;
+    for (int64_t i = 0; i < layout->num_params && status == LOONG_OK; i++) {
+        const loong_chunk_param_t *p = &layout->params[i];
         char module[LOONG_HF_MODULE];
         bool magnitude =
             loongi_lora_matrix(p->name, module) == LOONG_LORA_MAGNITUDE;
@@ -317,6 +322,15 @@ static loong_status_t load_stage(const start_t *s, loong_stage_t *stage)
         } else if (s->peft != NULL) {
             status = load_saved(s, stage, p);
         }
+    }
+    return status;
+}
+
+static loong_status_t load_stage(const start_t *s, loong_stage_t *stage)
+{
+    loong_status_t status = loongi_stage_upload(stage);
+    if (status == LOONG_OK) {
+        status = load_params(s, stage->layout, stage);
     }
     return loongi_stage_uploaded(stage, status);
 }
@@ -410,26 +424,55 @@ static loong_status_t check_saved(const start_t *s, const loong_component_t *c)
     return LOONG_OK;
 }
 
+static loong_status_t open_peft(const loong_component_t *c,
+                                const loong_hf_t *hf, const char *dir,
+                                loong_peft_t **peft_p)
+{
+    loong_peft_t *peft = NULL;
+    LOONG_TRY(loongi_peft_read(c->ctx, dir, &peft));
+    const start_t s = {c->ctx, hf, loongi_hf_get_map(hf), peft};
+    loong_status_t status = loongi_lora_fit(peft, hf);
+    if (status == LOONG_OK) {
+        status = check_modules(&s, c);
+    }
+    if (status == LOONG_OK) {
+        status = check_saved(&s, c);
+    }
+    if (status != LOONG_OK) {
+        loongi_peft_destroy(&peft);
+        return status;
+    }
+    *peft_p = peft;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_adapter_check(const loong_component_t *component,
+                                    const loong_hf_t *hf, const char *dir)
+{
+    loong_status_t status = LOONG_OK;
+    loong_peft_t *peft = NULL;
+    LOONG_TRY(open_peft(component, hf, dir, &peft));
+    const start_t s = {component->ctx, hf, loongi_hf_get_map(hf), peft};
+    for (int i = 0; i < component->num_stages && status == LOONG_OK; i++) {
+        status = load_params(&s, component->stages[i]->layout, NULL);
+    }
+    loongi_peft_destroy(&peft);
+    return status;
+}
+
 loong_status_t loongi_adapter_load(loong_component_t *component,
                                    const loong_hf_t *hf, const char *dir)
 {
     const loong_adapters_t *adapters = component->params.request.rules.adapters;
+    loong_status_t status = LOONG_OK;
     loong_peft_t *peft = NULL;
     if (dir == NULL && (adapters == NULL || !adapters->magnitudes)) {
         return LOONG_OK;
     }
     if (dir != NULL) {
-        LOONG_TRY(loongi_peft_read(component->ctx, dir, &peft));
+        LOONG_TRY(open_peft(component, hf, dir, &peft));
     }
     const start_t s = {component->ctx, hf, loongi_hf_get_map(hf), peft};
-    loong_status_t status =
-        peft != NULL ? loongi_lora_fit(peft, hf) : LOONG_OK;
-    if (peft != NULL && status == LOONG_OK) {
-        status = check_modules(&s, component);
-    }
-    if (peft != NULL && status == LOONG_OK) {
-        status = check_saved(&s, component);
-    }
     for (int i = 0; i < component->num_stages && status == LOONG_OK; i++) {
         status = load_stage(&s, component->stages[i]);
     }

@@ -29,6 +29,12 @@ LOONG_NODISCARD loong_status_t loongi_adapter_targets(
 LOONG_NODISCARD loong_status_t loongi_adapter_load(
     loong_component_t *component, const loong_hf_t *hf, const char *dir);
 
+/* Whether the directory goes into the component's adapters; nothing is set.
+ * Errors: as above. */
+LOONG_NODISCARD loong_status_t
+loongi_adapter_check(const loong_component_t *component, const loong_hf_t *hf,
+                     const char *dir);
+
 /* Checkpoints of a run with adapters do not have what is fixed where it can be
  * read again: in the directory that the component began with. */
 static inline bool loongi_in_base(const loong_component_params_t *params,

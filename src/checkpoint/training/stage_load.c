@@ -181,6 +181,9 @@ loong_status_t loongi_component_check_init(const loong_component_t *component)
     }
     LOONG_TRY(open_init(component, &hf));
     loong_status_t status = check_hf(component, hf);
+    if (status == LOONG_OK && component->params.adapter != NULL) {
+        status = loongi_adapter_check(component, hf, component->params.adapter);
+    }
     loongi_hf_close(&hf);
     return status;
 }

@@ -32,9 +32,9 @@ add_library(cudasim SHARED ${PROJECT_SOURCE_DIR}/tests/sim/fiber.cc
   ${cudasim}/blaslt.cc ${cudasim}/blaslt_run.cc ${cudasim}/tensor.cc
   ${cudasim}/nccl.cc ${cudasim}/nccl_run.cc ${cudasim}/plant.cc
   ${cudasim}/cudnn.cc ${cudasim}/cudnn_run.cc)
-target_include_directories(cudasim PUBLIC ${cudasim}/include ${cudasim})
-target_include_directories(cudasim PRIVATE ${PROJECT_SOURCE_DIR}/tests/sim
-  ${PROJECT_SOURCE_DIR}/backends/nccl
+target_include_directories(cudasim PUBLIC ${cudasim}/include ${cudasim}
+  ${PROJECT_SOURCE_DIR}/tests/sim)
+target_include_directories(cudasim PRIVATE ${PROJECT_SOURCE_DIR}/backends/nccl
   ${PROJECT_SOURCE_DIR}/kernels/cudnn)
 target_link_libraries(cudasim PRIVATE Threads::Threads)
 # Contexts of threads are switched by hand: no frame may be assumed.
@@ -99,7 +99,8 @@ function(loong_cuda_sim_test)
 endfunction()
 
 loong_cuda_sim_test(NAME cuda_device LABELS sim
-  SOURCES ${cudasim}/test_device.c)
+  SOURCES ${cudasim}/test_device.c
+  ${PROJECT_SOURCE_DIR}/tests/sim/device_streams.c)
 # Devices with less shared memory.
 loong_op_cases(loong_op_cases_cuda OP_DEVICE="cuda")
 loong_cuda_sim_test(NAME cuda_shared LABELS sim
@@ -166,7 +167,7 @@ endforeach()
 loong_cuda_sim_test(NAME cuda_predict LABELS sim
   SOURCES ${cudasim}/test_predict.c)
 loong_cuda_sim_test(NAME cuda_nccl LABELS sim
-  SOURCES ${cudasim}/test_nccl.c ${cudasim}/comm_place.c)
+  SOURCES ${cudasim}/test_nccl.c ${PROJECT_SOURCE_DIR}/tests/sim/comm_place.c)
 loong_cuda_sim_test(NAME cuda_train LABELS sim
   SOURCES ${cudasim}/test_train.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_overhead LABELS sim
@@ -184,7 +185,7 @@ add_test(NAME cuda_layouts_long COMMAND test_cuda_layouts long
 set_tests_properties(cuda_layouts_long PROPERTIES LABELS "sim;full"
   TIMEOUT 1200 ENVIRONMENT OMP_NUM_THREADS=1)
 loong_cuda_sim_test(NAME cuda_staged LABELS sim
-  SOURCES ${cudasim}/test_staged.c ${cudasim}/comm_place.c)
+  SOURCES ${cudasim}/test_staged.c ${PROJECT_SOURCE_DIR}/tests/sim/comm_place.c)
 loong_cuda_sim_test(NAME cuda_mixed LABELS sim
   SOURCES ${cudasim}/test_mixed.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_staged_lane LABELS "sim;fault"

@@ -2,6 +2,7 @@
  *
  * The CUDA device table on the simulated runtime. */
 #include "cudasim.h"
+#include "device_streams.h"
 #include "loong/device.h"
 #include "loong/register.h"
 #include "pool.h"
@@ -106,42 +107,13 @@ static void test_pool(void **state)
     end(&ctx);
 }
 
-/* A copy stream fills a buffer that the compute stream reads: with the event
- * the right bytes arrive whatever the device is late with. */
 static void test_streams(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 8; seed++) {
+    for (int i = 0; i < 8; i++) {
         loong_context_t *ctx = begin();
-        loong_device_t *device = NULL;
-        unsigned char *host = NULL;
-        void *stream = NULL;
-        void *event = NULL;
-        void *a = NULL;
-        cudasim_seed(seed);
-        assert_ok(ctx, loong_device_create(ctx, "cuda", 1, &device));
-        assert_ok(ctx, loong_device_host_alloc(device, 2 * SIZE, "host",
-                                               (void **)&host));
-        assert_ok(ctx, loong_device_alloc(device, SIZE, "a", &a));
-        assert_ok(ctx, loong_device_stream_create(device, &stream));
-        assert_ok(ctx, loong_device_event_create(device, &event));
-        memset(host, (int)seed + 1, SIZE);
-        /* a is zeroed */
-        assert_ok(ctx, loong_device_synchronize(device, "it"));
-        assert_ok(ctx,
-                  loong_device_stream_copy(device, stream, a, host, SIZE));
-        assert_ok(ctx, loong_device_event_record(device, event, stream));
-        assert_ok(ctx, loong_device_event_wait(
-                           device, event, loong_device_stream(device)));
-        assert_ok(ctx, loong_device_copy(device, host + SIZE, a, SIZE));
-        assert_ok(ctx, loong_device_synchronize(device, "it"));
-        assert_memory_equal(host + SIZE, host, SIZE);
-        assert_ok(ctx, loong_device_stream_synchronize(device, stream));
-        loong_device_event_destroy(device, event);
-        loong_device_stream_destroy(device, stream);
-        loong_device_free(device, a, SIZE);
-        loong_device_host_free(device, host);
-        loong_device_destroy(&device);
+        cudasim_seed((uint64_t)i);
+        check_streams(ctx, "cuda", i);
         end(&ctx);
     }
 }

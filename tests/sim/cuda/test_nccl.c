@@ -18,33 +18,13 @@ void place_devices(int ranks)
     cudasim_devices(ranks, (size_t)16 << 20);
 }
 
-static loong_status_t run_all(loong_context_t *ctx, loong_comm_t *host,
-                              void *user)
-{
-    static const int64_t equal[RANKS] = {N, N, N};
-    static const int64_t several[RANKS] = {N + 9, 0, 2 * N - 9};
-    place_t *p = NULL;
-    (void)user;
-    loong_status_t status = open_place(ctx, host, OWN, &p);
-    for (int k = 0; k < 2 && status == LOONG_OK; k++) {
-        const int64_t *counts = k == 0 ? equal : several;
-        status = check_reduce(p, counts);
-        status = status == LOONG_OK ? check_gather(p, counts) : status;
-    }
-    status = status == LOONG_OK ? check_exchange(p) : status;
-    status = status == LOONG_OK ? check_messages(p) : status;
-    status = status == LOONG_OK ? check_many(p) : status;
-    close_place(p);
-    return status;
-}
-
 static void test_values(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed < 4; seed++) {
         loong_context_t *ctx = test_context();
         cudasim_seed(seed);
-        assert_ok(ctx, run_places(ctx, RANKS, run_all, 30.0, NULL));
+        assert_ok(ctx, run_places(ctx, RANKS, check_own, 30.0, NULL));
         test_context_end(&ctx);
         assert_string_equal(cudasim_report(), "");
         assert_int_equal(cudasim_alive(), 0);

@@ -6,6 +6,7 @@
 // for ever, as do those whose peers do not come: until the communicator is
 // aborted. Types and operations have numbers that are nobody's (bkcl_sim.h),
 // counts of an exchange lie on the device.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
@@ -216,96 +217,71 @@ BKCL_API int bkcl_group_end(void)
     return submit(ops, stream);
 }
 
+static operation of(verb kind, void *context, const void *from, void *to,
+                    size_t count, int type)
+{
+    operation o = {};
+    o.kind = kind;
+    o.comm = as(context);
+    o.send = static_cast<const char *>(from);
+    o.receive = static_cast<char *>(to);
+    o.count = count;
+    o.type = type;
+    return o;
+}
+
 BKCL_API int bkcl_all_reduce(void *context, const void *from, void *to,
                              size_t count, int type, int op, void *stream)
 {
-    operation o = {ALL_REDUCE,
-                   as(context),
-                   static_cast<const char *>(from),
-                   static_cast<char *>(to),
-                   count,
-                   type,
-                   op,
-                   0,
-                   {}};
+    operation o = of(ALL_REDUCE, context, from, to, count, type);
+    o.op = op;
     return add(o, stream);
 }
 
 BKCL_API int bkcl_reduce(void *context, const void *from, void *to,
                          size_t count, int type, int op, int root, void *stream)
 {
-    operation o = {REDUCE,
-                   as(context),
-                   static_cast<const char *>(from),
-                   static_cast<char *>(to),
-                   count,
-                   type,
-                   op,
-                   root,
-                   {}};
+    operation o = of(REDUCE, context, from, to, count, type);
+    o.op = op;
+    o.peer = root;
     return add(o, stream);
 }
 
 BKCL_API int bkcl_reduce_scatter(void *context, const void *from, void *to,
                                  size_t count, int type, int op, void *stream)
 {
-    operation o = {REDUCE_SCATTER,
-                   as(context),
-                   static_cast<const char *>(from),
-                   static_cast<char *>(to),
-                   count,
-                   type,
-                   op,
-                   0,
-                   {}};
+    operation o = of(REDUCE_SCATTER, context, from, to, count, type);
+    o.op = op;
     return add(o, stream);
 }
 
 BKCL_API int bkcl_all_gather(void *context, const void *from, size_t count,
                              void *to, int type, void *stream)
 {
-    operation o = {ALL_GATHER,
-                   as(context),
-                   static_cast<const char *>(from),
-                   static_cast<char *>(to),
-                   count,
-                   type,
-                   0,
-                   0,
-                   {}};
-    return add(o, stream);
+    return add(of(ALL_GATHER, context, from, to, count, type), stream);
 }
 
 BKCL_API int bkcl_broadcast(void *context, const void *from, void *to,
                             size_t count, int type, int root, void *stream)
 {
-    operation o = {BROADCAST,
-                   as(context),
-                   static_cast<const char *>(from),
-                   static_cast<char *>(to),
-                   count,
-                   type,
-                   0,
-                   root,
-                   {}};
+    operation o = of(BROADCAST, context, from, to, count, type);
+    o.peer = root;
     return add(o, stream);
 }
 
 BKCL_API int bkcl_send(void *context, const void *from, size_t count, int peer,
                        int type, void *stream)
 {
-    operation o = {SEND,    as(context), static_cast<const char *>(from),
-                   nullptr, count,       type,
-                   0,       peer,        {}};
+    operation o = of(SEND, context, from, nullptr, count, type);
+    o.peer = peer;
     return add(o, stream);
 }
 
 BKCL_API int bkcl_recv(void *context, void *to, size_t count, int peer,
                        int type, void *stream)
 {
-    operation o = {RECEIVE, as(context), nullptr, static_cast<char *>(to),
-                   count,   type,        0,       peer,
-                   {}};
+    operation o = of(RECEIVE, context, nullptr, to, count, type);
+    o.peer = peer;
     return add(o, stream);
 }
 
@@ -315,15 +291,9 @@ BKCL_API int bkcl_all_to_all_v(void *context, const void *from,
                                const size_t *to_offsets, int to_type,
                                void *stream)
 {
-    operation o = {EXCHANGE,
-                   as(context),
-                   static_cast<const char *>(from),
-                   static_cast<char *>(to),
-                   0,
-                   type,
-                   0,
-                   0,
-                   {counts, offsets, to_counts, to_offsets}};
+    operation o = of(EXCHANGE, context, from, to, 0, type);
+    const size_t *all[] = {counts, offsets, to_counts, to_offsets};
+    std::copy(all, all + 4, o.counts);
     if (type != to_type) {
         return refuse(INVALID_ARGUMENT, "all_to_all_v", "two types");
     }

@@ -3,6 +3,7 @@
  * The XPU device table on the simulated runtime: with the kernel shim, and on
  * the runtime alone (xpu_device_bare). */
 #include "first.h"
+#include "device_streams.h"
 #include "loong/device.h"
 #include "loong/register.h"
 #include "pool.h"
@@ -164,48 +165,13 @@ static void test_pool(void **state)
     end(&ctx);
 }
 
-/* A copy stream fills a buffer that the compute stream reads: with the event
- * the right bytes arrive whatever the device is late with. */
 static void test_streams(void **state)
 {
     (void)state;
     for (int i = 0; i < 8; i++) {
         loong_context_t *ctx = begin();
-        loong_device_t *device = NULL;
-        unsigned char *host = NULL;
-        void *stream = NULL;
-        void *event = NULL;
-        void *a = NULL;
-        bool done = false;
         seed(i);
-        assert_ok(ctx, loong_device_create(ctx, "xpu", 1, &device));
-        assert_ok(ctx, loong_device_host_alloc(device, 2 * SIZE, "host",
-                                               (void **)&host));
-        assert_ok(ctx, loong_device_alloc(device, SIZE, "a", &a));
-        assert_ok(ctx, loong_device_stream_create(device, &stream));
-        assert_ok(ctx, loong_device_event_create(device, &event));
-        /* Never recorded: it holds nobody up. */
-        assert_ok(ctx, loong_device_event_wait(device, event, stream));
-        assert_ok(ctx, loong_device_event_is_done(device, event, &done));
-        assert_true(done);
-        assert_ok(ctx, loong_device_synchronize(device, "it"));
-        for (int n = 1; n < 3; n++) { /* the second record is what counts */
-            memset(host, i + n, SIZE);
-            assert_ok(ctx,
-                      loong_device_stream_copy(device, stream, a, host, SIZE));
-            assert_ok(ctx, loong_device_event_record(device, event, stream));
-            assert_ok(ctx, loong_device_event_wait(
-                               device, event, loong_device_stream(device)));
-            assert_ok(ctx, loong_device_copy(device, host + SIZE, a, SIZE));
-            assert_ok(ctx, loong_device_synchronize(device, "it"));
-            assert_memory_equal(host + SIZE, host, SIZE);
-        }
-        assert_ok(ctx, loong_device_stream_synchronize(device, stream));
-        loong_device_event_destroy(device, event);
-        loong_device_stream_destroy(device, stream);
-        loong_device_free(device, a, SIZE);
-        loong_device_host_free(device, host);
-        loong_device_destroy(&device);
+        check_streams(ctx, "xpu", i);
         end(&ctx);
     }
 }

@@ -64,11 +64,13 @@ function(xpusim_environment name)
 endfunction()
 
 loong_xpu_sim_test(NAME xpu_device LABELS sim SOURCES ${xpusim}/test_device.c
-  LIBS xpusim)
+  ${PROJECT_SOURCE_DIR}/tests/sim/device_streams.c LIBS xpusim)
+target_include_directories(test_xpu_device PRIVATE
+  ${PROJECT_SOURCE_DIR}/tests/sim)
 loong_xpu_sim_test(NAME xpu_bkcl LABELS sim SOURCES ${xpusim}/test_bkcl.c
-  ${PROJECT_SOURCE_DIR}/tests/sim/cuda/comm_place.c LIBS xpusim)
+  ${PROJECT_SOURCE_DIR}/tests/sim/comm_place.c LIBS xpusim)
 target_include_directories(test_xpu_bkcl PRIVATE
-  ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
+  ${PROJECT_SOURCE_DIR}/tests/sim)
 
 add_test(NAME xpu_device_bare COMMAND test_xpu_device)
 set_tests_properties(xpu_device_bare PROPERTIES LABELS sim ENVIRONMENT

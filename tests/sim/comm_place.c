@@ -291,3 +291,22 @@ loong_status_t check_messages(place_t *p)
     loong_comm_destroy(&link[1]);
     return status;
 }
+
+loong_status_t check_own(loong_context_t *ctx, loong_comm_t *host, void *user)
+{
+    static const int64_t equal[] = {N, N, N};
+    static const int64_t several[] = {N + 9, 0, 2 * N - 9};
+    place_t *p = NULL;
+    (void)user;
+    loong_status_t status = open_place(ctx, host, OWN, &p);
+    for (int k = 0; k < 2 && status == LOONG_OK; k++) {
+        const int64_t *counts = k == 0 ? equal : several;
+        status = check_reduce(p, counts);
+        status = status == LOONG_OK ? check_gather(p, counts) : status;
+    }
+    status = status == LOONG_OK ? check_exchange(p) : status;
+    status = status == LOONG_OK ? check_messages(p) : status;
+    status = status == LOONG_OK ? check_many(p) : status;
+    close_place(p);
+    return status;
+}

@@ -9,6 +9,7 @@ source=$2
 mpirun=$3
 real=${4:-} # where it is built with CUDA
 . "$source/tests/in_place.sh"
+. "$source/tests/sim/small_training.sh"
 
 # two CODE ARGUMENTS...
 two() {
@@ -20,42 +21,8 @@ two() {
     ! grep -q "^cudasim:" err || fail "$*: what the device says"
 }
 
-# losses DIR: of every step
-losses() {
-    sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"
-}
-
-# alike A B COUNT: the last losses, equal to a relative 64 x 2^-24
-alike() {
-    paste <(losses "$1" | tail -n "$3") <(losses "$2" | tail -n "$3") | awk -v count="$3" '
-        { d = $1 - $2; if (d < 0) d = -d
-          if (NF != 2 || d > 64 / 16777216 * $1) bad = 1 }
-        END { exit bad || NR != count }' || fail "losses of $1 and $2"
-}
-
-"$build/loong-data" index --tokenizer bytes --append-eod --quiet \
-    --suffixes .md --output-prefix text "$source/docs/devices" >/dev/null
-cat >recipe.yaml <<'YAML'
-model:
-  foundation:
-    family: qwen3
-    num_layers: 1
-    hidden_size: 16
-    ffn_hidden_size: 24
-    num_attention_heads: 2
-    vocab_size: 257
-    max_position_embeddings: 16
-    activation: swiglu
-    untie_embeddings_and_output_weights: false
-precision: {params_dtype: fp32}
-data: {seq_length: 16, train: [{path: text}]}
-train: {micro_batch_size: 1, global_batch_size: 4, train_iters: 3}
-optimizer: {lr: 1e-3}
-parallel: {data_parallel_sharding: optim_grads, bucket_bytes: 4096}
-checkpoint: {save_interval: 1, async: false}
-log: {interval: 1}
-comm: {timeout: 60s}
-YAML
+write_training "$build" "$source" 1
+echo 'checkpoint: {save_interval: 1, async: false}' >>recipe.yaml
 export CUDASIM_DEVICES=2
 
 two 0 device=cpu checkpoint.save=cpu log.dir=cpu_log

@@ -10,6 +10,7 @@ source=$2
 mpirun=$3
 ranks=$4
 . "$source/tests/in_place.sh"
+. "$source/tests/sim/small_training.sh"
 
 # train DIR ARGUMENTS...
 train() {
@@ -20,48 +21,15 @@ train() {
   [ "$got" = 0 ] || fail "$*: exit $got"
 }
 
-losses() {
-  sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"
-}
-
-# alike A B: three losses, equal to a relative 64 x 2^-24
-alike() {
-  paste <(losses "$1") <(losses "$2") | awk '
-    { d = $1 - $2; if (d < 0) d = -d
-      if (NF != 2 || d > 64 / 16777216 * $1) bad = 1 }
-    END { exit bad || NR != 3 }' || fail "losses of $1 and $2"
-}
-
-"$build/loong-data" index --tokenizer bytes --append-eod --quiet \
-  --suffixes .md --output-prefix text "$source/docs/devices" >/dev/null
-cat >recipe.yaml <<'YAML'
-model:
-  foundation:
-    family: qwen3
-    num_layers: 2
-    hidden_size: 16
-    ffn_hidden_size: 24
-    num_attention_heads: 2
-    vocab_size: 257
-    max_position_embeddings: 16
-    activation: swiglu
-    untie_embeddings_and_output_weights: false
-precision: {params_dtype: fp32}
-data: {seq_length: 16, train: [{path: text}]}
-train: {micro_batch_size: 1, global_batch_size: 4, train_iters: 3}
-optimizer: {lr: 1e-3}
-parallel: {data_parallel_sharding: optim_grads, bucket_bytes: 4096}
-log: {interval: 1}
-comm: {timeout: 60s}
-YAML
+write_training "$build" "$source" 2
 export SIM_XPU_COUNT=$ranks
 train cpu device=cpu
 train xpu device=xpu
-alike cpu xpu
+alike cpu xpu 3
 if [ "$ranks" = 4 ]; then
   train cpu2 device=cpu parallel.pipeline_model_parallel_size=2
   train xpu2 device=xpu parallel.pipeline_model_parallel_size=2
-  alike cpu2 xpu2
+  alike cpu2 xpu2 3
 fi
 # The loss calls other ranks, which the processor cannot do for a device.
 if [ "$ranks" = 2 ]; then
@@ -81,5 +49,5 @@ if [ "$ranks" = 2 ]; then
   grep -q 'comm.device_backend: staged does without it' err || fail 'no BKCL'
   LOONG_XPU_PATH=$PWD/nobkcl train staged device=xpu \
     comm.device_backend=staged
-  alike cpu staged
+  alike cpu staged 3
 fi

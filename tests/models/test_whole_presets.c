@@ -275,9 +275,9 @@ static void plan_one(const loong_json_t *published, const plan_t *plan)
                                       .plan_ranks = plan->ranks};
     assert_ok(ctx, loong_trainer_create(ctx, &trained, &trainer));
     assert_ok(ctx, loong_trainer_describe(trainer, &told));
-    double seconds = cpu_seconds() - begin; /* without the prediction */
     tells_parameters(plan, loongi_json_get(published, plan->model), told);
     assert_ok(ctx, loong_trainer_predict(trainer, &told));
+    double seconds = cpu_seconds() - begin;
     loong_trainer_destroy(&trainer);
     loong_recipe_destroy(&recipe);
     loong_comm_destroy(&comm);

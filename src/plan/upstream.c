@@ -174,15 +174,23 @@ static loong_status_t settle_graphs(const loong_plan_t *plan,
                                     loong_component_params_t *last)
 {
     loong_resources_params_t *r = &last->resources;
-    bool alone = loong_comm_size(plan->comm) == 1;
-    LOONG_CHECK(plan->ctx, alone || !r->graphs || r->graphs_go_on,
-                LOONG_ERR_UNSUPPORTED,
+    int ranks = plan->parallel.ranks;
+    if (!r->graphs || ranks == 1) {
+        return LOONG_OK;
+    }
+    LOONG_CHECK(plan->ctx, r->graphs_go_on, LOONG_ERR_UNSUPPORTED,
                 "%s: train.cuda_graph_impl: local on %d ranks, which have "
                 "pictures in different micro-batches; one rank may, auto and "
                 "none go step by step",
                 loong_recipe_where(plan->recipe, "train.cuda_graph_impl"),
-                loong_comm_size(plan->comm));
-    r->graphs = r->graphs && alone;
+                ranks);
+    if (loong_comm_rank(plan->comm) == 0) {
+        loongi_log(plan->ctx, LOONG_LOG_WARN,
+                   "train.cuda_graph_impl: auto: %d ranks have pictures in "
+                   "different micro-batches: programs run step by step",
+                   ranks);
+    }
+    r->graphs = false;
     return LOONG_OK;
 }
 

@@ -73,4 +73,15 @@ also qwen2_5_vl_train 2 'devices=[cuda:0, cpu:1]' "$pictures" $e.ranks=0 \
 also qwen3_vl_train 2 'devices=[cuda:0, cpu:1]' "$pictures" $e.ranks=0 \
     $p.ranks=0 $f.ranks=1
 also qwen3_vl_train 4 device=cuda "$pictures" $e.$tp=2 $tp=2 $pp=2
+"$build/loongrun_cudasim" "$place/recipe.yaml" --dry-run --ranks 2 \
+    "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \
+    "$pictures" device=cuda precision.params_dtype=fp32 \
+    train.cuda_graph_impl=local >"$place/out" 2>&1 && {
+    echo "FAILED: graphs of ranks with pictures of their own"
+    exit 1
+}
+grep -q 'train.cuda_graph_impl: local on 2 ranks' "$place/out" || {
+    cat "$place/out"
+    exit 1
+}
 echo "$runs layouts, $count steps each"

@@ -12,6 +12,7 @@ set(LOONG_CUDNN_SOURCES ${PROJECT_SOURCE_DIR}/kernels/cudnn/cudnn_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cudnn/cudnn_plan_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cudnn/attention_cuda.c)
 set(LOONG_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_device.c
+  ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_caps.c
   ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_calls.c
   ${PROJECT_SOURCE_DIR}/kernels/list_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cublaslt/library_cuda.c
@@ -21,7 +22,8 @@ set(LOONG_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_device.c
   ${LOONG_CUDNN_SOURCES})
 
 add_library(loong_cuda_absent OBJECT
-  ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_absent.c)
+  ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_absent.c
+  ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_caps.c)
 target_include_directories(loong_cuda_absent PUBLIC
   ${PROJECT_SOURCE_DIR}/backends/cuda
   $<TARGET_PROPERTY:loong_device,LOONG_API>)

@@ -192,7 +192,7 @@ static inline dim3 grid_of(const loong_kernel_call_t *call, int64_t units)
 {
     enum { EACH_HAS = 16 };
     int64_t most =
-        (int64_t)EACH_HAS * loong_device_limits(call->device).processors;
+        (int64_t)EACH_HAS * loong_device_caps(call->device)->processors;
     return dim3((unsigned)LOONG_MAX(LOONG_MIN(units, most), 1));
 }
 
@@ -209,7 +209,7 @@ static inline loong_status_t launched(const loong_kernel_call_t *call)
 /* Bytes of shared memory that a block may have. */
 static inline size_t shared_limit(const loong_kernel_call_t *call)
 {
-    return loong_device_limits(call->device).block_shared;
+    return loong_device_caps(call->device)->block_shared;
 }
 
 /* Dynamic shared memory beyond what every kernel may have: the most that any

@@ -58,7 +58,8 @@ set_source_files_properties(src/data/images/resize.c
 
 loong_module(NAME device DIR src/device PUBLIC device device_types kernel
   USES base CALLS comm)
-loong_module(NAME device_cpu DIR backends/cpu USES base CALLS device)
+loong_module(NAME isa DIR src/isa USES base CALLS device LIBS dnnl)
+loong_module(NAME device_cpu DIR backends/cpu USES base isa CALLS device)
 loong_module(NAME comm_device DIR backends/device_comm INSIDE src/comm/inside
   USES base comm device)
 file(GLOB xpu_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/xpu/*.c
@@ -69,7 +70,6 @@ loong_module(NAME device_xpu DIR backends/xpu INSIDE src/comm/inside
   ${PROJECT_SOURCE_DIR}/backends/xpu LIBS ${CMAKE_DL_LIBS})
 loong_module(NAME comm_staged DIR backends/staged INSIDE src/comm/inside
   USES base comm device)
-loong_module(NAME isa DIR src/isa USES base CALLS device LIBS dnnl)
 loong_module(NAME graph DIR src/graph PUBLIC graph op register
   USES base CALLS mesh device)
 loong_module(NAME op DIR src/op

@@ -119,7 +119,8 @@ typedef struct bench_model {
 } bench_model_t;
 
 /* The model of a recipe; *micro_batches_p: of a step on one rank. */
-bench_model_t bench_model_of(const loong_recipe_t *recipe,
+bench_model_t bench_model_of(const loong_context_t *ctx,
+                             const loong_recipe_t *recipe,
                              int64_t *micro_batches_p);
 
 /* Loads a recipe for a benchmark; overrides may be none. */

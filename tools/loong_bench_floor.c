@@ -512,7 +512,7 @@ int bench_floor(loong_context_t *ctx, int argc, char **argv)
             return bench_fail(ctx, status);
         }
         int threads = m->threads;
-        *m = bench_model_of(recipe, &micro_batches);
+        *m = bench_model_of(ctx, recipe, &micro_batches);
         m->threads = threads;
         loong_recipe_destroy(&recipe);
         if (m->experts) {

@@ -193,9 +193,9 @@ static int run_op(loong_context_t *ctx, const options_t *o,
     memset(times, 0, sizeof(times));
     memset(items, 0, sizeof(items));
     if (strstr(o->of.op, "fused") != NULL &&
-        !loong_device_has_fused_attention(device)) {
+        !loong_device_has(device, LOONG_FEATURE_FUSED_ATTENTION)) {
         if (!o->json) {
-            printf("%-18s no cuDNN on %s\n", o->of.op,
+            printf("%-18s no library of it on %s\n", o->of.op,
                    loong_device_name(device));
         }
         return LOONG_EXIT_OK;
@@ -229,7 +229,8 @@ static int help(void)
            "Times every kernel of an op (all ops when none is named), in turn,"
            "\nuntil the time is over.\n\n"
            "  --op NAME          one of the ops below\n"
-           "  --device NAME      cpu (default), cuda\n"
+           "  --device NAME      cpu (default), or what loongrun --doctor "
+           "lists\n"
            "  --shape A,B,...    its sizes\n"
            "  --dtype TYPE       bf16 (default), fp32, fp64\n"
            "  --threads N        default: OMP_NUM_THREADS or the processors\n"

@@ -54,7 +54,8 @@ static int64_t model_int(const loong_recipe_t *r, const char *key,
     return value > 0 ? value : otherwise;
 }
 
-bench_model_t bench_model_of(const loong_recipe_t *recipe,
+bench_model_t bench_model_of(const loong_context_t *ctx,
+                             const loong_recipe_t *recipe,
                              int64_t *micro_batches_p)
 {
     bench_model_t m;
@@ -78,7 +79,10 @@ bench_model_t bench_model_of(const loong_recipe_t *recipe,
                  ? loong_recipe_int(recipe, "finetune.rank")
                  : 0;
     m.experts = model_int(recipe, "num_experts", 0) > 0;
-    m.dtype = loongi_recipe_precision(recipe, "foundation", NULL).compute;
+    loong_device_caps_t caps;
+    memset(&caps, 0, sizeof(caps));
+    loong_device_find_kind(ctx, "cpu")->caps(NULL, &caps);
+    m.dtype = loongi_recipe_precision(recipe, "foundation", &caps).compute;
     m.threads = bench_threads();
     *micro_batches_p = batch > 0 && global > batch ? global / batch : 1;
     return m;
@@ -263,7 +267,7 @@ static loong_status_t run(loong_context_t *ctx, const options_t *o,
     const char *dir = loong_recipe_text(recipe, "log.dir");
     char prefix[PATH_SIZE + 16];
     result_t r = {1, 0.0, {NULL, 0, 0}, {NULL, 0, 0}};
-    bench_model_t m = bench_model_of(recipe, &r.micro_batches);
+    bench_model_t m = bench_model_of(ctx, recipe, &r.micro_batches);
     bool first = loong_comm_rank(comm) == 0;
     loong_status_t status = LOONG_OK;
     snprintf(prefix, sizeof(prefix), "%s/tokens", dir);

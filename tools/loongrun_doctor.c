@@ -190,16 +190,61 @@ static void tell_device(const char *kind, char *text)
     }
 }
 
+/* Appends what it multiplies, what it has and what it wants. */
+static void tell_caps(const loong_device_caps_t *caps, char *text, size_t size)
+{
+#define TEXT(name_, text_) text_,
+    static const char *const features[] = {LOONG_DEVICE_FEATURES(TEXT)};
+#undef TEXT
+    static const char *const classes[] = {"not", "slowly", "", "by matrices"};
+    const char *between = "";
+    size_t used = strlen(text);
+    used += (size_t)snprintf(text + used, size - used, "\nmultiplies: ");
+    for (int t = 0; t < LOONG_DTYPE_COUNT && used < size; t++) {
+        if (caps->rate[t] != LOONG_RATE_NONE) {
+            const char *class = classes[caps->rate[t]];
+            used += (size_t)snprintf(text + used, size - used, "%s%s%s%s",
+                                     between, loong_dtype_name(t),
+                                     class[0] != '\0' ? " " : "", class);
+            between = ", ";
+        }
+    }
+    between = "\nhas: ";
+    for (int f = 0; f < LOONG_FEATURE_COUNT && used < size; f++) {
+        if (loong_caps_have(caps, f)) {
+            used += (size_t)snprintf(text + used, size - used, "%s%s",
+                                     between, features[f]);
+            between = ", ";
+        }
+    }
+    if (caps->align > 1 && used < size) {
+        snprintf(text + used, size - used,
+                 "\noperands at multiples of %zu bytes", caps->align);
+    }
+}
+
+static void tell_driver(const loong_device_ops_t *ops)
+{
+    char text[256];
+    if (ops->driver != NULL && access(ops->driver, F_OK) == 0) {
+        snprintf(text, sizeof(text),
+                 "a driver of %s is here (%s), but no device can be used: "
+                 "docs/devices/%s.md says why and what helps",
+                 ops->name, ops->driver, ops->name);
+        line("advice", text);
+    }
+}
+
 static void tell_devices(loong_context_t *ctx)
 {
     char text[8192];
     const char *kind = NULL;
-    bool gpu = false;
     for (int i = 0; (kind = loong_device_kind(ctx, i)) != NULL; i++) {
         loong_device_t *device = NULL;
-        if (loong_device_create(ctx, kind, 0, &device) == LOONG_OK) {
+        bool found = loong_device_create(ctx, kind, 0, &device) == LOONG_OK;
+        if (found) {
             loong_device_describe(device, text, sizeof(text));
-            gpu = gpu || !loong_device_is_host(device);
+            tell_caps(loong_device_caps(device), text, sizeof(text));
             loong_device_destroy(&device);
         } else {
             const char *why = strstr(loong_context_error(ctx), "no device");
@@ -209,14 +254,9 @@ static void tell_devices(loong_context_t *ctx)
             loong_context_clear_error(ctx);
         }
         tell_device(kind, text);
-    }
-    if (!gpu && access("/proc/driver/nvidia/version", R_OK) == 0) {
-        line("advice", "an NVIDIA driver is here, but no GPU can be used: "
-                       "docs/devices/cuda.md says why and what helps");
-    }
-    if (!gpu && access("/dev/xpuctrl", F_OK) == 0) {
-        line("advice", "a Kunlun XPU is here, but cannot be used: "
-                       "docs/devices/xpu.md says why and what helps");
+        if (!found) {
+            tell_driver(loong_device_find_kind(ctx, kind));
+        }
     }
 }
 

@@ -10,8 +10,20 @@
 
 #include "base.h"
 #include "cpu_device.h"
+#include "isa.h"
 
 enum { HUGE_PAGE = 2 * 1024 * 1024 };
+
+static void cpu_caps(const void *data, loong_device_caps_t *caps)
+{
+    bool bf16 = loongi_isa() >= LOONG_ISA_LEVEL_avx512_bf16;
+    (void)data;
+    caps->features = 1u << LOONG_FEATURE_HOST_MEMORY;
+    caps->rate[LOONG_F64] = LOONG_RATE_VECTOR;
+    caps->rate[LOONG_F32] = LOONG_RATE_VECTOR;
+    caps->rate[LOONG_BF16] = bf16 ? LOONG_RATE_MATRIX : LOONG_RATE_SLOW;
+    caps->align = 1;
+}
 
 static int cpu_count(char *reason, size_t size)
 {
@@ -117,7 +129,7 @@ static void cpu_describe(void *data, char *text, size_t size)
 
 const loong_device_ops_t loongi_cpu_device = {
     .name = "cpu",
-    .host = true,
+    .caps = cpu_caps,
     .count = cpu_count,
     .create = cpu_create,
     .destroy = cpu_destroy,

@@ -13,6 +13,15 @@ static int absent_count(char *reason, size_t size)
     return 0;
 }
 
+static void absent_caps(const void *data, loong_device_caps_t *caps)
+{
+    (void)data;
+    loongi_cuda_caps(caps);
+}
+
 const loong_device_ops_t loongi_cuda_device = {.name = "cuda",
+                                               .caps = absent_caps,
+                                               .rates = loongi_cuda_rates,
+                                               .driver = LOONG_CUDA_DRIVER,
                                                .count = absent_count};
 const loong_kernel_t *const loongi_cuda_kernels[] = {NULL};

@@ -44,7 +44,8 @@ typedef struct cuda_data {
     int major;
     int minor;
     size_t memory;
-    loong_device_limits_t limits;
+    int processors;
+    size_t block_shared;
     uint64_t identity;
 } cuda_data_t;
 
@@ -155,8 +156,8 @@ static loong_status_t open_device(cuda_data_t *d)
     d->major = prop.major;
     d->minor = prop.minor;
     d->memory = prop.totalGlobalMem;
-    d->limits.processors = prop.multiProcessorCount;
-    d->limits.block_shared = prop.sharedMemPerBlockOptin;
+    d->processors = prop.multiProcessorCount;
+    d->block_shared = prop.sharedMemPerBlockOptin;
     uint64_t half[2];
     memcpy(half, prop.uuid.bytes, sizeof(half));
     d->identity = half[0] ^ half[1];
@@ -207,14 +208,19 @@ static loong_status_t cuda_create(loong_context_t *ctx, int index,
     return LOONG_OK;
 }
 
-static int cuda_generation(const void *data)
+/* cuDNN's attention uses instructions of Hopper and Blackwell that ours does
+ * not. */
+static void cuda_caps(const void *data, loong_device_caps_t *caps)
 {
-    return ((const cuda_data_t *)data)->major;
-}
-
-static loong_device_limits_t cuda_limits(const void *data)
-{
-    return ((const cuda_data_t *)data)->limits;
+    const cuda_data_t *d = data;
+    loongi_cuda_caps(caps);
+    if (d != NULL && (d->major == 9 || d->major == 10)) {
+        caps->features |= 1u << LOONG_FEATURE_FUSED_FIRST;
+    }
+    if (d != NULL) {
+        caps->processors = d->processors;
+        caps->block_shared = d->block_shared;
+    }
 }
 
 static void cuda_describe(void *data, char *text, size_t size)
@@ -552,12 +558,9 @@ static loong_status_t cuda_peer_enable(void *data, int other, bool *granted_p)
 
 const loong_device_ops_t loongi_cuda_device = {
     .name = "cuda",
-    .bf16 = true,
-    .tf32 = true,
-    .algorithms = true,
-    .fused_attention = true,
-    .generation = cuda_generation,
-    .limits = cuda_limits,
+    .caps = cuda_caps,
+    .rates = loongi_cuda_rates,
+    .driver = LOONG_CUDA_DRIVER,
     .count = cuda_count,
     .create = cuda_create,
     .destroy = cuda_destroy,

@@ -264,6 +264,17 @@ static void xpu_describe(void *data, char *text, size_t size)
              "assumptions in docs/devices/xpu.md");
 }
 
+/* There is no fp8, no tf32, and no product of fp64. */
+static void xpu_caps(const void *data, loong_device_caps_t *caps)
+{
+    const xpu_data_t *d = data;
+    caps->rate[LOONG_F32] = LOONG_RATE_VECTOR;
+    caps->rate[LOONG_BF16] = LOONG_RATE_MATRIX;
+    if (d != NULL && d->lib->shim != NULL) {
+        caps->align = d->lib->shim->align;
+    }
+}
+
 static uint64_t xpu_identity(void *data)
 {
     return ((const xpu_data_t *)data)->pci + 1; /* 0 is none */
@@ -452,7 +463,8 @@ static loong_status_t xpu_event_done(void *data, void *event, bool *done_p)
 
 const loong_device_ops_t loongi_xpu_device = {
     .name = "xpu",
-    .bf16 = true,
+    .caps = xpu_caps,
+    .driver = "/dev/xpuctrl",
     .count = xpu_count,
     .create = xpu_create,
     .destroy = xpu_destroy,

@@ -23,15 +23,13 @@ extern "C" {
  * `create` gets the private data that `create` made. */
 typedef struct loong_device_ops {
     const char *name; /* "cpu"; kernels carry the same name */
-    /* Its memory is the host's: either reads what the other wrote. Any number
-     * of processes may have device 0. */
-    bool host;
-    bool bf16; /* multiplies it, whatever the processor does */
-    bool tf32; /* multiplies fp32 through it, where that is asked for */
-    bool algorithms; /* its products choose among several */
-    bool fused_attention; /* there is a library's, beside our own */
-    int (*generation)(const void *data); /* (optional): 0 */
-    loong_device_limits_t (*limits)(const void *data); /* (optional): 0 */
+    /* Fills *caps_p, which is zero; data NULL: what any such device can do. */
+    void (*caps)(const void *data, loong_device_caps_t *caps_p);
+    /* (optional): none are known. Its cards, up to one without a name; the
+     * first is taken where none is named. */
+    const loong_device_rates_t *rates;
+    /* (optional): none. A file that is there where its driver is. */
+    const char *driver;
     /* How many such devices this process sees, 0 with a reason when none. */
     int (*count)(char *reason, size_t size);
     loong_status_t (*create)(loong_context_t *ctx, int index, void **data_p);
@@ -69,7 +67,7 @@ typedef struct loong_device_ops {
     loong_status_t (*event_wait)(void *data, void *event, void *stream);
     /* Is the last record reached? */
     loong_status_t (*event_done)(void *data, void *event, bool *done_p);
-    /* (optional, all or none): no graphs. What this thread puts on `stream`
+    /* (with LOONG_FEATURE_GRAPHS, all). What this thread puts on `stream`
      * from here on, and on streams that come to wait for it, is kept and not
      * done, until capture_end; `stream` waits for all of them by then.
      * Meanwhile nothing is waited for, asked or allocated. graph_p NULL: what
@@ -112,6 +110,10 @@ typedef struct loong_device_ops {
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_register_device(loong_context_t *ctx, const loong_device_ops_t *ops);
 
+/* The table of a kind of device; NULL: there is none of that name. */
+LOONG_API const loong_device_ops_t *
+loong_device_find_kind(const loong_context_t *ctx, const char *name);
+
 /* Opens device `index` of a backend. "auto" takes the first registered
  * backend that has one. Errors: LOONG_ERR_NOT_FOUND with each backend's
  * reason. Not collective. */
@@ -134,17 +136,13 @@ LOONG_API void loong_device_destroy(loong_device_t **device_p);
 
 LOONG_API const char *loong_device_name(const loong_device_t *device);
 LOONG_API int loong_device_index(const loong_device_t *device);
-/* Its memory is the host's. */
+/* As it was when the device was opened: the driver is not asked. */
+LOONG_API const loong_device_caps_t *
+loong_device_caps(const loong_device_t *device);
+LOONG_API bool loong_device_has(const loong_device_t *device,
+                                loong_device_feature_t feature);
+/* It has LOONG_FEATURE_HOST_MEMORY. */
 LOONG_API bool loong_device_is_host(const loong_device_t *device);
-LOONG_API bool loong_device_has_bf16(const loong_device_t *device);
-LOONG_API bool loong_device_has_tf32(const loong_device_t *device);
-LOONG_API bool loong_device_has_algorithms(const loong_device_t *device);
-LOONG_API bool loong_device_has_fused_attention(const loong_device_t *device);
-/* The first number of its compute capability; 0: it has none, or is planned. */
-LOONG_API int loong_device_generation(const loong_device_t *device);
-/* As they were when it was opened: the driver is not asked. */
-LOONG_API loong_device_limits_t
-loong_device_limits(const loong_device_t *device);
 /* 0: any number of processes may have it. */
 LOONG_API uint64_t loong_device_identity(const loong_device_t *device);
 /* Bytes that can be had now; *own_p false: they are the machine's. */
@@ -214,7 +212,6 @@ loong_device_event_wait(loong_device_t *device, void *event, void *stream);
 /* Graphs: what is put on the compute stream once, and on streams that wait for
  * it, launched as a whole again and again. In between nothing may be waited
  * for or allocated; on an error what was kept is forgotten. */
-LOONG_API bool loong_device_has_graphs(const loong_device_t *device);
 LOONG_API bool loong_device_is_capturing(const loong_device_t *device);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_capture_begin(loong_device_t *device);

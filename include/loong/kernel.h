@@ -87,8 +87,8 @@ typedef struct loong_karg {
 
 typedef enum loong_attention_backend {
     LOONG_ATTENTION_LOCAL, /* the library's own kernels */
-    LOONG_ATTENTION_FUSED, /* cuDNN's alone */
-    LOONG_ATTENTION_AUTO   /* cuDNN's; own ones for what it refuses */
+    LOONG_ATTENTION_FUSED, /* those of a library of the device alone */
+    LOONG_ATTENTION_AUTO   /* the same; own ones for what it refuses */
 } loong_attention_backend_t;
 
 /* How kernels are made where a device leaves a choice. */
@@ -143,7 +143,7 @@ typedef struct loong_kernel_call {
 typedef struct loong_kernel {
     const char *name;   /* "linear_onednn" */
     const char *op;     /* name of the op it implements */
-    const char *device; /* "cpu", "cuda", "xpu"; NULL: whatever there is */
+    const char *device; /* the name of its kind; NULL: whatever there is */
     /* Accepts (true) or refuses; a refusal writes why. NULL: accepts all. */
     bool (*support)(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE]);

@@ -118,7 +118,8 @@ static loong_status_t run(const loong_kernel_call_t *call)
     if (call->load) {
         return LOONG_OK;
     }
-    LOONG_TRY(check_alignment(call, lib->shim->align));
+    LOONG_TRY(
+        check_alignment(call, loong_device_caps(call->device)->align));
     loong_kernel_call_t inner = *call;
     inner.ctx = NULL;
     inner.state = s->shim;

@@ -24,6 +24,19 @@ loong_status_t loong_register_device(loong_context_t *ctx,
     return loongi_registry_add(ctx, LOONG_REGISTRY_DEVICES, ops);
 }
 
+const loong_device_ops_t *loong_device_find_kind(const loong_context_t *ctx,
+                                                 const char *name)
+{
+    loong_registry_t r = loongi_registry(ctx, LOONG_REGISTRY_DEVICES);
+    for (int64_t i = 0; i < r.count; i++) {
+        const loong_device_ops_t *ops = r.items[i];
+        if (strcmp(ops->name, name) == 0) {
+            return ops;
+        }
+    }
+    return NULL;
+}
+
 /* `local`: the index is that of a process, and its device is found. */
 static loong_status_t find_backend(loong_context_t *ctx, const char *name,
                                    bool local, int *index_p,
@@ -91,6 +104,8 @@ loong_status_t loongi_device_open(loong_context_t *ctx,
         loongi_free(ctx, device);
         return status;
     }
+    bool planned = ops->create == NULL;
+    ops->caps(planned ? NULL : device->data, &device->caps);
     *device_p = device;
     return LOONG_OK;
 }
@@ -137,48 +152,25 @@ int loong_device_index(const loong_device_t *device)
     return device->index;
 }
 
+const loong_device_caps_t *loong_device_caps(const loong_device_t *device)
+{
+    return &device->caps;
+}
+
+bool loong_device_has(const loong_device_t *device,
+                      loong_device_feature_t feature)
+{
+    return loong_caps_have(&device->caps, feature);
+}
+
 bool loong_device_is_host(const loong_device_t *device)
 {
-    return device->ops->host;
+    return loong_device_has(device, LOONG_FEATURE_HOST_MEMORY);
 }
 
 bool loong_device_is_planned(const loong_device_t *device)
 {
     return device->ops->create == NULL;
-}
-
-bool loong_device_has_bf16(const loong_device_t *device)
-{
-    return device->ops->bf16;
-}
-
-bool loong_device_has_tf32(const loong_device_t *device)
-{
-    return device->ops->tf32;
-}
-
-bool loong_device_has_algorithms(const loong_device_t *device)
-{
-    return device->ops->algorithms;
-}
-
-bool loong_device_has_fused_attention(const loong_device_t *device)
-{
-    return device->ops->fused_attention;
-}
-
-int loong_device_generation(const loong_device_t *device)
-{
-    return device->ops->generation != NULL
-               ? device->ops->generation(device->data)
-               : 0;
-}
-
-loong_device_limits_t loong_device_limits(const loong_device_t *device)
-{
-    loong_device_limits_t none = {0, 0};
-    return device->ops->limits != NULL ? device->ops->limits(device->data)
-                                       : none;
 }
 
 uint64_t loong_device_identity(const loong_device_t *device)
@@ -337,11 +329,6 @@ loong_status_t loong_device_event_wait(loong_device_t *device, void *event,
 
 /* ---- graphs -------------------------------------------------------------- */
 
-bool loong_device_has_graphs(const loong_device_t *device)
-{
-    return device->ops->graph_launch != NULL;
-}
-
 bool loong_device_is_capturing(const loong_device_t *device)
 {
     return device->capturing;
@@ -349,7 +336,7 @@ bool loong_device_is_capturing(const loong_device_t *device)
 
 loong_status_t loong_device_capture_begin(loong_device_t *device)
 {
-    LOONG_CHECK(device->ctx, loong_device_has_graphs(device),
+    LOONG_CHECK(device->ctx, loong_device_has(device, LOONG_FEATURE_GRAPHS),
                 LOONG_ERR_UNSUPPORTED, "device %s: it has no graphs",
                 device->ops->name);
     LOONG_TRY(device->ops->capture_begin(device->data,

@@ -40,6 +40,7 @@ struct loong_device {
     loong_context_t *ctx;
     const loong_device_ops_t *ops;
     void *data;
+    loong_device_caps_t caps;
     int index;
     void *reached; /* event of whoever waits; NULL: none yet */
     uint64_t waits;

@@ -23,13 +23,9 @@ static loong_status_t make_table(loong_context_t *ctx,
     loong_device_ops_t *ops = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*ops), "planned device", &ops));
     ops->name = of->name;
-    ops->host = of->host;
-    ops->bf16 = of->bf16;
-    ops->tf32 = of->tf32;
-    ops->algorithms = of->algorithms;
-    ops->fused_attention = of->fused_attention;
+    ops->caps = of->caps;
+    ops->rates = of->rates;
     ops->overhead = of->overhead;
-    ops->graph_launch = of->graph_launch; /* there are graphs */
     ops->destroy = planned_destroy;
     *ops_p = ops;
     return LOONG_OK;
@@ -51,13 +47,8 @@ loong_status_t loong_device_create_planned(loong_context_t *ctx,
                                            const char *name,
                                            loong_device_t **device_p)
 {
-    loong_registry_t r = loongi_registry(ctx, LOONG_REGISTRY_DEVICES);
-    const loong_device_ops_t *of = NULL;
+    const loong_device_ops_t *of = loong_device_find_kind(ctx, name);
     loong_device_ops_t *ops = NULL;
-    for (int64_t i = 0; i < r.count && of == NULL; i++) {
-        const loong_device_ops_t *known = r.items[i];
-        of = strcmp(known->name, name) == 0 ? known : NULL;
-    }
     LOONG_CHECK(ctx, of != NULL && has_kernels(ctx, name), LOONG_ERR_NOT_FOUND,
                 "nothing can be planned for device %s: this build has no "
                 "kernels of it",

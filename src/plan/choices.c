@@ -11,22 +11,19 @@
 #include "fields.h"
 #include "file.h"
 #include "host_kernel.h"
-#include "isa.h"
 #include "loong/register.h"
 #include "predict.h"
 
 /* ---- precision ----------------------------------------------------------- */
 
-bool loongi_fast_bf16(const loong_device_t *device)
+bool loongi_fast_bf16(const loong_device_caps_t *caps)
 {
-    return device == NULL || loong_device_is_host(device)
-               ? loongi_isa() >= LOONG_ISA_LEVEL_avx512_bf16
-               : loong_device_has_bf16(device);
+    return caps->rate[LOONG_BF16] > LOONG_RATE_SLOW;
 }
 
 loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
                                           const char *role,
-                                          const loong_device_t *device)
+                                          const loong_device_caps_t *caps)
 {
     const char *text = loong_recipe_text(
         recipe, loong_recipe_own_path(recipe, role, "precision.params_dtype"));
@@ -34,7 +31,7 @@ loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
     if (strcmp(text, "fp64") == 0) {
         p.compute = p.wide = LOONG_F64;
     } else if (strcmp(text, "bf16") == 0 ||
-               (strcmp(text, "auto") == 0 && loongi_fast_bf16(device))) {
+               (strcmp(text, "auto") == 0 && loongi_fast_bf16(caps))) {
         p.compute = LOONG_BF16;
     }
     return p;
@@ -44,26 +41,27 @@ loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
 
 #define ATTENTION_KEY "train.attention_backend"
 
-/* Where its kernels use instructions that ours do not: Hopper, Blackwell. Of a
- * device that is planned predict.device tells. */
+/* Of a device that is planned predict.device tells. */
 static bool prefers_fused(const loong_plan_t *plan)
 {
-    int generation = loong_device_is_planned(plan->device)
-                         ? loongi_predict_rates(plan).generation
-                         : loong_device_generation(plan->device);
-    return loong_device_has_fused_attention(plan->device) &&
-           (generation == 9 || generation == 10);
+    bool first = loong_device_is_planned(plan->device)
+                     ? loongi_predict_rates(plan).fused_first
+                     : loong_device_has(plan->device,
+                                        LOONG_FEATURE_FUSED_FIRST);
+    return first &&
+           loong_device_has(plan->device, LOONG_FEATURE_FUSED_ATTENTION);
 }
 
 static loong_status_t settle_attention(const loong_plan_t *plan,
                                        loong_attention_backend_t *backend_p)
 {
-    bool has = loong_device_has_fused_attention(plan->device);
+    bool has =
+        loong_device_has(plan->device, LOONG_FEATURE_FUSED_ATTENTION);
     bool fused = *backend_p == LOONG_ATTENTION_FUSED;
     LOONG_CHECK(plan->ctx, has || !fused || loongi_devices_are_mixed(plan),
                 LOONG_ERR_CONFIG,
-                ATTENTION_KEY ": fused, but device %s has no cuDNN; auto takes "
-                              "it where there is one, local never",
+                ATTENTION_KEY ": fused, but device %s has no library of it; "
+                              "auto takes one where it is, local never",
                 loong_device_name(plan->device));
     if (*backend_p == LOONG_ATTENTION_AUTO && !prefers_fused(plan)) {
         *backend_p = LOONG_ATTENTION_LOCAL;
@@ -71,7 +69,7 @@ static loong_status_t settle_attention(const loong_plan_t *plan,
     return LOONG_OK;
 }
 
-/* A step that cuDNN was asked for first and refuses. */
+/* A step that a library was asked for first and refuses. */
 static bool falls_back(const loong_step_t *step)
 {
     const char *op = step->query.op;
@@ -127,7 +125,7 @@ void loongi_choices_tell_attention(const loong_plan_t *plan)
 /* By one rank, once. */
 static void tell_file(const loong_plan_t *plan, const loong_kernel_policy_t *p)
 {
-    bool chooses = loong_device_has_algorithms(plan->device);
+    bool chooses = loong_device_has(plan->device, LOONG_FEATURE_ALGORITHMS);
     if (p->algorithms == NULL || loong_comm_rank(plan->comm) != 0) {
         return;
     }
@@ -152,7 +150,7 @@ loong_status_t loongi_choices_policy(const loong_plan_t *plan,
 {
     loong_kernel_policy_t p = {0};
     LOONG_FILL(plan->recipe, "", loong_kernel_policy_t, &p);
-    bool has = loong_device_has_tf32(plan->device);
+    bool has = loong_device_has(plan->device, LOONG_FEATURE_TF32);
     p.tf32 = p.tf32 && (has || !loongi_devices_are_mixed(plan));
     LOONG_TRY(settle_attention(plan, &p.attention));
     LOONG_CHECK(plan->ctx, !p.tf32 || has, LOONG_ERR_CONFIG,
@@ -206,7 +204,7 @@ loong_status_t loongi_choices_graphs(const loong_plan_t *plan,
                                      loong_component_params_t *p)
 {
     const char *impl = loong_recipe_text(plan->recipe, GRAPHS_KEY);
-    bool has = loong_device_has_graphs(plan->device);
+    bool has = loong_device_has(plan->device, LOONG_FEATURE_GRAPHS);
     LOONG_CHECK(plan->ctx,
                 has || strcmp(impl, "local") != 0 || p->resources.staging.on,
                 LOONG_ERR_CONFIG,

@@ -11,12 +11,11 @@
 extern "C" {
 #endif
 
-/* device may be NULL: the processor. */
-bool loongi_fast_bf16(const loong_device_t *device);
-/* The types that precision.params_dtype of a role means on this device. */
+bool loongi_fast_bf16(const loong_device_caps_t *caps);
+/* The types that precision.params_dtype of a role means on such a device. */
 loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
                                           const char *role,
-                                          const loong_device_t *device);
+                                          const loong_device_caps_t *caps);
 
 LOONG_NODISCARD loong_status_t
 loongi_choices_policy(const loong_plan_t *plan, loong_kernel_policy_t *policy);
@@ -26,8 +25,8 @@ loongi_choices_policy(const loong_plan_t *plan, loong_kernel_policy_t *policy);
 LOONG_NODISCARD loong_status_t
 loongi_choices_host_ops(const loong_plan_t *plan);
 
-/* One line for each reason why attention that cuDNN was asked for is made by
- * own kernels. */
+/* One line for each reason why attention that a library was asked for is made
+ * by own kernels. */
 void loongi_choices_tell_attention(const loong_plan_t *plan);
 
 LOONG_NODISCARD loong_status_t

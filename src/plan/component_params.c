@@ -144,7 +144,8 @@ loong_status_t loongi_component_own(const loong_plan_t *plan,
 {
     bool *shared = &p->shared_globs[LOONG_GLOBS_WIDE];
     p->precision =
-        loongi_recipe_precision(plan->recipe, p->name, plan->device);
+        loongi_recipe_precision(plan->recipe, p->name,
+                                loong_device_caps(plan->device));
     LOONG_TRY(read_recompute(plan, arena, p));
     return loongi_read_globs(plan->recipe,
                              own(plan, p, "precision.fp32_scopes", shared),

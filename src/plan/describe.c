@@ -138,7 +138,7 @@ static void describe_precision(loong_plan_t *plan)
         loong_recipe_text(plan->recipe, "precision.params_dtype");
     int64_t wider = loong_recipe_count(plan->recipe, "precision.fp32_scopes");
     loong_dtype_t compute = plan->component->params.precision.compute;
-    bool fast = loongi_fast_bf16(plan->device);
+    bool fast = loongi_fast_bf16(loong_device_caps(plan->device));
     const char *what =
         loong_device_is_host(plan->device) ? "processor" : "device";
     loongi_text_printf(&plan->text, "precision: %s (",
@@ -174,7 +174,7 @@ static void describe_precision(loong_plan_t *plan)
         loongi_text_printf(&plan->text, "; operands of products in tf32");
     }
     if (policy->algorithms != NULL &&
-        loong_device_has_algorithms(plan->device)) {
+        loong_device_has(plan->device, LOONG_FEATURE_ALGORITHMS)) {
         loongi_text_printf(&plan->text,
                            "; algorithms of products as %s has them",
                            policy->algorithms);

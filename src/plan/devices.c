@@ -11,6 +11,7 @@
 #include "first.h"
 #include "loong/launch.h"
 #include "loong/register.h"
+#include "predict.h"
 #include "progress.h"
 
 #define LIST "devices"
@@ -165,6 +166,7 @@ loong_status_t loongi_devices_check(const loong_plan_t *plan)
     const loong_recipe_t *r = plan->recipe;
     int64_t count = loong_recipe_count(r, LIST);
     LOONG_TRY(check_kind(plan));
+    LOONG_TRY(loongi_predict_check(plan));
     if (count == 0) {
         return LOONG_OK;
     }
@@ -206,6 +208,22 @@ bool loongi_devices_are_mixed(const loong_plan_t *plan)
     return false;
 }
 
+static bool is_processor(const loong_plan_t *plan, const char *kind)
+{
+    const loong_device_ops_t *of = loong_device_find_kind(plan->ctx, kind);
+    loong_device_caps_t caps;
+    memset(&caps, 0, sizeof(caps));
+    if (of != NULL) {
+        of->caps(NULL, &caps);
+    }
+    return loong_caps_have(&caps, LOONG_FEATURE_HOST_MEMORY);
+}
+
+bool loongi_devices_is_processor(const loong_plan_t *plan, int rank)
+{
+    return is_processor(plan, loongi_devices_kind(plan, rank));
+}
+
 void loongi_devices_describe(const loong_plan_t *plan, loong_text_t *text)
 {
     int first = 0;
@@ -228,8 +246,8 @@ loong_staging_t loongi_devices_staging(const loong_plan_t *plan)
     loong_staging_t staging = {false, false, false};
     bool mixed = loongi_devices_are_mixed(plan);
     for (int r = 0; r < plan->parallel.ranks; r++) {
-        const char *kind = loongi_devices_kind(plan, r);
-        staging.processors = staging.processors || strcmp(kind, "cpu") == 0;
+        staging.processors =
+            staging.processors || loongi_devices_is_processor(plan, r);
     }
     staging.always =
         strcmp(loong_recipe_text(plan->recipe, "comm.device_backend"),
@@ -248,7 +266,7 @@ loong_status_t loongi_devices_settle(loong_plan_t *plan)
         return LOONG_OK;
     }
     const char *found = loongi_device_first(plan->ctx);
-    int64_t has[2] = {strcmp(found, "cpu") != 0 && found[0] != '\0', 0};
+    int64_t has[2] = {found[0] != '\0' && !is_processor(plan, found), 0};
     has[1] = -has[0];
     LOONG_TRY(loong_comm_all_reduce(plan->comm, has, 2, LOONG_I64,
                                     LOONG_REDUCE_MIN, "devices"));
@@ -264,8 +282,8 @@ loong_status_t loongi_devices_settle(loong_plan_t *plan)
     } else if (loong_comm_rank(plan->comm) == 0) {
         loongi_log(plan->ctx, LOONG_LOG_WARN,
                    "device: auto is cpu: some ranks have an accelerator and "
-                   "others have none; devices=[cuda:0-3, cpu:4-] would use "
-                   "both");
+                   "others have none; devices, a list of kinds and ranks, "
+                   "would use both");
     }
     return loong_recipe_set(plan->recipe, "device", all ? found : "cpu",
                             "device: auto");

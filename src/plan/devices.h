@@ -22,6 +22,8 @@ LOONG_NODISCARD loong_status_t loongi_devices_check(const loong_plan_t *plan);
 
 /* Of a recipe that was checked; "auto": the first that is found. */
 const char *loongi_devices_kind(const loong_plan_t *plan, int rank);
+/* Its memory is the host's. */
+bool loongi_devices_is_processor(const loong_plan_t *plan, int rank);
 /* The job has devices of several kinds. */
 bool loongi_devices_are_mixed(const loong_plan_t *plan);
 /* "cuda 0-3, cpu 4-7" */

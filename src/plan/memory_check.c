@@ -18,7 +18,8 @@ static loong_status_t find_available(loong_plan_t *plan)
 {
     loong_memory_available_t *available = &plan->memory.available;
     size_t bytes = 0;
-    loong_rates_t rates = loongi_predict_rates(plan); /* its keys are read */
+    /* Whatever comes of it, its keys are read. */
+    loong_device_rates_t rates = loongi_predict_rates(plan);
     LOONG_TRY(loongi_memory_available(plan->ctx, "", available));
     if (loong_device_is_planned(plan->device)) {
         available->bytes = (int64_t)rates.memory;
@@ -26,7 +27,7 @@ static loong_status_t find_available(loong_plan_t *plan)
             (uint64_t)loong_comm_rank(plan->comm) + 1; /* one for each */
         snprintf(available->what, sizeof(available->what),
                  "all memory of %s:%s", loong_device_name(plan->device),
-                 rates.name);
+                 rates.name != NULL ? rates.name : "a card not known");
         return LOONG_OK;
     }
     bool own = false;
@@ -138,8 +139,7 @@ loong_status_t loongi_memory_check(loong_plan_t *plan)
     loong_text_t text = loongi_text_begin(plan->ctx);
     loong_status_t status = LOONG_OK;
     bool planned = loong_device_is_planned(plan->device);
-    bool named =
-        strcmp(loong_recipe_text(plan->recipe, "predict.device"), "auto") != 0;
+    bool named = loongi_predict_names_card(plan);
     if (plan->plan_only && (planned ? !named : !plan->judge)) {
         return LOONG_OK; /* of other machines */
     }

@@ -446,10 +446,9 @@ loong_status_t loongi_predict(loong_plan_t *plan, const char **text_p)
         *text_p = loongi_text_get(&plan->text);
         return plan->text.status;
     }
-    bool named =
-        strcmp(loong_recipe_text(plan->recipe, "predict.device"), "auto") != 0;
-    if (!named && !loong_device_is_host(plan->device) &&
-        !loongi_rates_are_of(loong_device_name(plan->device))) {
+    bool named = loongi_predict_names_card(plan);
+    if (!loong_device_is_host(plan->device) &&
+        loongi_predict_rates(plan).name == NULL) {
         loongi_text_printf(&plan->text,
                            "no time of a step is predicted: no rates of "
                            "device %s are known; predict.device names others\n",

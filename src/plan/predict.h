@@ -31,8 +31,11 @@ LOONG_NODISCARD loong_status_t loongi_predict_rank(
 /* "predicted step: ...", with a line for each rank of a pipeline. */
 void loongi_predict_tell(loong_plan_t *plan, loong_simulation_t total);
 
-/* Those that the recipe asks for. */
-loong_rates_t loongi_predict_rates(const loong_plan_t *plan);
+/* Errors: LOONG_ERR_CONFIG, predict.device names no card that is known. */
+LOONG_NODISCARD loong_status_t loongi_predict_check(const loong_plan_t *plan);
+bool loongi_predict_names_card(const loong_plan_t *plan);
+/* Those that the recipe asks for; without a name: none are known. */
+loong_device_rates_t loongi_predict_rates(const loong_plan_t *plan);
 
 /* Predicts by them and tells. Errors: LOONG_ERR_CONFIG on a processor. */
 LOONG_NODISCARD loong_status_t loongi_predict_by_rates(loong_plan_t *plan);

@@ -6,18 +6,67 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "loong/register.h"
 #include "predict.h"
 #include "stage_plans.h"
 #include "timeline.h"
 
-loong_rates_t loongi_predict_rates(const loong_plan_t *plan)
+#define CARD_KEY "predict.device"
+
+/* Of whatever kind of device; NULL: none is of that name. */
+static const loong_device_rates_t *find_card(const loong_context_t *ctx,
+                                             const char *name)
 {
+    const loong_device_rates_t *rates = NULL;
+    const char *kind = NULL;
+    for (int i = 0;
+         rates == NULL && (kind = loong_device_kind(ctx, i)) != NULL; i++) {
+        rates = loongi_rates_find(ctx, kind, name);
+    }
+    return rates;
+}
+
+bool loongi_predict_names_card(const loong_plan_t *plan)
+{
+    return strcmp(loong_recipe_text(plan->recipe, CARD_KEY), "auto") != 0;
+}
+
+loong_status_t loongi_predict_check(const loong_plan_t *plan)
+{
+    const char *name = loong_recipe_text(plan->recipe, CARD_KEY);
+    const char *kind = NULL;
+    loong_text_t known = loongi_text_begin(plan->ctx);
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; (kind = loong_device_kind(plan->ctx, i)) != NULL; i++) {
+        const loong_device_rates_t *r =
+            loongi_rates_find(plan->ctx, kind, NULL);
+        for (; r != NULL && r->name != NULL; r++) {
+            loongi_text_printf(&known, " %s", r->name);
+        }
+    }
+    if (loongi_predict_names_card(plan) &&
+        find_card(plan->ctx, name) == NULL) {
+        status = LOONG_FAIL(plan->ctx, LOONG_ERR_CONFIG,
+                            CARD_KEY ": found %s, allowed: auto%s (%s)", name,
+                            loongi_text_get(&known),
+                            loong_recipe_where(plan->recipe, CARD_KEY));
+    }
+    loongi_text_free(&known);
+    return status;
+}
+
+loong_device_rates_t loongi_predict_rates(const loong_plan_t *plan)
+{
+    static const loong_device_rates_t none = {.name = NULL};
     const loong_recipe_t *r = plan->recipe;
-    const char *name = loong_recipe_text(r, "predict.device");
-    bool any = strcmp(name, "auto") == 0;
-    loong_rates_t rates = *loongi_rates_find(any ? "h200" : name);
-    loong_rates_t asked = {0}; /* in the recipe's units; 0: nothing */
-    LOONG_FILL(r, "predict.", loong_rates_t, &asked);
+    const loong_device_rates_t *card =
+        loongi_predict_names_card(plan)
+            ? find_card(plan->ctx, loong_recipe_text(r, CARD_KEY))
+            : loongi_rates_find(plan->ctx, loong_device_name(plan->device),
+                                NULL);
+    loong_device_rates_t rates = card != NULL ? *card : none;
+    loong_device_rates_t asked = {0}; /* in the recipe's units; 0: nothing */
+    LOONG_FILL(r, "predict.", loong_device_rates_t, &asked);
     double tflops = 1e12 * asked.bf16;
     struct {
         double *rate;
@@ -26,7 +75,7 @@ loong_rates_t loongi_predict_rates(const loong_plan_t *plan)
                 {&rates.copy, 1e9 * asked.copy},
                 {&rates.link, 1e9 * asked.link},
                 {&rates.network, 1e9 * asked.network}};
-    if (tflops > 0.0) { /* the others keep their proportion */
+    if (tflops > 0.0 && card != NULL) { /* others keep their proportion */
         rates.tf32 *= tflops / rates.bf16;
         rates.fp32 *= tflops / rates.bf16;
         rates.bf16 = tflops;
@@ -54,7 +103,7 @@ static double boundary_bytes(const loong_port_t *ports, int count)
 
 /* From a rank of the pipeline to that of the stages before and behind; what
  * goes back are gradients of what came, of the same size. */
-static void add_messages(loong_plan_t *plan, const loong_rates_t *rates,
+static void add_messages(loong_plan_t *plan, const loong_device_rates_t *rates,
                          int rank)
 {
     const loong_schedule_t *s = plan->component->schedule;
@@ -88,7 +137,7 @@ static void add_messages(loong_plan_t *plan, const loong_rates_t *rates,
 
 /* ---- what is told -------------------------------------------------------- */
 
-static void tell_rates(loong_plan_t *plan, const loong_rates_t *r)
+static void tell_rates(loong_plan_t *plan, const loong_device_rates_t *r)
 {
     char name[16] = "";
     for (size_t i = 0; r->name[i] != '\0' && i + 1 < sizeof(name); i++) {
@@ -97,9 +146,8 @@ static void tell_rates(loong_plan_t *plan, const loong_rates_t *r)
     loongi_text_printf(
         &plan->text,
         "  predicted, not measured, by rates of an %s: products %.4g of %.4g "
-        "TFLOP/s, attention %.3g and back %.3g, cuDNN's %.3g and %.3g, passes "
-        "%.3g of %.3g TB/s, "
-        "%.1f us from kernel to kernel",
+        "TFLOP/s, attention %.3g and back %.3g, a library's %.3g and %.3g, "
+        "passes %.3g of %.3g TB/s, %.1f us from kernel to kernel",
         name, 1e-12 * r->bf16 * r->products, 1e-12 * r->bf16,
         1e-12 * r->bf16 * r->attention, 1e-12 * r->bf16 * r->attention_grad,
         1e-12 * r->bf16 * r->fused, 1e-12 * r->bf16 * r->fused_grad,
@@ -107,15 +155,15 @@ static void tell_rates(loong_plan_t *plan, const loong_rates_t *r)
         1e6 * (plan->component->params.resources.graphs ? r->gap : r->launch));
     if (plan->parallel.ranks > 1) {
         loongi_text_printf(&plan->text,
-                           ", links %.4g GB/s, networks %.4g, %d GPUs a "
-                           "machine",
+                           ", links %.4g GB/s, networks %.4g, %d devices "
+                           "a machine",
                            1e-9 * r->link, 1e-9 * r->network, r->machine);
     }
     loongi_text_printf(&plan->text, "\n");
 }
 
 static void tell_sum(loong_plan_t *plan, const loong_rates_sum_t *sum,
-                     double seconds, const loong_rates_t *r)
+                     double seconds, const loong_device_rates_t *r)
 {
     int ranks = plan->num_stage_plans;
     double rate = sum->flops / ranks / seconds;
@@ -135,7 +183,8 @@ static void tell_sum(loong_plan_t *plan, const loong_rates_sum_t *sum,
                            1e3 * sum->exposed / ranks);
     }
     loongi_text_printf(&plan->text,
-                       "\n  %.4g TFLOP/s of a GPU, %.1f %% of its datasheet\n",
+                       "\n  %.4g TFLOP/s of a device, %.1f %% of its "
+                       "datasheet\n",
                        1e-12 * rate, 100.0 * rate / r->bf16);
 }
 
@@ -143,15 +192,15 @@ static void tell_sum(loong_plan_t *plan, const loong_rates_sum_t *sum,
 
 loong_status_t loongi_predict_by_rates(loong_plan_t *plan)
 {
-    loong_rates_t rates = loongi_predict_rates(plan);
+    loong_device_rates_t rates = loongi_predict_rates(plan);
     loong_rates_sum_t sum;
     loong_predict_source_t source;
     loong_simulation_t total;
     LOONG_CHECK(plan->ctx, !loong_device_is_host(plan->device),
                 LOONG_ERR_CONFIG,
-                "predict.device: %s, but this run is on the processor: device: "
-                "cuda, or leave the key out and launches are timed here",
-                loong_recipe_text(plan->recipe, "predict.device"));
+                CARD_KEY ": %s, but this run is on the processor: set device, "
+                         "or leave the key out and launches are timed here",
+                loong_recipe_text(plan->recipe, CARD_KEY));
     memset(&sum, 0, sizeof(sum));
     memset(&source, 0, sizeof(source));
     source.rates.ctx = plan->ctx;

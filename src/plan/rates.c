@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of rates of known devices, and the time of a program by it. Called
- * by predict_rates.c and predict.c. Read loong_cost_t in loong/op.h before. */
+ * The time of a program by the rates of a device. Called by predict_rates.c and
+ * predict.c. Read loong_cost_t in loong/op.h before. */
 #include "rates.h"
 
 #include <string.h>
@@ -10,63 +10,33 @@
 #include "loong/moe.h"
 #include "timing.h"
 
-/* ---- the table ----------------------------------------------------------- */
-
-#define GB 1e9
-#define TERA 1e12
-
-/* Rates of products, memory and links: NVIDIA's datasheets (A100 80GB SXM, H100
- * SXM, H200 SXM, B200 SXM), links one way. Measured, on one H200
- * (docs/measurements): 4.3 of 4.8 TB/s for a copy, products of a layer's sizes
- * at 776 to 791 of 989 TFLOP/s alone and, by the time of steps, at 0.75 of it
- * for as long as these; attention by our kernels and by cuDNN, whose gradient
- * is in a fixed order. The H100 is taken to do the same. Of the others these
- * are predicted, and of all what passes over memory reach, gaps and latencies,
- * 80 % of a link and 90 % of a network card (400 Gb/s for each GPU, 200 of an
- * A100). */
-#define LINKS(link_, network_) 0.8 * (link_) * GB, 0.9 * (network_) * GB, 4e-6
-#define GAPS 1e-6, 3e-6
-static const loong_rates_t table[] = {
-    {"a100", 8, 312 * TERA, 156 * TERA, 19.5 * TERA, 0.70, 0.49, 0.32, 0.60,
-     0.45, 0.9 * 2039 * GB, 0.85, GAPS, LINKS(300, 25), 80 * GB, 8},
-    {"h100", 9, 989 * TERA, 494 * TERA, 67 * TERA, 0.75, 0.26, 0.14, 0.61,
-     0.43, 0.9 * 3350 * GB, 0.85, GAPS, LINKS(450, 50), 80 * GB, 8},
-    {"h200", 9, 989 * TERA, 494 * TERA, 67 * TERA, 0.75, 0.26, 0.14, 0.61,
-     0.43, 4300 * GB, 0.85, GAPS, LINKS(450, 50), 141 * GB, 8},
-    {"b200", 10, 2250 * TERA, 1100 * TERA, 75 * TERA, 0.70, 0.15, 0.10, 0.60,
-     0.45, 0.9 * 8000 * GB, 0.85, GAPS, LINKS(900, 50), 180 * GB, 8},
-};
-
-/* The kind of device that all of these are. */
-static const char table_kind[] = "cuda";
-
-bool loongi_rates_are_of(const char *kind)
+const loong_device_rates_t *loongi_rates_find(const loong_context_t *ctx,
+                                              const char *kind,
+                                              const char *name)
 {
-    return strcmp(kind, table_kind) == 0;
-}
-
-const loong_rates_t *loongi_rates_find(const char *name)
-{
-    for (int64_t i = 0; i < LOONG_COUNT_OF(table); i++) {
-        if (strcmp(table[i].name, name) == 0) {
-            return &table[i];
-        }
+    const loong_device_ops_t *of = loong_device_find_kind(ctx, kind);
+    const loong_device_rates_t *r = of != NULL ? of->rates : NULL;
+    while (r != NULL && r->name != NULL && name != NULL &&
+           strcmp(r->name, name) != 0) {
+        r++;
     }
-    return NULL;
+    return r != NULL && r->name != NULL ? r : NULL;
 }
 
 /* ---- one step ------------------------------------------------------------ */
 
+/* By a library, which was asked for first and refused nothing. */
 static bool is_fused(const loong_step_t *step)
 {
-    return strstr(step->kernel->name, "cudnn") != NULL;
+    return step->query.policy.attention != LOONG_ATTENTION_LOCAL &&
+           step->refusals[0] == '\0';
 }
 
 /* Operations a second of what a step multiplies. */
 static double rate_of(const loong_rates_params_t *p, const loong_step_t *step,
                       bool attention)
 {
-    const loong_rates_t *r = p->rates;
+    const loong_device_rates_t *r = p->rates;
     const loong_karg_t *arg = step->query.arg;
     if (arg[0].dtype != arg[1].dtype) { /* a product made of two */
         return r->products * r->bf16 / 2.0;
@@ -132,7 +102,7 @@ double loongi_rates_launches(const loong_program_t *program,
 /* ---- between ranks ------------------------------------------------------- */
 
 /* Members of a group on the machine of its first one. */
-static int neighbours(const loong_rates_t *r, const loong_mesh_t *mesh,
+static int neighbours(const loong_device_rates_t *r, const loong_mesh_t *mesh,
                       loong_group_t group)
 {
     int machine = loong_mesh_member(mesh, group, 0) / r->machine;
@@ -176,7 +146,7 @@ static double volume(const loong_step_t *step)
 static double collective(const loong_rates_params_t *p,
                          const loong_step_t *step)
 {
-    const loong_rates_t *r = p->rates;
+    const loong_device_rates_t *r = p->rates;
     const char *op = step->query.op;
     int size = loong_mesh_group_size(p->mesh, step->group);
     int near = neighbours(r, p->mesh, step->group);
@@ -200,7 +170,7 @@ static double collective(const loong_rates_params_t *p,
     return steps * (r->latency + bytes / n / ring);
 }
 
-double loongi_rates_message(const loong_rates_t *rates, int from, int to,
+double loongi_rates_message(const loong_device_rates_t *rates, int from, int to,
                             double bytes)
 {
     bool far = from / rates->machine != to / rates->machine;

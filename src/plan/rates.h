@@ -8,6 +8,7 @@
 #ifndef LOONG_RATES_H
 #define LOONG_RATES_H
 
+#include "loong/device.h"
 #include "loong/mesh.h"
 #include "program.h"
 
@@ -15,32 +16,11 @@
 extern "C" {
 #endif
 
-/* Per second: operations of products as the datasheet has them, dense; bytes
- * that a copy on the device moves, read and written; bytes that a GPU sends to
- * one of its machine, and to another machine. */
-typedef struct loong_rates {
-    const char *name;
-    int generation; /* the first number of its compute capability */
-    double bf16, tf32, fp32;
-    double products;       /* share of these that a large product reaches */
-    double attention;      /* share of the first, our kernel forward */
-    double attention_grad; /* and backward */
-    double fused;          /* the same of cuDNN's */
-    double fused_grad;
-    double copy;
-    double passes;  /* share of it that our kernels move */
-    double gap;     /* seconds from one kernel of a graph to the next */
-    double launch;  /* the same where the host launches each */
-    double link, network;
-    double latency; /* seconds of each step of a collective */
-    double memory;  /* bytes */
-    int machine;    /* GPUs of one */
-} loong_rates_t;
-
-/* Devices of this kind have rates here. */
-bool loongi_rates_are_of(const char *kind);
-/* NULL: no device of that name is known. */
-const loong_rates_t *loongi_rates_find(const char *name);
+/* Those of a card that a kind of device has, of its first one where `name` is
+ * NULL; NULL: none is known. */
+const loong_device_rates_t *loongi_rates_find(const loong_context_t *ctx,
+                                              const char *kind,
+                                              const char *name);
 
 /* Seconds of what programs do, added up. */
 typedef struct loong_rates_sum {
@@ -57,7 +37,7 @@ typedef struct loong_rates_sum {
 /* How a device with these rates runs a program. */
 typedef struct loong_rates_params {
     loong_context_t *ctx;
-    const loong_rates_t *rates;
+    const loong_device_rates_t *rates;
     const loong_mesh_t *mesh; /* of the rank */
     bool graphs;              /* the device launches by itself */
     bool tf32;                /* products of fp32 go through it */
@@ -76,7 +56,7 @@ double loongi_rates_launches(const loong_program_t *program,
                              const loong_frame_t *frame);
 
 /* Seconds of a message of so many bytes from one rank to another. */
-double loongi_rates_message(const loong_rates_t *rates, int from, int to,
+double loongi_rates_message(const loong_device_rates_t *rates, int from, int to,
                             double bytes);
 
 #ifdef __cplusplus

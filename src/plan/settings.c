@@ -11,7 +11,7 @@
 #include "schema.h"
 
 #define SET(member_) FILLS(loong_train_settings_t, member_)
-#define RATE(member_) FILLS(loong_rates_t, member_)
+#define RATE(member_) FILLS(loong_device_rates_t, member_)
 
 static const loong_recipe_field_t training[] = {
     INT("train.micro_batch_size", "1", 1, 1e6, FREE, "samples at once",
@@ -52,9 +52,9 @@ static const loong_recipe_field_t training[] = {
            "programs are captured once and replayed as graphs of the device; "
            "auto: where it has them, and step by step should that fail"),
     CHOICE("train.attention_backend", "auto", "local fused auto", FREE,
-           "who makes attention on a GPU: local: the library's own kernels; "
-           "fused: cuDNN; auto: cuDNN on compute capability 9.x and 10.x, and "
-           "own kernels for what it refuses and on other GPUs",
+           "who makes attention on a device: local: own kernels; fused: those "
+           "of a library (cuDNN); auto: the library's where they are the "
+           "faster ones, and own kernels for what it refuses and elsewhere",
            FILLS(loong_kernel_policy_t, attention)),
     TEXTS("train.host_ops", FREE,
           "ops that the processor does where the device has no kernel for "
@@ -149,8 +149,9 @@ static const loong_recipe_field_t running[] = {
           "where the computation beside one touches at least so many bytes",
           FILLS(loong_component_params_t, compile.lane_work)),
 
-    CHOICE("predict.device", "auto", "auto a100 h100 h200 b200", FREE,
-           "GPU whose rates --dry-run takes for device: cuda; auto: an h200"),
+    TEXT("predict.device", "auto", FREE,
+         "card whose rates --dry-run takes, by a name that a kind of device "
+         "has for it (a wrong one lists them); auto: the first of the kind"),
     REAL("predict.tflops", "0", 0, 1e6, FREE,
          "dense bf16 products, TFLOP/s of the datasheet; 0: the table's, as "
          "in all of these",
@@ -161,10 +162,10 @@ static const loong_recipe_field_t running[] = {
          "GB/s that a copy on the device reads and writes together",
          RATE(copy)),
     REAL("predict.link", "0", 0, 1e6, FREE,
-         "GB/s that a GPU sends to another of its machine", RATE(link)),
+         "GB/s that a device sends to another of its machine", RATE(link)),
     REAL("predict.network", "0", 0, 1e6, FREE,
-         "GB/s that a GPU sends to another machine", RATE(network)),
-    INT("predict.machine", "0", 0, 1e6, FREE, "GPUs of a machine",
+         "GB/s that a device sends to another machine", RATE(network)),
+    INT("predict.machine", "0", 0, 1e6, FREE, "devices of a machine",
         RATE(machine)),
 };
 

@@ -26,11 +26,6 @@ static const char *kind_of(const loong_plan_t *plan, int rank)
     return loongi_devices_kind(plan, rank);
 }
 
-static bool is_processor(const loong_plan_t *plan, int rank)
-{
-    return strcmp(kind_of(plan, rank), "cpu") == 0;
-}
-
 static bool is_staged(const loong_plan_t *plan, const loong_component_t *c,
                       int other)
 {
@@ -72,7 +67,7 @@ loong_status_t loongi_staging_bytes(const loong_plan_t *plan,
     const loong_stager_t *stager = NULL;
     int64_t bytes = 0;
     if (!c->params.resources.staging.on ||
-        is_processor(plan, loongi_model_rank(c->model))) {
+        loongi_devices_is_processor(plan, loongi_model_rank(c->model))) {
         *bytes_p = 0;
         return LOONG_OK;
     }
@@ -101,7 +96,7 @@ static loong_status_t describe_rank(const loong_plan_t *plan,
     char human[LOONG_HUMAN_SIZE];
     int64_t bytes = 0, edges = 0;
     LOONG_TRY(loongi_staging_bytes(plan, c, &bytes));
-    if (!is_processor(plan, loongi_model_rank(c->model))) {
+    if (!loongi_devices_is_processor(plan, loongi_model_rank(c->model))) {
         LOONG_TRY(loongi_edges_pinned(c->model, &edges));
     }
     bytes += edges;

@@ -21,9 +21,9 @@ static const loong_recipe_field_t run_keys[] = {
            "paths of data.train are then, and the default with finetune of a "
            "model that reads texts"),
     TEXT("device", "auto", FREE,
-         "kind of device, of all ranks: cpu, cuda, xpu or one that an "
-         "extension brings; auto: an accelerator where every rank finds one, "
-         "else cpu"),
+         "kind of device, of all ranks: cpu or another that this build or an "
+         "extension has (loongrun --doctor lists them); auto: an accelerator "
+         "where every rank finds one, else cpu"),
     TEXTS("devices", FREE,
           "kinds with their ranks, as [cuda:0-3, cpu:4-], in place of device: "
           "ranks of one job on devices of several kinds"),

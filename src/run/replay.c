@@ -30,7 +30,8 @@ loong_status_t loongi_replay_create(loong_context_t *ctx,
                                     loong_replay_t **replay_p)
 {
     loong_replay_t *r = NULL;
-    LOONG_CHECK(ctx, loong_device_has_graphs(device), LOONG_ERR_UNSUPPORTED,
+    LOONG_CHECK(ctx, loong_device_has(device, LOONG_FEATURE_GRAPHS),
+                LOONG_ERR_UNSUPPORTED,
                 "device %s: it has no graphs to replay programs with",
                 loong_device_name(device));
     LOONG_TRY(loongi_alloc(ctx, sizeof(*r), "replay of programs", &r));

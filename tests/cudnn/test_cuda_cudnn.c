@@ -151,8 +151,8 @@ static void test_errors(void **state)
           "attention_tiles_cuda: train.attention_backend is fused");
     cpu.device = "cpu";
     fails(cpu, LOONG_ERR_CONFIG,
-          "train.attention_backend: fused, but device cpu has no cuDNN; auto "
-          "takes it where there is one, local never");
+          "train.attention_backend: fused, but device cpu has no library of "
+          "it; auto takes one where it is, local never");
     cpu.train = AUTO;
     train(&cpu);
 }

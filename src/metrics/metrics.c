@@ -45,6 +45,7 @@ void loongi_metrics_clear(loong_metrics_t *metrics)
     metrics->ms_per_step = NAN;
     metrics->data_share = NAN;
     metrics->comm_share = NAN;
+    metrics->host_share = NAN;
     metrics->gflops = NAN;
     metrics->gemm_share = NAN;
     metrics->memory_bytes = NAN;
@@ -100,6 +101,10 @@ static void add_shares(line_t *line, const loong_metrics_t *m)
     }
     if (!isnan(m->comm_share)) {
         add(line, "%scomm %.1f%%", open, 100.0 * m->comm_share);
+        open = ", ";
+    }
+    if (!isnan(m->host_share)) {
+        add(line, "%shost ops %.1f%%", open, 100.0 * m->host_share);
         open = ", ";
     }
     add(line, open[0] == ',' ? ")" : "");
@@ -258,6 +263,7 @@ void loongi_metrics_json(const loong_metrics_t *m,
     add_known(&line, "ms_per_step", m->ms_per_step);
     add_known(&line, "data_share", m->data_share);
     add_known(&line, "comm_share", m->comm_share);
+    add_known(&line, "host_share", m->host_share);
     add_known(&line, "gflops", m->gflops);
     add_known(&line, "gemm_share", m->gemm_share);
     add_known(&line, "memory_bytes", m->memory_bytes);

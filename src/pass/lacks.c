@@ -36,9 +36,9 @@ loong_status_t loongi_check_kernels(const loong_graph_t *g,
         const char *list = loongi_text_get(&lacks);
         status = LOONG_FAIL(g->ctx, LOONG_ERR_UNSUPPORTED,
                             "%s lacks: %s (no kernel of device %s for any of "
-                            "them); train.host_ops: [%s] has the processor do "
-                            "them, which is slow",
-                            device, list, device, list);
+                            "them); added to train.host_ops, they are done by "
+                            "the processor, which is slow",
+                            device, list, device);
     }
     loongi_text_free(&lacks);
     return status;

@@ -11,6 +11,7 @@
 
 #include "comm_run.h"
 #include "file.h"
+#include "host_kernel.h"
 #include "report.h"
 
 enum { MOST_GEMM_RATES = 3 };
@@ -108,6 +109,7 @@ void loongi_report_reset(loong_report_t *r)
     }
     r->window.time = loongi_now();
     r->window.comm_seconds = loongi_report_blocked(r);
+    r->window.host_seconds = loongi_host_kernels_seconds(r->ctx);
     r->window.data_seconds = 0.0;
     r->window.tokens = 0;
     r->window.steps = 0;
@@ -227,6 +229,9 @@ static void measure(loong_report_t *r, loong_metrics_t *m)
     m->tokens_per_second = (double)r->window.tokens / seconds;
     m->ms_per_step = 1e3 * seconds / (double)r->window.steps;
     m->data_share = r->window.data_seconds / seconds;
+    m->host_share = (loongi_host_kernels_seconds(r->ctx) -
+                     r->window.host_seconds) /
+                    seconds;
     if (!streams_wait(r)) { /* which the host does not see */
         m->comm_share = comm / seconds;
     }
@@ -330,6 +335,21 @@ loong_status_t loongi_report_save(loong_report_t *r,
     return loongi_jsonl_add(r->jsonl, line);
 }
 
+/* What the processor did in place of the device. */
+static void tell_host_ops(const loong_report_t *r)
+{
+    double all = loongi_now() - r->start_time;
+    double seconds = loongi_host_kernels_seconds(r->ctx);
+    loong_text_t each = loongi_text_begin(r->ctx);
+    loongi_host_kernels_describe(r->ctx, &each);
+    if (seconds > 0.0 && loong_comm_rank(r->plan->comm) == 0) {
+        loongi_log(r->ctx, LOONG_LOG_WARN,
+                   "train.host_ops took %.1f %% of this run: %s",
+                   100.0 * seconds / all, loongi_text_get(&each));
+    }
+    loongi_text_free(&each);
+}
+
 void loongi_report_end(loong_report_t *r, bool stopped)
 {
     char took[LOONG_TIME_SIZE];
@@ -352,6 +372,7 @@ void loongi_report_end(loong_report_t *r, bool stopped)
                stopped ? "stopped" : "finished", (long long)r->state->step,
                (long long)r->plan->set->train_iters, tokens, loss,
                loongi_metrics_time(loongi_now() - r->start_time, took));
+    tell_host_ops(r);
     if (r->skipped > 0) {
         loongi_log(r->ctx, LOONG_LOG_WARN,
                    "%lld steps were not applied, %lld updates were made with "

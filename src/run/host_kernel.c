@@ -5,6 +5,7 @@
  * before. */
 #include "host_kernel.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,9 +20,14 @@ typedef struct host_kernel {
     char name[96];
     char op[64];
     char device[32];
+    int64_t launches; /* by whatever rank of the context */
+    double seconds;
 } host_kernel_t;
 
+#define SLOT "kernels on the host"
+
 typedef struct state {
+    host_kernel_t *of;
     const loong_kernel_t *kernel; /* of the processor */
     void *inner;                  /* what it prepared */
     char *operand[LOONG_MAX_OPERANDS];
@@ -122,6 +128,10 @@ static loong_status_t prepare(loong_context_t *ctx,
 {
     state_t *s = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "kernel on the host", &s));
+    s->of = loongi_context_slot(ctx, SLOT)->data;
+    while (strcmp(s->of->op, query->op) != 0) {
+        s->of = s->of->next;
+    }
     loong_status_t status = fill_state(ctx, query, s);
     if (status != LOONG_OK) {
         destroy(ctx, s);
@@ -152,6 +162,8 @@ static loong_status_t run(const loong_kernel_call_t *call)
     if (call->load) {
         return LOONG_OK;
     }
+    LOONG_TRY(loong_device_stream_synchronize(call->device, call->stream));
+    double start = loongi_now();
     for (int i = 0; i < count; i++) {
         ptr[i] = call->ptr[i] != NULL ? place_of(call, s, i) : NULL;
         if (ptr[i] == s->operand[i] && ptr[i] != NULL) {
@@ -173,6 +185,8 @@ static loong_status_t run(const loong_kernel_call_t *call)
             LOONG_TRY(move(call, i, ptr[i], true));
         }
     }
+    s->of->launches++;
+    s->of->seconds += loongi_now() - start;
     return LOONG_OK;
 }
 
@@ -188,10 +202,34 @@ static void destroy_list(loong_context_t *ctx, void *data)
     }
 }
 
+double loongi_host_kernels_seconds(const loong_context_t *ctx)
+{
+    const host_kernel_t *k = loongi_context_look(ctx, SLOT);
+    double seconds = k != NULL ? 0.0 : NAN;
+    for (; k != NULL; k = k->next) {
+        seconds += k->seconds;
+    }
+    return seconds;
+}
+
+void loongi_host_kernels_describe(const loong_context_t *ctx,
+                                  loong_text_t *text)
+{
+    const host_kernel_t *k = loongi_context_look(ctx, SLOT);
+    const char *between = "";
+    for (; k != NULL; k = k->next) {
+        if (k->launches > 0) {
+            loongi_text_printf(text, "%s%s %.2f s in %lld launches", between,
+                               k->op, k->seconds, (long long)k->launches);
+            between = ", ";
+        }
+    }
+}
+
 loong_status_t loongi_host_kernel_register(loong_context_t *ctx,
                                            const char *device, const char *op)
 {
-    loong_slot_t *slot = loongi_context_slot(ctx, "kernels on the host");
+    loong_slot_t *slot = loongi_context_slot(ctx, SLOT);
     host_kernel_t *k = NULL;
     LOONG_CHECK(ctx, loong_find_kernel(ctx, op, "cpu", 0) != NULL,
                 LOONG_ERR_NOT_FOUND, "the processor has no op '%s'", op);

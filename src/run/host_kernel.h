@@ -5,6 +5,7 @@
 #define LOONG_HOST_KERNEL_H
 
 #include "base.h"
+#include "loong/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,6 +19,14 @@ extern "C" {
 LOONG_NODISCARD loong_status_t
 loongi_host_kernel_register(loong_context_t *ctx, const char *device,
                             const char *op);
+
+/* Seconds that all of them took so far in this context: copies and the
+ * processor's work, not what the device had still to do before. NAN: there are
+ * none. */
+double loongi_host_kernels_seconds(const loong_context_t *ctx);
+/* "adamw 1.20 s in 40 launches, rope ...": of each that was launched. */
+void loongi_host_kernels_describe(const loong_context_t *ctx,
+                                  loong_text_t *text);
 
 #ifdef __cplusplus
 }

@@ -27,6 +27,7 @@ TAGS = {
     "ms_per_step": "perf/ms_per_step",
     "data_share": "perf/data_share",
     "comm_share": "perf/comm_share",
+    "host_share": "perf/host_share",
     "gflops": "perf/gflops",
     "gemm_share": "perf/gemm_share",
     "memory_bytes": "memory/used_bytes",

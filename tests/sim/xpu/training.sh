@@ -47,7 +47,11 @@ if [ "$ranks" = 2 ]; then
   LOONG_XPU_PATH=$PWD/nobkcl timeout -k 5 60 "$mpirun" --oversubscribe -n 2 \
     "$build/loongrun" recipe.yaml device=xpu >out 2>err
   grep -q 'comm.device_backend: staged does without it' err || fail 'no BKCL'
-  LOONG_XPU_PATH=$PWD/nobkcl train staged device=xpu \
-    comm.device_backend=staged
+  # And what the host does in place of the device, is told.
+  SIM_XPU_LACKS=swiglu LOONG_XPU_PATH=$PWD/nobkcl train staged device=xpu \
+    comm.device_backend=staged 'train.host_ops=[swiglu]'
   alike cpu staged 3
+  grep -q 'comm [0-9.]*%, host ops [0-9.]*%)' out || fail 'host ops of a step'
+  grep -q 'train.host_ops took .* %.* swiglu .* s in 12 launches' err ||
+    fail 'host ops of a run'
 fi

@@ -131,9 +131,12 @@ loong_module(NAME features DIR src/features
 loong_module(NAME run_data DIR src/run_data
   USES base data component plan training_files features exchange
   CALLS images chat tokenizer)
+loong_module(NAME show DIR src/show
+  USES base data images component plan training_files features run_data
+  CALLS tokenizer)
 loong_module(NAME train DIR src/train PUBLIC trainer
   USES base comm data component huggingface native exchange plan
-  training_files report features run_data CALLS launch images)
+  training_files report features run_data show CALLS launch images)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
   USES base op kernels kernels_xpu device_cpu device_xpu comm_staged foundation_hf vision_hf projector_hf

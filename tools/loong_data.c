@@ -24,6 +24,7 @@ static const data_command_t commands[] = {
      data_inspect},
     {"merge", "data sets as one, documents shuffled, or a part of them",
      data_merge},
+    {"show", "a page of what a recipe's run would read", data_show},
     {"tokenizer", "train a tokenizer; text to ids and back", data_tokenizer},
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };

@@ -22,6 +22,7 @@ int data_chat(loong_context_t *ctx, int argc, char **argv);
 int data_index(loong_context_t *ctx, int argc, char **argv);
 int data_inspect(loong_context_t *ctx, int argc, char **argv);
 int data_merge(loong_context_t *ctx, int argc, char **argv);
+int data_show(loong_context_t *ctx, int argc, char **argv);
 int data_tokenizer(loong_context_t *ctx, int argc, char **argv);
 int data_tokenizer_train(loong_context_t *ctx, int argc, char **argv);
 

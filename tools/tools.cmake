@@ -4,9 +4,13 @@ target_link_libraries(loong-ckpt PRIVATE loong)
 install(TARGETS loong-ckpt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_executable(loong-data tools/loong_data.c tools/options.c
   tools/loong_data_chat.c tools/loong_data_index.c
-  tools/loong_data_inspect.c tools/loong_data_merge.c tools/loong_data_tokenizer.c
+  tools/loong_data_inspect.c tools/loong_data_merge.c
+  tools/loong_data_show.c tools/loong_data_tokenizer.c
   tools/loong_data_tokenize.c tools/loong_data_train.c)
 target_link_libraries(loong-data PRIVATE loong_all)
+target_compile_definitions(loong-data PRIVATE
+  LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
+  LOONG_TO_CONFIGS="${to_share}/loong/configs")
 install(TARGETS loong-data RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_custom_target(loong_commit BYPRODUCTS ${PROJECT_BINARY_DIR}/loong_commit.h
   COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR}

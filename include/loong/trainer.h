@@ -30,6 +30,8 @@ typedef struct loong_trainer_params {
     bool plan_only;         /* nothing runs: for --check and --dry-run */
     bool judge; /* with plan_only: the plan is for this machine; its memory,
                    the data, the tokenizer and checkpoints are judged too */
+    bool reads_data; /* with plan_only: its data is here, for
+                        loong_trainer_show; nothing else is judged */
     bool evaluate_only;     /* no training, and no files are written */
     /* Called by rank 0 behind every step; NULL: not. */
     void (*progress)(void *user, const loong_trainer_progress_t *now);
@@ -104,6 +106,15 @@ loong_trainer_plot(loong_trainer_t *trainer, const char *path,
 /* Every step of every program with its kernel and why others were refused. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_explain(loong_trainer_t *trainer, const char **text_p);
+
+/* Writes the first `samples` samples of the training, as the programs get them,
+ * to an HTML file: tokens with ids, weights and positions, where samples begin
+ * that share a row, and what the image encoder is given. For a trainer of one
+ * rank with reads_data. Errors: LOONG_ERR_CONFIG where there is no data,
+ * LOONG_ERR_UNSUPPORTED of a family that reads it by a processor of its own;
+ * those of the data, LOONG_ERR_IO. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_trainer_show(
+    loong_trainer_t *trainer, int64_t samples, const char *path);
 
 /* Measures every step of every program from now on (each one is timed, so the
  * run is a little slower). The table is borrowed until the next call; trace,

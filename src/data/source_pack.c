@@ -246,6 +246,21 @@ int64_t loongi_pack_cost(const loong_source_class_t *source_class,
     return sum;
 }
 
+loong_status_t
+loongi_pack_read_sample(const loong_source_class_t *source_class,
+                        const void *source, int64_t row, int64_t i,
+                        loong_items_t *items)
+{
+    const pack_t *p = source;
+    items->count = 0;
+    if (source_class->read != read_row ||
+        i >= loongi_pack_count(&p->table, row)) {
+        return LOONG_OK;
+    }
+    return p->inner_class->read(
+        p->inner, loongi_pack_sample(&p->table, row, i, items->epoch), items);
+}
+
 /* ---- opening ------------------------------------------------------------- */
 
 /* Samples that are too long, the first ones by name. */

@@ -38,6 +38,14 @@ loongi_pack_source(loong_context_t *ctx, const loong_pack_params_t *params,
 int64_t loongi_pack_cost(const loong_source_class_t *source_class,
                          const void *source, int64_t row, const int64_t *cost);
 
+/* Sample i of those in a row, as its own source has it, by which items it is
+ * named; items->count is 0 behind the last one, and where the source does not
+ * lay samples into rows. Errors: those of the source. */
+LOONG_NODISCARD loong_status_t
+loongi_pack_read_sample(const loong_source_class_t *source_class,
+                        const void *source, int64_t row, int64_t i,
+                        loong_items_t *items);
+
 #ifdef __cplusplus
 }
 #endif

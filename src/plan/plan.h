@@ -55,6 +55,7 @@ typedef struct loong_plan {
     bool evaluate_only;
     bool plan_only;            /* nothing will run */
     bool judge;                /* a plan for this machine and what is on it */
+    bool reads_data;           /* a run, or a plan whose data is here */
     loong_parallel_t parallel; /* that the recipe asks for */
     loong_mesh_t mesh; /* of the component with the loss, seen by this rank */
     bool absent; /* which is none of its ranks: as the first one sees it */

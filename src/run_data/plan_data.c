@@ -97,11 +97,6 @@ int64_t loongi_blend_most_samples(const loong_blend_t *blend)
     return most;
 }
 
-static bool lacks_data(const loong_run_data_t *d)
-{
-    return d->plan->plan_only && !d->plan->judge;
-}
-
 /* Without data: as many as there could be. */
 static int64_t most_possible(loong_run_data_t *d, bool packed)
 {
@@ -115,8 +110,8 @@ loong_status_t loongi_run_data_count_segments(loong_run_data_t *d,
 {
     bool packed =
         loong_recipe_bool(d->plan->recipe, "data.reset_attention_mask");
-    int64_t most = lacks_data(d) ? most_possible(d, packed) : 1;
-    if (!lacks_data(d) && lays_rows(d)) {
+    int64_t most = d->plan->reads_data ? 1 : most_possible(d, packed);
+    if (d->plan->reads_data && lays_rows(d)) {
         LOONG_TRY(loongi_run_data_open_blends(d));
         most = loongi_blend_most_samples(d->blend);
         for (int i = 0; i < d->num_validation; i++) {
@@ -142,7 +137,7 @@ loong_status_t loongi_run_data_set_length(loong_run_data_t *d,
     if (settings->epochs == 0.0) {
         return LOONG_OK;
     }
-    if (lacks_data(d) || d->plan->evaluate_only) {
+    if (!d->plan->reads_data || d->plan->evaluate_only) {
         if (loong_comm_rank(d->plan->comm) == 0) {
             loongi_log(d->plan->ctx, LOONG_LOG_INFO,
                        "%s: data.train is not read: one step stands for all",
@@ -330,8 +325,8 @@ loong_status_t loongi_run_data_complete_rows(loong_run_data_t *d)
     }
     most = most > 0 ? most : ROW_MOST;
     loong_status_t status =
-        lacks_data(d) ? LOONG_OK : measure_samples(d, most, length);
-    if (!lacks_data(d) && status == LOONG_OK) {
+        !d->plan->reads_data ? LOONG_OK : measure_samples(d, most, length);
+    if (d->plan->reads_data && status == LOONG_OK) {
         return LOONG_OK;
     }
     /* Of data that is wrong, too, so that it is all that is told. */

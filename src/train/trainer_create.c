@@ -298,7 +298,7 @@ static loong_status_t complete(loong_trainer_t *t)
     LOONG_FILL(t->recipe, "", loong_train_settings_t, &t->set);
     if (status == LOONG_OK && t->plan.evaluate_only) {
         status = loongi_complete_evaluation(&t->plan);
-    } else if (status == LOONG_OK && t->plan.plan_only && !t->plan.judge) {
+    } else if (status == LOONG_OK && !t->plan.reads_data) {
         status = loongi_complete_model(&t->plan,
                                        loongi_run_data_longest(&t->data));
     }
@@ -431,6 +431,8 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
     t->plan.evaluate_only = params->evaluate_only;
     t->plan.plan_only = params->plan_only;
     t->plan.judge = params->judge;
+    t->plan.reads_data =
+        !params->plan_only || params->judge || params->reads_data;
     t->plan.parallel.ctx = ctx;
     t->plan.parallel.recipe = params->recipe;
     t->plan.parallel.ranks = LOONG_MAX(params->plan_ranks, ranks);

@@ -128,6 +128,62 @@ run() {
 run start 1 start.yaml data.tokenizer="$golden/llava"
 grep -q '"image_token_index": 258' model/config.json ||
     fail "config.json does not say which token pictures are"
+# show NAME MODEL RECIPE [KEY=VALUE...]: a page has what transformers has of all
+# samples, a picture's rows as its one token.
+show() {
+    local name=$1 model=$2 recipe=$3
+    shift 3
+    "$build/loong-data" show "$recipe" --samples 99 --out "$name.html" \
+        "data.tokenizer=$golden/$model" "data.image_root=$pictures" \
+        "data.train=[$golden/openai.jsonl]" "$@" >show.out 2>&1 ||
+        fail "show $name: $(tail -n 3 show.out)"
+    grep "^$model openai" "$golden/ids.txt" | cut -d ' ' -f 3- | sort >wanted
+    python3 "$source/tests/cli/read_page.py" "$name.html" >"$name.rows" ||
+        fail "show $name: the page"
+    sort "$name.rows" | diff wanted - >show.out ||
+        fail "show $name: $(cut -c1-300 show.out)"
+}
+if command -v python3 >/dev/null; then
+    cat >small.json <<'END'
+{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4,
+"merge_size": 2, "temporal_patch_size": 2,
+"size": {"shortest_edge": 64, "longest_edge": 384}}
+END
+    show llava llava start.yaml train.epochs=1 ~train.train_iters \
+        parallel.tensor_model_parallel_size=2 model.image_projector.ranks=0-1
+    show qwen2_vl qwen2_vl "$source/tests/golden/qwen2_vl_train.yaml" \
+        model.foundation.vocab_size=264 data.seq_length=256 \
+        model.foundation.max_position_embeddings=256 \
+        training_phase=sft "data.image_token='<|image_pad|>'" \
+        data.image_processor=small.json data.max_patches=2048 \
+        train.epochs=1 ~train.train_iters
+    grep -q 'openai.jsonl:3<' qwen2_vl.html || fail "a sample has no origin"
+    # Pixels of the first sample; none of it is a tag of somebody's.
+    for letter in a '<b>&amp;"'; do
+        echo '{"text": "<image>'"${letter//\"/\\\"}"'", "image": "rgb.png"}'
+    done >one.jsonl
+    "$build/loong-data" show start.yaml "data.tokenizer=$golden/llava" \
+        data.train='[{path: one.jsonl, source: image_text}]' \
+        "data.image_root=$pictures" "data.image_processor=$pictures/vit.json" \
+        model.image_encoder.{image_size=32,patch_size=16} \
+        train.train_iters=2 >show.out 2>&1 ||
+        fail "show pixels: $(tail -n 3 show.out)"
+    python3 "$source/tests/cli/read_page.py" page.html \
+        "$pictures/rgb.png.vit.f32" 0.5 0.5 >show.out || fail "pixels"
+    grep -q '&lt;</span>' page.html || fail "markup is not escaped"
+    # Texts alone, three of which share the one row.
+    for letter in a b c; do
+        user "\"$letter?\"" | sed 's/<image>//'
+    done >texts.jsonl
+    "$build/loong-data" show start.yaml ~model.image_encoder \
+        ~model.image_projector "data.tokenizer=$golden/llava" \
+        data.train='[{path: texts.jsonl}]' data.packing=best_fit \
+        ~data.max_images --out texts.html >show.out 2>&1 ||
+        fail "show texts: $(tail -n 3 show.out)"
+    python3 "$source/tests/cli/read_page.py" texts.html >show.out || fail "texts"
+    [ "$(grep -c '"segment"><h3>texts.jsonl:[123],' texts.html)" = 3 ] ||
+        fail "samples of a row: $(grep '<h3>' texts.html)"
+fi
 cp -r model other
 sed -i 's/"image_token_index": 258/"image_token_index": 257/' other/config.json
 cat >lora.yaml <<'END'

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the decoders of the formats share. */
+ * What the decoders of the formats share, and the encoder of one. */
 #ifndef LOONG_CODEC_H
 #define LOONG_CODEC_H
 
@@ -35,6 +35,11 @@ LOONG_NODISCARD loong_status_t loongi_png_read(const image_file_t *file,
                                                loong_image_t *image);
 LOONG_NODISCARD loong_status_t loongi_webp_read(const image_file_t *file,
                                                 loong_image_t *image);
+
+/* Appends a file of the pixels. Errors: LOONG_ERR_MEMORY. */
+LOONG_NODISCARD loong_status_t loongi_png_write(loong_context_t *ctx,
+                                                const loong_image_t *image,
+                                                loong_text_t *to);
 
 /* Of Exif, 1 to 8; above 4 rows and columns are exchanged. Errors:
  * LOONG_ERR_FORMAT where the file's first bytes do not suffice. */

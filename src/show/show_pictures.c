@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pictures of the page: the encoder's patches put together again, bytes in
+ * place of normalised values, with the squares that become rows. Called by
+ * show.c. Read page.h and loong/image.h before. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "page.h"
+#include "patch_fields.h"
+#include "processor.h"
+
+/* A grid of a picture: all of it, or a tile. */
+typedef struct grid {
+    int64_t number;        /* of the picture's */
+    int64_t first;         /* row of the encoder with its first patch */
+    int64_t width, height; /* patches */
+    int64_t place;         /* of its first row in the text; -1: in none */
+    int64_t skip;          /* rows of the text before those of its patches */
+} grid_t;
+
+static uint8_t byte_of(const loong_image_processor_t *p, int channel,
+                       float value)
+{
+    const float *of = p->values[channel]; /* ascending */
+    float share = (value - of[0]) / (of[255] - of[0]);
+    return (uint8_t)LOONG_MIN(LOONG_MAX(lroundf(255.0f * share), 0), 255);
+}
+
+/* Frame f of a patch. */
+static void put_patch(const loong_show_t *s, const float *patch, int64_t f,
+                      int64_t row, int64_t column, loong_image_t *image)
+{
+    int64_t side = s->cut->cut.patch;
+    int64_t frames = LOONG_MAX(s->cut->cut.frames, 1);
+    for (int c = 0; c < CHANNELS; c++) {
+        const float *from = patch + (c * frames + f) * side * side;
+        for (int64_t i = 0; i < side * side; i++) {
+            int64_t y = row * side + i / side;
+            int64_t x = column * side + i % side;
+            image->pixels[(y * image->width + x) * CHANNELS + c] =
+                byte_of(s->cut->processor, c, from[i]);
+        }
+    }
+}
+
+static void fill_frame(const loong_show_t *s, const grid_t *grid, int64_t f,
+                       loong_image_t *image)
+{
+    int64_t elements = loongi_patch_elements(s->cut);
+    for (int64_t i = 0; i < grid->width * grid->height; i++) {
+        int64_t at = grid->first + i;
+        put_patch(s, s->patches + at * elements, f, s->places[at],
+                  s->places[s->cut->rows + at], image);
+    }
+}
+
+/* ---- squares ------------------------------------------------------------- */
+
+/* Lines between squares of so many pixels. */
+static void put_lines(loong_show_t *s, const loong_image_t *image,
+                      const char *kind, int64_t side)
+{
+    loongi_text_printf(&s->html, "<path class=\"%s\" d=\"", kind);
+    for (int64_t x = side; x < image->width; x += side) {
+        loongi_text_printf(&s->html, "M%" PRId64 " 0V%" PRId64, x,
+                           image->height);
+    }
+    for (int64_t y = side; y < image->height; y += side) {
+        loongi_text_printf(&s->html, "M0 %" PRId64 "H%" PRId64, y,
+                           image->width);
+    }
+    loongi_text_printf(&s->html, "\"/>");
+}
+
+static void begin_square(loong_show_t *s, const char *kind, int64_t x,
+                         int64_t y, int64_t side)
+{
+    loongi_text_printf(&s->html,
+                       "<rect class=\"%s\" x=\"%" PRId64 "\" y=\"%" PRId64
+                       "\" width=\"%" PRId64 "\" height=\"%" PRId64 "\">",
+                       kind, x * side, y * side, side, side);
+}
+
+/* Each of what becomes a row of the text, with its place there. */
+static void put_merged(loong_show_t *s, const loong_shown_row_t *row,
+                       const grid_t *grid)
+{
+    int64_t merge = loongi_patch_merge(s->cut);
+    int64_t columns = grid->width / merge;
+    int64_t count = columns * (grid->height / merge);
+    for (int64_t i = 0; i < count && grid->place >= 0; i++) {
+        begin_square(s, "m", i % columns, i / columns,
+                     merge * s->cut->cut.patch);
+        loongi_text_printf(&s->html, "<title>");
+        loongi_show_place(s, row, grid->place + grid->skip + i);
+        loongi_text_printf(&s->html, "</title></rect>");
+    }
+}
+
+static void put_masked(loong_show_t *s, const grid_t *grid)
+{
+    for (int64_t i = 0; i < grid->width * grid->height; i++) {
+        int64_t at = grid->first + i;
+        if (s->masked[at]) {
+            begin_square(s, "k", s->places[s->cut->rows + at], s->places[at],
+                         s->cut->cut.patch);
+            loongi_text_printf(&s->html, "<title>masked</title></rect>");
+        }
+    }
+}
+
+static loong_status_t put_frame(loong_show_t *s, const loong_shown_row_t *row,
+                                const grid_t *grid, const loong_image_t *image)
+{
+    enum { LEAST = 280 }; /* pixels of the page, so that squares can be seen */
+    const loong_patch_cut_t *cut = &s->cut->cut;
+    loongi_text_printf(&s->html,
+                       "<div class=\"seen\" style=\"width:min(100%%,%" PRId64
+                       "px)\">",
+                       LOONG_MAX(image->width, LEAST));
+    LOONG_TRY(loongi_html_image(&s->html, image));
+    loongi_text_printf(&s->html,
+                       "<svg viewBox=\"0 0 %" PRId64 " %" PRId64
+                       "\" preserveAspectRatio=\"none\">",
+                       image->width, image->height);
+    put_lines(s, image, "patch", cut->patch);
+    if (cut->window > 0) {
+        put_lines(s, image, "window", cut->window * cut->merge * cut->patch);
+    }
+    put_merged(s, row, grid);
+    put_masked(s, grid);
+    loongi_text_printf(&s->html, "</svg></div>\n");
+    return LOONG_OK;
+}
+
+/* Frames of a picture are the same: those alone that differ are shown. */
+static loong_status_t put_grid(loong_show_t *s, const loong_shown_row_t *row,
+                               const grid_t *grid)
+{
+    loong_image_t image = {.width = grid->width * s->cut->cut.patch,
+                           .height = grid->height * s->cut->cut.patch};
+    size_t bytes = (size_t)(image.width * image.height) * CHANNELS;
+    uint8_t *both = NULL; /* this frame, and the one before */
+    loong_status_t status = LOONG_OK;
+    LOONG_TRY(loongi_calloc(s->ctx, 2, bytes, "pixels of a page", &both));
+    for (int64_t f = 0; f < LOONG_MAX(s->cut->cut.frames, 1); f++) {
+        image.pixels = both + (size_t)(f % 2) * bytes;
+        fill_frame(s, grid, f, &image);
+        bool same = f > 0 && memcmp(both, both + bytes, bytes) == 0;
+        if (status == LOONG_OK && !same) {
+            status = put_frame(s, row, grid, &image);
+        }
+    }
+    loongi_free(s->ctx, both);
+    return status;
+}
+
+/* ---- pictures ------------------------------------------------------------ */
+
+/* The picture's rows in the encoder from `first` on, in the text from `place`
+ * on. */
+typedef struct picture {
+    int64_t number; /* in the row, from 1 on */
+    loong_picture_rows_t rows;
+    int64_t first, place;
+} picture_t;
+
+static void put_caption(loong_show_t *s, const loong_shown_row_t *row,
+                        const picture_t *p)
+{
+    const char *name = row->picture[p->number - 1];
+    int64_t side = s->cut->cut.patch;
+    loongi_text_printf(&s->html, "<figcaption>picture %" PRId64, p->number);
+    if (name != NULL) {
+        loongi_text_printf(&s->html, ", ");
+        loongi_html_text(&s->html, name);
+    }
+    if (row->label >= 0) {
+        loongi_text_printf(&s->html, ", class %" PRId64, row->label);
+    }
+    loongi_text_printf(
+        &s->html,
+        ": %" PRId64 " x (%" PRId64 " x %" PRId64 " pixels, %" PRId64
+        " x %" PRId64 " patches), %" PRId64 " rows of the encoder",
+        p->rows.grids, side * p->rows.width, side * p->rows.height,
+        p->rows.width, p->rows.height, p->rows.encoder);
+    if (p->place >= 0) {
+        loongi_text_printf(&s->html,
+                           ", places %" PRId64 " to %" PRId64 " of the text",
+                           p->place, p->place + p->rows.text - 1);
+    }
+    loongi_text_printf(&s->html, "</figcaption>\n");
+}
+
+static loong_status_t put_picture(loong_show_t *s, const loong_shown_row_t *row,
+                                  const picture_t *p)
+{
+    int64_t merge = loongi_patch_merge(s->cut);
+    int64_t patches = p->rows.width * p->rows.height;
+    int64_t rows = p->rows.encoder / p->rows.grids;
+    int64_t text = p->rows.text / p->rows.grids;
+    loongi_text_printf(&s->html,
+                       "<figure id=\"picture-%" PRId64 "-%" PRId64 "\">",
+                       row->draw, p->number);
+    put_caption(s, row, p);
+    for (int64_t g = 0; g < p->rows.grids; g++) {
+        grid_t grid = {g,
+                       p->first + g * rows + rows - patches,
+                       p->rows.width,
+                       p->rows.height,
+                       p->place >= 0 ? p->place + g * text : -1,
+                       text - patches / (merge * merge)};
+        LOONG_TRY(put_grid(s, row, &grid));
+    }
+    loongi_text_printf(&s->html, "</figure>\n");
+    return LOONG_OK;
+}
+
+loong_status_t loongi_show_pictures(loong_show_t *s,
+                                    const loong_shown_row_t *row)
+{
+    if (s->T == 0) {
+        loong_picture_rows_t each = loongi_picture_each(s->cut);
+        picture_t p = {1, each, row->number * each.encoder, -1};
+        return put_picture(s, row, &p);
+    }
+    for (int64_t i = 0; i < s->num_images; i++) {
+        const loong_planned_image_t *image = &s->images[i];
+        picture_t p = {image->number, image->rows,
+                       image->at[s->data->images.encoder].row,
+                       image->row - row->number * s->T};
+        if (image->draw == row->draw) {
+            LOONG_TRY(put_picture(s, row, &p));
+        }
+    }
+    return LOONG_OK;
+}

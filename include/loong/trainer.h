@@ -32,6 +32,7 @@ typedef struct loong_trainer_params {
                    the data, the tokenizer and checkpoints are judged too */
     bool reads_data; /* with plan_only: its data is here, for
                         loong_trainer_show; nothing else is judged */
+    bool decode; /* with judge: pictures not by their heads alone */
     bool evaluate_only;     /* no training, and no files are written */
     /* Called by rank 0 behind every step; NULL: not. */
     void (*progress)(void *user, const loong_trainer_progress_t *now);

@@ -31,6 +31,12 @@ LOONG_NODISCARD loong_status_t loongi_data_check_items(
 LOONG_NODISCARD loong_status_t loongi_data_judge(
     loong_context_t *ctx, const loong_blend_t *blend,
     const loong_processor_t *processor, const void *config);
+/* Decodes the pictures of all samples, on so many threads, and tells how many
+ * there are; that takes their time, of which a line of the log warns. Errors:
+ * LOONG_ERR_FORMAT, with each one that cannot be decoded and who wants it. */
+LOONG_NODISCARD loong_status_t loongi_data_decode(loong_context_t *ctx,
+                                                  const loong_blend_t *blend,
+                                                  int threads);
 /* Reads up to the first token of a set that carries loss. Errors:
  * LOONG_ERR_CONFIG where there is none. */
 LOONG_NODISCARD loong_status_t loongi_data_check_loss(

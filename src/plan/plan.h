@@ -56,6 +56,7 @@ typedef struct loong_plan {
     bool plan_only;            /* nothing will run */
     bool judge;                /* a plan for this machine and what is on it */
     bool reads_data;           /* a run, or a plan whose data is here */
+    bool decode;               /* and every picture is decoded */
     loong_parallel_t parallel; /* that the recipe asks for */
     loong_mesh_t mesh; /* of the component with the loss, seen by this rank */
     bool absent; /* which is none of its ranks: as the first one sees it */

@@ -218,13 +218,21 @@ loong_status_t loongi_run_data_image_processor(loong_run_data_t *d)
         return status;
     }
     int64_t most = d->plan->set->max_tiles;
-    bool tiles = d->image_processor != NULL &&
-                 loong_image_processor_max_tiles(d->image_processor) > 1;
+    int64_t there =
+        d->image_processor != NULL
+            ? loong_image_processor_max_tiles(d->image_processor) - 1
+            : 0;
+    bool tiles = there > 0;
     LOONG_CHECK(d->plan->ctx, most <= 1 || tiles, LOONG_ERR_CONFIG,
                 "%s: data.max_tiles: found %lld, the image processor cuts no "
                 "pictures into tiles (crop_to_patches)",
                 loong_recipe_where(d->plan->recipe, "data.max_tiles"),
                 (long long)most);
+    LOONG_CHECK(d->plan->ctx, !tiles || most <= there, LOONG_ERR_CONFIG,
+                "%s: data.max_tiles: found %lld, the image processor makes up "
+                "to %lld (max_patches)",
+                loong_recipe_where(d->plan->recipe, "data.max_tiles"),
+                (long long)most, (long long)there);
     if (tiles) {
         loong_image_processor_limit_tiles(d->image_processor, most);
         d->plan->pictures.tiles =

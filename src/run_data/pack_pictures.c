@@ -9,11 +9,13 @@
 #include "run_data.h"
 
 /* One component reads pictures, another one makes a row of several patches. */
-static loong_status_t describe(loong_run_data_t *d, int count,
-                               const loong_component_params_t *asked,
-                               loong_patch_params_t *config)
+loong_status_t
+loongi_run_data_describe_pictures(loong_run_data_t *d, int count,
+                                  const loong_component_params_t *asked,
+                                  loong_patch_params_t *config)
 {
     int64_t merge = 1;
+    memset(config, 0, sizeof(*config));
     for (int i = 0; i < count - 1; i++) {
         loong_model_facts_t facts = {0};
         asked[i].family->facts(asked[i].config, &facts);
@@ -45,8 +47,7 @@ static loong_status_t find_room(loong_run_data_t *d,
     p->images = (int32_t)s->row_images;
     p->patches = s->row_patches > 0 ? (int32_t)s->row_patches : INT32_MAX;
     p->reader = (loong_picture_reader_t){config, loong_picture_rows,
-                                         config->image_size == 0 ||
-                                             config->max_tiles > 1};
+                                         loongi_pictures_differ(config)};
     return LOONG_OK;
 }
 
@@ -75,7 +76,6 @@ loongi_run_data_pack_pictures(loong_run_data_t *d, int count,
         return check_unpacked(d);
     }
     LOONG_TRY(loongi_arena_alloc(arena, sizeof(*config), &config));
-    memset(config, 0, sizeof(*config));
-    LOONG_TRY(describe(d, count, asked, config));
+    LOONG_TRY(loongi_run_data_describe_pictures(d, count, asked, config));
     return config->cut.patch > 0 ? find_room(d, config) : LOONG_OK;
 }

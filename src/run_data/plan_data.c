@@ -14,10 +14,9 @@
 #include "view.h"
 
 enum {
-    ROW_MULTIPLE = 64,   /* of places in a row */
-    ROW_LEAST = 1024,    /* which short samples share */
-    PICTURE_ROWS = 4096, /* of texts with pictures of sizes of their own */
-    ROW_MOST = 1 << 20,  /* where the model knows no bound */
+    ROW_MULTIPLE = 64,  /* of places in a row */
+    ROW_LEAST = 1024,   /* which short samples share */
+    ROW_MOST = 1 << 20, /* where the model knows no bound */
     STEP_SAMPLES = 16
 };
 
@@ -166,23 +165,13 @@ typedef struct sample_figures {
     int64_t images; /* of one sample, at most */
 } sample_figures_t;
 
-/* Rows of a picture, where all are of one size; 0: they have sizes of their
- * own, or there are none. */
-static int64_t picture_rows(const loong_recipe_t *r)
-{
-    static const char key[] = "model.image_encoder.select_class_token";
-    int64_t side = loong_recipe_int(r, "model.image_encoder.image_size");
-    int64_t patch = loong_recipe_int(r, "model.image_encoder.patch_size");
-    int64_t rows = patch > 0 ? side / patch * (side / patch) : 0;
-    return rows > 0 && loong_recipe_bool(r, key) ? rows + 1 : rows;
-}
-
-/* Samples with pictures, `each` rows of them. Nothing that is wrong is told:
- * whoever reads tells it. */
+/* Samples with pictures. Nothing that is wrong is told: whoever reads tells
+ * it. */
 static void count_pictures(const loong_blend_source_info_t *source,
-                           int64_t each, sample_figures_t *of)
+                           const loong_picture_reader_t *pictures,
+                           sample_figures_t *of)
 {
-    loong_items_t items = {.ctx = NULL};
+    loong_items_t items = {.sizes = pictures->sizes};
     loong_context_t *ctx = NULL;
     if (source->source_class->peek == NULL ||
         loong_context_create(NULL, &ctx) != LOONG_OK) {
@@ -194,10 +183,16 @@ static void count_pictures(const loong_blend_source_info_t *source,
         if (source->source_class->peek(source->source, i, &items) != LOONG_OK) {
             break;
         }
+        int64_t rows = items.item[0].size[0];
         for (int k = 0; k < items.count; k++) {
-            images += items.item[k].type == LOONG_ITEM_IMAGE;
+            const loong_item_t *item = &items.item[k];
+            if (item->type == LOONG_ITEM_IMAGE) {
+                images++;
+                rows += pictures->rows(pictures->config, item->size[0],
+                                       item->size[1])
+                            .text - 1; /* its token is one */
+            }
         }
-        int64_t rows = items.item[0].size[0] + images * (each - 1);
         of->images = LOONG_MAX(of->images, images);
         of->longest = LOONG_MAX(of->longest, rows);
     }
@@ -205,7 +200,8 @@ static void count_pictures(const loong_blend_source_info_t *source,
     loong_context_destroy(&ctx);
 }
 
-static void count_samples(const loong_blend_t *blend, int64_t each,
+static void count_samples(const loong_blend_t *blend,
+                          const loong_picture_reader_t *pictures,
                           sample_figures_t *of)
 {
     loong_blend_info_t info = {.num_sources = 0};
@@ -222,7 +218,7 @@ static void count_samples(const loong_blend_t *blend, int64_t each,
             of->longest = LOONG_MAX(of->longest, pack->longest);
         } else {
             of->samples += source.info.samples;
-            count_pictures(&source, each, of);
+            count_pictures(&source, pictures, of);
         }
     }
 }
@@ -264,28 +260,41 @@ static int64_t step_rows(const loong_run_data_t *d, const sample_figures_t *of)
     return (int64_t)exp2(fmax(0.0, fmin(rows, all)));
 }
 
+/* Rows of a picture of a model that is not known, or has none. */
+static loong_picture_rows_t one_row(const void *config, int64_t width,
+                                    int64_t height)
+{
+    (void)config, (void)width, (void)height;
+    return (loong_picture_rows_t){.text = 1};
+}
+
 /* The data is opened with rows for the longest text that the model reads; what
  * is longer is refused or cut there as anywhere. */
-static loong_status_t measure_samples(loong_run_data_t *d, int64_t most,
-                                      bool length)
+static loong_status_t measure_samples(loong_run_data_t *d, int count,
+                                      const loong_component_params_t *asked,
+                                      int64_t most, bool length)
 {
     sample_figures_t train = {0};
+    loong_patch_params_t config;
+    loong_picture_reader_t pictures = {NULL, one_row, false};
     if (length) {
         LOONG_TRY(set_length(d, most, "the model"));
     }
     LOONG_TRY(loongi_run_data_open_blends(d));
-    LOONG_TRY(loongi_run_data_image_processor(d));
-    int64_t each =
-        d->plan->pictures.tiles > 1 ? 0 : picture_rows(d->plan->recipe);
-    count_samples(d->blend, each, &train);
+    if (count > 1) {
+        LOONG_TRY(loongi_run_data_describe_pictures(d, count, asked, &config));
+        pictures = (loong_picture_reader_t){
+            &config, loong_picture_rows,
+            length && loongi_pictures_differ(&config)};
+    }
+    count_samples(d->blend, &pictures, &train);
     sample_figures_t all = train;
     for (int i = 0; i < d->num_validation; i++) {
-        count_samples(d->validation[i].blend, each, &all);
+        count_samples(d->validation[i].blend, &pictures, &all);
     }
     loongi_run_data_close(d);
-    if (loong_recipe_component(d->plan->recipe, 1) != NULL) {
+    if (count > 1) {
         LOONG_TRY(set_images(d, all.images));
-        all.longest = each > 0 ? all.longest : PICTURE_ROWS;
     }
     int64_t rounded =
         (all.longest + ROW_MULTIPLE - 1) / ROW_MULTIPLE * ROW_MULTIPLE;
@@ -316,7 +325,9 @@ static bool is_complete(const loong_run_data_t *d)
             loong_recipe_is_set(r, images_key));
 }
 
-loong_status_t loongi_run_data_complete_rows(loong_run_data_t *d)
+loong_status_t
+loongi_run_data_complete_rows(loong_run_data_t *d, int count,
+                              const loong_component_params_t *asked)
 {
     int64_t most = loongi_run_data_longest(d);
     bool length = !loong_recipe_is_set(d->plan->recipe, length_key);
@@ -325,7 +336,8 @@ loong_status_t loongi_run_data_complete_rows(loong_run_data_t *d)
     }
     most = most > 0 ? most : ROW_MOST;
     loong_status_t status =
-        !d->plan->reads_data ? LOONG_OK : measure_samples(d, most, length);
+        !d->plan->reads_data ? LOONG_OK
+                             : measure_samples(d, count, asked, most, length);
     if (d->plan->reads_data && status == LOONG_OK) {
         return LOONG_OK;
     }

@@ -84,9 +84,10 @@ void loongi_run_data_close(loong_run_data_t *d);
 /* Tokens of a sample that the model knows; 0: no bound. */
 int64_t loongi_run_data_longest(const loong_run_data_t *d);
 /* data.seq_length and train.global_batch_size of fine-tuning, where they are
- * not set: rows for the longest sample, steps of some samples. Collective. */
-LOONG_NODISCARD loong_status_t
-loongi_run_data_complete_rows(loong_run_data_t *d);
+ * not set: rows for the longest sample, steps of some samples; data.max_images
+ * likewise. The model has these components; 0: it is not known. Collective. */
+LOONG_NODISCARD loong_status_t loongi_run_data_complete_rows(
+    loong_run_data_t *d, int count, const loong_component_params_t *asked);
 /* The most segments that a row can have: one; samples that are laid into it,
  * and padding; or with data.reset_attention_mask as many as documents of the
  * run's data sets have a part in it. Of a plan without data, or data sets that
@@ -113,6 +114,16 @@ LOONG_NODISCARD loong_status_t loongi_run_data_find_costs(
 extern const char *const loongi_cost_parts[LOONG_COST_PARTS];
 
 /* ---- pack_pictures.c ---- */
+/* How pictures are measured before a model of several components is planned:
+ * what loong_picture_rows asks for. Errors: those of the image processor. */
+LOONG_NODISCARD loong_status_t loongi_run_data_describe_pictures(
+    loong_run_data_t *d, int count, const loong_component_params_t *asked,
+    loong_patch_params_t *config);
+/* Have they sizes of their own, or numbers of tiles? */
+static inline bool loongi_pictures_differ(const loong_patch_params_t *config)
+{
+    return config->image_size == 0 || config->max_tiles > 1;
+}
 /* Before data is opened: the rooms of rows that samples with pictures share,
  * where data.packing asks for it, of a model of these components. Errors:
  * LOONG_ERR_CONFIG; those of the image processor. */

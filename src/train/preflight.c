@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <omp.h>
+
 #include "data_check.h"
 #include "file.h"
 #include "hf_composite.h"
@@ -15,16 +17,26 @@
 #include "run_dirs.h"
 #include "stage_load.h"
 
+/* Whoever looks at a run that has ended need not begin another one. What else
+ * is wrong stays as it was told. */
+static loong_status_t warn_of_unused(const loong_trainer_t *t)
+{
+    loong_context_t *own = NULL;
+    LOONG_TRY(loong_context_create(NULL, &own));
+    if (loongi_check_unused(own, t->recipe) != LOONG_OK) {
+        loongi_log(t->ctx, LOONG_LOG_WARN, "as it is, a run is refused: %s",
+                   loong_context_error(own));
+    }
+    loong_context_destroy(&own);
+    return LOONG_OK;
+}
+
 static loong_status_t check_weights(loong_trainer_t *t)
 {
     const char *load = NULL;
     LOONG_TRY(
         loongi_find_weights(t->ctx, t->recipe, t->plan.evaluate_only, &load));
-    if (loongi_check_unused(t->ctx, t->recipe) != LOONG_OK) {
-        loongi_log(t->ctx, LOONG_LOG_WARN, "as it is, a run is refused: %s",
-                   loong_context_error(t->ctx));
-        loong_context_clear_error(t->ctx);
-    }
+    LOONG_TRY(warn_of_unused(t));
     if (load != NULL) {
         loong_status_t status = loongi_trainer_resume(t, load, true);
         if (status != LOONG_OK) {
@@ -131,16 +143,23 @@ static loong_status_t check_masks(const loong_trainer_t *t)
     return LOONG_OK;
 }
 
-/* What no component reads should not be there, nor what a step would refuse. */
-static loong_status_t check_items(const loong_trainer_t *t,
-                                  const loong_blend_t *blend)
+/* Types of items that the model reads, as bits. */
+static uint32_t reads_of(const loong_trainer_t *t)
 {
-    const loong_reader_t *reader = loongi_plan_reader(&t->plan);
     uint32_t reads = 0;
     for (int i = 0; t->component != NULL && i < t->model->num_components; i++) {
         const loong_processor_t *p = t->plan.readers[i].processor;
         reads |= p != NULL ? p->reads : 0;
     }
+    return reads;
+}
+
+/* What no component reads should not be there, nor what a step would refuse. */
+static loong_status_t check_items(const loong_trainer_t *t,
+                                  const loong_blend_t *blend)
+{
+    const loong_reader_t *reader = loongi_plan_reader(&t->plan);
+    uint32_t reads = reads_of(t);
     if (reads != 0) {
         LOONG_TRY(loongi_data_check_items(t->ctx, blend, reads));
     }
@@ -148,6 +167,22 @@ static loong_status_t check_items(const loong_trainer_t *t,
                ? loongi_data_judge(t->ctx, blend, reader->processor,
                                    reader->config)
                : LOONG_OK;
+}
+
+static loong_status_t decode_pictures(const loong_trainer_t *t)
+{
+    bool sees = (reads_of(t) >> LOONG_ITEM_IMAGE & 1) != 0;
+    loong_status_t status = LOONG_OK;
+    for (int i = -1; i < t->data.num_validation && sees; i++) {
+        const loong_blend_t *blend =
+            i < 0 ? t->data.blend : t->data.validation[i].blend;
+        if (blend != NULL) { /* that is told */
+            status = loongi_first_of(
+                status,
+                loongi_data_decode(t->ctx, blend, omp_get_max_threads()));
+        }
+    }
+    return status;
 }
 
 /* What a step would refuse is known before the first one. */
@@ -238,6 +273,8 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
     if (loong_comm_rank(t->comm) == 0) {
         status = loongi_first_of(status, check_masks(t));
         status = loongi_first_of(status, check_samples(t));
+        status = loongi_first_of(
+            status, t->plan.decode ? decode_pictures(t) : LOONG_OK);
         note_image_processor(t);
     }
     if (loong_comm_rank(t->comm) != 0 ||

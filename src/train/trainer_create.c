@@ -259,13 +259,8 @@ static loong_status_t check_vocabulary(const loong_trainer_t *t)
 
 /* The model and the layout that are asked for. */
 static loong_status_t check_recipe(loong_trainer_t *t,
-                                   loong_component_params_t *asked)
+                                   const loong_component_params_t *asked)
 {
-    loong_status_t status = loongi_trainer_model(t, asked);
-    if (status != LOONG_OK) {
-        return loongi_first_of(
-            loong_recipe_check(t->recipe, t->plan.parallel.ranks), status);
-    }
     t->plan.parallel.family = asked[t->keys.count - 1].family;
     t->plan.parallel.config = asked[t->keys.count - 1].config;
     LOONG_TRY(check_vocabulary(t));
@@ -288,8 +283,9 @@ static loong_status_t on_all(loong_trainer_t *t, loong_status_t mine,
     return LOONG_OK;
 }
 
-/* What the recipe leaves open. Collective. */
-static loong_status_t complete(loong_trainer_t *t)
+/* The model, and what the recipe leaves open. Collective. */
+static loong_status_t complete(loong_trainer_t *t,
+                               loong_component_params_t *asked)
 {
     bool filled = false;
     loong_status_t status = loong_trainer_fill_recipe(
@@ -303,16 +299,22 @@ static loong_status_t complete(loong_trainer_t *t)
                                        loongi_run_data_longest(&t->data));
     }
     LOONG_TRY(on_all(t, status, &filled));
-    if (filled) {
-        LOONG_TRY(loongi_trainer_keep_keys(t));
-        LOONG_TRY(loongi_run_data_complete_date(&t->data));
-        LOONG_FILL(t->recipe, "", loong_train_settings_t, &t->set);
+    if (!filled) {
+        return status;
     }
-    return filled ? loongi_run_data_complete_rows(&t->data) : status;
+    LOONG_TRY(loongi_trainer_keep_keys(t));
+    LOONG_TRY(loongi_run_data_complete_date(&t->data));
+    LOONG_FILL(t->recipe, "", loong_train_settings_t, &t->set);
+    status = loongi_trainer_model(t, asked);
+    bool known = status == LOONG_OK;
+    return loongi_first_of(
+        status, loongi_run_data_complete_rows(
+                    &t->data, known ? t->keys.count : 0, asked));
 }
 
 /* What is asked for, which needs no other rank. */
-static loong_status_t check(loong_trainer_t *t, loong_component_params_t *asked)
+static loong_status_t check(loong_trainer_t *t,
+                            const loong_component_params_t *asked)
 {
     loong_status_t status = check_recipe(t, asked);
     LOONG_TRY(loongi_first_of(status, loongi_devices_check(&t->plan)));
@@ -367,7 +369,7 @@ static loong_status_t judge(loong_trainer_t *t)
     loong_component_params_t asked[LOONG_MODEL_ROLES];
     bool planned = false;
     memset(asked, 0, sizeof(asked));
-    loong_status_t status = complete(t);
+    loong_status_t status = complete(t, asked);
     status = status == LOONG_OK
                  ? check(t, asked)
                  : loongi_first_of(status, /* what else is wrong is told too */
@@ -433,6 +435,7 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
     t->plan.judge = params->judge;
     t->plan.reads_data =
         !params->plan_only || params->judge || params->reads_data;
+    t->plan.decode = params->decode;
     t->plan.parallel.ctx = ctx;
     t->plan.parallel.recipe = params->recipe;
     t->plan.parallel.ranks = LOONG_MAX(params->plan_ranks, ranks);

@@ -67,6 +67,10 @@ refused 'one.jsonl:1: ./short.png: no PNG header' \
     "$(user '"<image>"' ', "image": "./short.png"')"
 refused 'paths of files are read' \
     "$(user '[{"type": "image_url", "image_url": {"url": "https://a/b.png"}}]')"
+refused 'messages[0]: picture 1 is an integer, a path is wanted' \
+    "$(user '[{"type": "image", "image": 7}]')"
+refused 'messages[0]: picture 1 is an integer, a path is wanted' \
+    "$(user '"<image>"' ', "image": 7')"
 refused "of type 'video', this source has texts and pictures" \
     "$(user '[{"type": "video", "video": "a.mp4"}]')"
 refused 'lists 2 pictures, of which 1 stand' \
@@ -224,6 +228,22 @@ for part in encoder projector; do
 done
 # Room for pictures follows from the samples, also where nothing else does.
 run room 1 lora.yaml data.seq_length=128 train.global_batch_size=2 --check
+# rows WANTED KEY=VALUE...: so long are rows that follow from the samples.
+rows() {
+    local wanted=$1
+    shift
+    run rows 1 start.yaml '~data.seq_length' data.tokenizer="$golden/llava" \
+        model.foundation.max_position_embeddings=8192 export=null --check "$@"
+    grep -q "(1 sample of $wanted)" rows.out ||
+        fail "rows of $wanted: $(grep 'tokens per step' rows.out)"
+}
+rows 128
+# Two pictures of 256 patches, of which four may be a row; of their own sizes.
+rows 256 model.image_encoder.image_size=224 model.image_projector.merge_size=2
+rows 640 model.image_encoder.image_size=224
+rows 128 model.image_encoder.family=qwen2_vl_vision \
+    model.image_encoder.feature_layer=-1 model.image_encoder.image_size=null \
+    model.image_projector.family=patch_merger
 # cannot TEXT KEY=VALUE...
 cannot() {
     local text=$1
@@ -237,9 +257,25 @@ cannot 'model.image_encoder learns is no part of an adapter' \
     model.image_encoder.freeze=false
 cannot 'pictures of family clip_vision_model are all of one size' \
     data.max_patches=64
+cannot 'data.max_tiles: found 5, the image processor makes up to 3' \
+    data.image_processor="$pictures/tiles.json" data.max_tiles=5
 cannot 'image_token_index is 257, the token of data.image_token has id 258' \
     model.from_hf=other
 cannot 'no whole blocks of 64' finetune.method=qlora
+# A check decodes what a step would stop at, and tells of all, also where a run
+# has begun already.
+head -c 3000 "$pictures/rgb.png" >cut.png
+head -c 900 "$pictures/j420.jpg" >cut.jpg
+for name in cut.png "$pictures/rgb.png" cut.jpg; do
+    user '"<image>"' ", \"image\": \"$PWD/${name#"$PWD"/}\""
+done | sed "s#$PWD/$pictures#$pictures#" >cut.jsonl
+status=1 run cut 1 lora.yaml --check "data.validation=[cut.jsonl]"
+for text in 'of 3 pictures: 2 problems' 'cut.png: ' 'wanted by cut.jsonl:1$' \
+    'cut.jpg: ' 'wanted by cut.jsonl:3$' \
+    'warning: as it is, a run is refused: checkpoint.save: .* begins anew$'; do
+    grep -q "$text" cut.out || fail "pictures cut off: no '$text' in: $(cat cut.out)"
+done
+run whole 1 lora.yaml --dry-run "data.validation=[cut.jsonl]"
 grep -q '"model.language_model.layers.0.self_attn.q_proj"' \
     one.adapter/adapter_config.json || fail "the adapter is of other modules"
 # Its names are those of modules, which the files of this model call otherwise.

@@ -43,29 +43,33 @@ loong_status_t loongi_chat_check_images(const chat_conversation_t *c)
     return LOONG_OK;
 }
 
-/* A path, or an object that has one. */
-static const char *path_of(const loong_json_t *image)
+/* What a picture is given as: the value of an object that has one of these
+ * keys, a path if all is well. NULL: nothing is said. */
+static const loong_json_t *path_of(const loong_json_t *image)
 {
     static const char *const keys[] = {"image", "image_url", "url", "path"};
-    if (loongi_json_kind(image) == LOONG_JSON_STRING) {
-        return loongi_json_string(image);
-    }
-    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+    const loong_json_t *path = NULL;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys) && path == NULL; i++) {
         const loong_json_t *value = loongi_json_get(image, keys[i]);
-        const char *path = value != NULL ? path_of(value) : NULL;
-        if (path != NULL) {
-            return path;
-        }
+        path = loongi_json_kind(value) == LOONG_JSON_OBJECT ? path_of(value)
+               : loongi_json_kind(value) == LOONG_JSON_NULL ? NULL
+                                                            : value;
     }
-    return NULL;
+    return path;
 }
 
-static loong_status_t add_path(chat_conversation_t *c, const char *path)
+static loong_status_t add_path(chat_conversation_t *c, const char *where,
+                               const loong_json_t *given)
 {
     static const char file[] = "file://";
     const char *slash = c->path != NULL ? strrchr(c->path, '/') : NULL;
     size_t before = c->image_paths.length;
     loong_image_info_t info;
+    LOONG_CHECK(c->ctx, loongi_json_kind(given) == LOONG_JSON_STRING,
+                LOONG_ERR_FORMAT,
+                "%s: picture %" PRId64 " is %s, a path is wanted", where,
+                c->num_images + 1, loongi_json_kind_text(given));
+    const char *path = loongi_json_string(given);
     path += strncmp(path, file, sizeof(file) - 1) == 0 ? sizeof(file) - 1 : 0;
     LOONG_CHECK(c->ctx,
                 strstr(path, "://") == NULL && strncmp(path, "data:", 5) != 0,
@@ -97,12 +101,9 @@ static loong_status_t add_listed(chat_conversation_t *c, const char *where)
                 where, c->num_used + 1, c->num_listed);
     const loong_json_t *image =
         many ? loongi_json_at(c->images, c->num_used) : c->images;
-    const char *path = path_of(image);
-    LOONG_CHECK(c->ctx, path != NULL, LOONG_ERR_FORMAT,
-                "%s: picture %" PRId64 " is %s, a path is wanted", where,
-                c->num_used + 1, loongi_json_kind_text(image));
     c->num_used++;
-    return add_path(c, path);
+    const loong_json_t *path = path_of(image);
+    return add_path(c, where, path != NULL ? path : image);
 }
 
 loong_status_t loongi_chat_use_images(chat_conversation_t *c,
@@ -191,8 +192,9 @@ static loong_status_t add_part(content_t *t, const loong_json_t *part,
                 "source has texts%s",
                 t->where, i, type,
                 c->rules.token != NULL ? " and pictures" : " alone");
-    const char *path = path_of(part);
-    LOONG_TRY(path != NULL ? add_path(c, path) : add_listed(c, t->where));
+    const loong_json_t *path = path_of(part);
+    LOONG_TRY(path != NULL ? add_path(c, t->where, path)
+                           : add_listed(c, t->where));
     return add_image(t);
 }
 

@@ -331,5 +331,21 @@ grep -q 'language_model.model.layers.1.mlp.down_proj.weight: ' out ||
     fail "nothing was learned: $(cat out)"
 grep -E '^(vision|multi|language_model.*(norm|embed))' out &&
     fail "what stays was changed"
+# configs/recipes/vlm_small.yaml, with the pictures that are here.
+recipe() {
+    "$build/loongrun" "$source/configs/recipes/vlm_small.yaml" device=cpu \
+        data.tokenizer="$golden/llava" data.image_root="$pictures" \
+        "data.train=[$golden/openai.jsonl]" data.seq_length=256 \
+        "data.validation=[{name: held out, path: $golden/openai.jsonl}]" \
+        train.{micro,global}_batch_size=2 data.max_images=4 log.interval=1 \
+        "$@" >recipe.out 2>&1 </dev/null || fail "$*: $(tail -n 5 recipe.out)"
+}
+recipe --check
+grep -q 'image_encoder: parameters: 4945152 ' recipe.out ||
+    fail "another encoder: $(grep parameters recipe.out)"
+recipe train.epochs=1
+grep -q 'finished at step 2 of 2' recipe.out || fail "$(tail -n 5 recipe.out)"
+grep -q '"vision_feature_layer": -1' runs/vlm_small/model/config.json ||
+    fail "the recipe's model was not exported"
 echo "$failures failures"
 [ $failures = 0 ]

@@ -363,16 +363,16 @@ static loong_status_t read_text(const loong_chat_t *chat, int64_t i,
     for (int64_t k = place->turns; k < place[1].turns; k++) {
         item->starts[chat->turns[k]] |= LOONG_START_TURN;
     }
-    loong_status_t status = loong_dataset_read(chat->dataset, first, count,
-                                               items->vocab_size, item->ids);
-    if (status != LOONG_OK) {
-        loongi_error_note(chat->ctx,
-                          "which is %s; the tokenizer has %" PRId64
-                          " ids, the model knows %" PRId64,
-                          item->name,
-                          loong_tokenizer_get_vocab_size(chat->tokenizer),
-                          items->vocab_size);
-        return status;
+    LOONG_TRY(loong_dataset_read(chat->dataset, first, count, INT32_MAX,
+                                 item->ids));
+    for (int64_t t = 0; t < count; t++) {
+        LOONG_CHECK(items->ctx, item->ids[t] < items->vocab_size,
+                    LOONG_ERR_FORMAT,
+                    "%s: token %d; the tokenizer has %" PRId64 " ids, the "
+                    "model knows %" PRId64,
+                    item->name, item->ids[t],
+                    loong_tokenizer_get_vocab_size(chat->tokenizer),
+                    items->vocab_size);
     }
     return loong_dataset_read_mask(chat->dataset, first, count, item->weight);
 }
@@ -445,12 +445,15 @@ static loong_status_t peek(const void *source, int64_t i, loong_items_t *items)
     return list_items(source, i, 0, 0, items);
 }
 
-#define CHAT(name_, open_, packs_)                                            \
+#define CHAT(name_, open_, packs_, concurrent_)                               \
     {                                                                         \
         .struct_size = sizeof(loong_source_class_t), .name = name_,           \
-        .open = open_, .close = close_source, .get_info = get_info,           \
-        .read = read_source, .peek = peek, .packs = packs_                    \
+        .concurrent = concurrent_, .open = open_, .close = close_source,      \
+        .get_info = get_info, .read = read_source, .peek = peek,              \
+        .packs = packs_                                                       \
     }
-const loong_source_class_t loongi_chat_source = CHAT("chat", open_source, true);
+const loong_source_class_t loongi_chat_source =
+    CHAT("chat", open_source, true, false);
+/* Pictures are decoded while a step runs. */
 const loong_source_class_t loongi_image_chat_source =
-    CHAT("image_chat", open_with_images, false);
+    CHAT("image_chat", open_with_images, false, true);

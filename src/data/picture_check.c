@@ -138,9 +138,8 @@ loong_status_t loongi_data_decode(loong_context_t *ctx,
     decoding_t *d = NULL;
     loong_readers_t *readers = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*d), "pictures to decode", &d));
-    loong_status_t status = loongi_calloc(ctx, (size_t)threads,
-                                          sizeof(*d->items), "reading threads",
-                                          &d->items);
+    loong_status_t status = loongi_calloc(
+        ctx, (size_t)threads, sizeof(*d->items), "reading threads", &d->items);
     for (int i = 0; i < threads && status == LOONG_OK; i++) {
         d->items[i].vocab_size = INT32_MAX;
         status = loong_context_create(NULL, &d->items[i].ctx);

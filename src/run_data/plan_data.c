@@ -187,10 +187,10 @@ static void count_pictures(const loong_blend_source_info_t *source,
         for (int k = 0; k < items.count; k++) {
             const loong_item_t *item = &items.item[k];
             if (item->type == LOONG_ITEM_IMAGE) {
+                loong_picture_rows_t own = pictures->rows(
+                    pictures->config, item->size[0], item->size[1]);
                 images++;
-                rows += pictures->rows(pictures->config, item->size[0],
-                                       item->size[1])
-                            .text - 1; /* its token is one */
+                rows += own.text - 1; /* its token is one */
             }
         }
         of->images = LOONG_MAX(of->images, images);
@@ -283,9 +283,9 @@ static loong_status_t measure_samples(loong_run_data_t *d, int count,
     LOONG_TRY(loongi_run_data_open_blends(d));
     if (count > 1) {
         LOONG_TRY(loongi_run_data_describe_pictures(d, count, asked, &config));
-        pictures = (loong_picture_reader_t){
-            &config, loong_picture_rows,
-            length && loongi_pictures_differ(&config)};
+        pictures =
+            (loong_picture_reader_t){&config, loong_picture_rows,
+                                     length && loongi_pictures_differ(&config)};
     }
     count_samples(d->blend, &pictures, &train);
     sample_figures_t all = train;

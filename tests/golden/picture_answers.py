@@ -81,7 +81,8 @@ def main():
     for group in by_length.values():
         for i in range(0, len(group), BATCH):
             batch = group[i:i + BATCH]
-            inputs = {"input_ids": torch.tensor([ids for ids, *_ in batch])}
+            ids = torch.tensor([ids for ids, *_ in batch])
+            inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
             if process:
                 inputs["pixel_values"] = process(
                     [Image.open(os.path.join(root, r["images"][0]))

@@ -70,23 +70,56 @@ static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
     return status;
 }
 
+/* Has another model of the plan the same pipelines on its cell's ranks, of
+ * which all else follows, and lists of the largest step? */
+static bool has_cells_of(const loong_model_t *m, const loong_model_t *other)
+{
+    const loong_component_t *last = other->components[m->num_components - 1];
+    bool same = m->ranks.count == other->ranks.count &&
+                (!last->params.train ||
+                 last->schedule->params.micro_batches ==
+                     last->params.micro_batches);
+    for (int i = 0; i < m->num_components && same; i++) {
+        const loong_component_place_t *a = &m->ranks.component[i];
+        const loong_component_place_t *b = &other->ranks.component[i];
+        int stages = m->components[i]->params.mesh.size[LOONG_AXIS_PP];
+        same = a->pipelines == b->pipelines &&
+               memcmp(a->rank, b->rank,
+                      (size_t)(a->pipelines * stages) * sizeof(*a->rank)) == 0;
+    }
+    return same;
+}
+
+static void keep_schedules(loong_model_t *m)
+{
+    for (int i = 0; i < m->num_components; i++) {
+        if (m->training != NULL) {
+            m->components[i]->schedule = m->training->schedules[i];
+        }
+        m->components[i]->evaluation = m->evaluation->schedules[i];
+    }
+}
+
 /* The evaluation's is made once. */
 static loong_status_t make_cells(loong_model_t *m, int micro_batches)
 {
     const loong_component_t *last = m->components[m->num_components - 1];
     if (last->params.train) {
         LOONG_TRY(make_cell(m, micro_batches, true, &m->training));
-        for (int i = 0; i < m->num_components; i++) {
-            m->components[i]->schedule = m->training->schedules[i];
-        }
     }
     if (m->evaluation == NULL) {
         LOONG_TRY(make_cell(m, 1, false, &m->evaluation));
-        for (int i = 0; i < m->num_components; i++) {
-            m->components[i]->evaluation = m->evaluation->schedules[i];
-        }
     }
+    keep_schedules(m);
     return LOONG_OK;
+}
+
+static void share_cells(loong_model_t *m, const loong_model_t *other)
+{
+    m->evaluation = loongi_cell_retain(other->evaluation);
+    m->training =
+        other->training != NULL ? loongi_cell_retain(other->training) : NULL;
+    keep_schedules(m);
 }
 
 /* ---- memory -------------------------------------------------------------- */
@@ -323,7 +356,8 @@ loong_status_t loongi_model_allocate(loong_model_t *model,
 /* ---- the whole ----------------------------------------------------------- */
 
 static loong_status_t plan(loong_model_t *m, int num_components,
-                           const loong_component_params_t *params)
+                           const loong_component_params_t *params,
+                           const loong_model_t *other)
 {
     LOONG_CHECK(m->ctx, num_components <= LOONG_MAX_COMPONENTS,
                 LOONG_ERR_UNSUPPORTED, "%d components, %d at most",
@@ -346,8 +380,12 @@ static loong_status_t plan(loong_model_t *m, int num_components,
     LOONG_TRY(loongi_cell_ranks_find(m->ctx, m->components[0]->arena,
                                     num_components, params, &m->ranks));
     LOONG_TRY(loongi_edges_find(m));
-    loong_status_t status =
-        make_cells(m, params[num_components - 1].micro_batches);
+    loong_status_t status = LOONG_OK;
+    if (other != NULL && has_cells_of(m, other)) {
+        share_cells(m, other);
+    } else {
+        status = make_cells(m, params[num_components - 1].micro_batches);
+    }
     LOONG_TRY(status == LOONG_ERR_ARG ? LOONG_ERR_CONFIG : status);
     for (int i = 0; i < num_components; i++) {
         LOONG_TRY(loongi_component_compile(m->components[i]));
@@ -358,20 +396,35 @@ static loong_status_t plan(loong_model_t *m, int num_components,
     return plan_ties(m);
 }
 
-loong_status_t loongi_model_create(loong_context_t *ctx, int num_components,
-                                   const loong_component_params_t *params,
-                                   loong_model_t **model_p)
+static loong_status_t create(loong_context_t *ctx, int num_components,
+                             const loong_component_params_t *params,
+                             const loong_model_t *other,
+                             loong_model_t **model_p)
 {
     loong_model_t *m = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*m), "model", &m));
     m->ctx = m->run.ctx = ctx;
-    loong_status_t status = plan(m, num_components, params);
+    loong_status_t status = plan(m, num_components, params, other);
     if (status != LOONG_OK) {
         loongi_model_destroy(&m);
         return status;
     }
     *model_p = m;
     return LOONG_OK;
+}
+
+loong_status_t loongi_model_create(loong_context_t *ctx, int num_components,
+                                   const loong_component_params_t *params,
+                                   loong_model_t **model_p)
+{
+    return create(ctx, num_components, params, NULL, model_p);
+}
+
+loong_status_t loongi_model_create_rank(const loong_model_t *other,
+                                        const loong_component_params_t *params,
+                                        loong_model_t **model_p)
+{
+    return create(other->ctx, other->num_components, params, other, model_p);
 }
 
 void loongi_model_destroy(loong_model_t **model_p)

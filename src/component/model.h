@@ -61,6 +61,11 @@ typedef struct loong_model {
 LOONG_NODISCARD loong_status_t loongi_model_create(
     loong_context_t *ctx, int num_components,
     const loong_component_params_t *params, loong_model_t **model_p);
+/* Of another rank of the plan that `other` is of: params are the same but for
+ * the rank in each mesh, and the device. Lists that are equal are shared. */
+LOONG_NODISCARD loong_status_t loongi_model_create_rank(
+    const loong_model_t *other, const loong_component_params_t *params,
+    loong_model_t **model_p);
 /* Gives messages up that are under way after a failure, ends what runs on the
  * device (loongi_resources_disconnect), and closes the communicators of
  * devices; nothing the second time, or for NULL. Whatever waits for the device

@@ -319,6 +319,7 @@ loong_status_t loongi_cell_create(loong_context_t *ctx,
     LOONG_TRY(find_join(ctx, params->join, &join));
     LOONG_TRY(loongi_calloc(ctx, 1, sizeof(*cell), "cell", &cell));
     cell->ctx = ctx;
+    cell->users = 1;
     cell->join = join;
     cell->params = *params;
     loong_status_t status = make(cell);
@@ -330,10 +331,17 @@ loong_status_t loongi_cell_create(loong_context_t *ctx,
     return LOONG_OK;
 }
 
+loong_cell_t *loongi_cell_retain(loong_cell_t *cell)
+{
+    cell->users++;
+    return cell;
+}
+
 void loongi_cell_destroy(loong_cell_t **cell_p)
 {
     loong_cell_t *cell = *cell_p;
-    if (cell == NULL) {
+    *cell_p = NULL;
+    if (cell == NULL || --cell->users > 0) {
         return;
     }
     for (int r = 0; r < cell->params.ranks && cell->ranks != NULL; r++) {
@@ -348,5 +356,4 @@ void loongi_cell_destroy(loong_cell_t **cell_p)
     loongi_free(cell->ctx, cell->schedules);
     loongi_arena_destroy(&cell->arena);
     loongi_free(cell->ctx, cell);
-    *cell_p = NULL;
 }

@@ -69,6 +69,7 @@ extern const loong_join_kind_t *const loongi_join_kinds[];
 
 struct loong_cell {
     loong_context_t *ctx;
+    int users;
     loong_arena_t *arena;
     const loong_join_kind_t *join;
     loong_cell_params_t params;   /* a copy */
@@ -85,6 +86,8 @@ struct loong_cell {
 LOONG_NODISCARD loong_status_t
 loongi_cell_create(loong_context_t *ctx, const loong_cell_params_t *params,
                    loong_cell_t **cell_p);
+/* One more user, who destroys it as well. */
+loong_cell_t *loongi_cell_retain(loong_cell_t *cell);
 void loongi_cell_destroy(loong_cell_t **cell_p);
 
 /* The number of a component's stage among those of all components. */

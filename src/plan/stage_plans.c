@@ -24,8 +24,7 @@ loong_status_t loongi_stage_plans_model(const loong_plan_t *plan, int rank,
             p->shards.device = p->compile.device;
         }
     }
-    loong_status_t status =
-        loongi_model_create(plan->ctx, m->num_components, params, model_p);
+    loong_status_t status = loongi_model_create_rank(m, params, model_p);
     if (status != LOONG_OK) {
         loongi_error_note(plan->ctx, "while planning rank %d", rank);
     }

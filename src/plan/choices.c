@@ -186,7 +186,8 @@ loong_status_t loongi_choices_host_ops(const loong_plan_t *plan)
         LOONG_TRY(loongi_host_kernel_register(plan->ctx, device, op));
         if (loong_comm_rank(plan->comm) == 0) {
             loongi_log(plan->ctx, has ? LOONG_LOG_INFO : LOONG_LOG_WARN,
-                       has ? HOST_KEY ": device %s has a kernel for %s"
+                       has ? HOST_KEY ": device %s has a kernel for %s, the "
+                                      "processor does what that refuses"
                            : HOST_KEY ": device %s has none for %s: the "
                                       "processor does it, with copies there "
                                       "and back in every launch",

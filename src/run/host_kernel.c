@@ -52,12 +52,19 @@ static loong_status_t move(const loong_kernel_call_t *call, int i, char *host,
 {
     const loong_karg_t *a = &call->query->arg[i];
     size_t size = loong_dtype_size(a->dtype);
-    size_t apart = (size_t)(a->rank > 1 ? a->ld : loong_karg_cols(a)) * size;
-    loong_device_rows_t r = {
-        back ? call->ptr[i] : host,        apart,
-        back ? host : call->ptr[i],        apart,
-        (size_t)loong_karg_cols(a) * size, (size_t)loong_karg_rows(a)};
-    return loong_device_stream_copy_rows(call->device, call->stream, &r);
+    int64_t cols = loong_karg_cols(a);
+    bool dense = a->rank <= 1 || a->ld == cols;
+    int64_t pieces = dense ? 1 : loong_karg_rows(a);
+    size_t apart = (size_t)(dense ? 0 : a->ld) * size;
+    size_t bytes = dense ? reach(a) : (size_t)cols * size;
+    for (int64_t r = 0; r < pieces && bytes > 0; r++) {
+        char *here = host + (size_t)r * apart;
+        char *there = (char *)call->ptr[i] + (size_t)r * apart;
+        LOONG_TRY(loong_device_stream_copy(call->device, call->stream,
+                                           back ? there : here,
+                                           back ? here : there, bytes));
+    }
+    return LOONG_OK;
 }
 
 /* ---- kernel -------------------------------------------------------------- */
@@ -233,8 +240,10 @@ loong_status_t loongi_host_kernel_register(loong_context_t *ctx,
     host_kernel_t *k = NULL;
     LOONG_CHECK(ctx, loong_find_kernel(ctx, op, "cpu", 0) != NULL,
                 LOONG_ERR_NOT_FOUND, "the processor has no op '%s'", op);
-    if (loong_find_kernel(ctx, op, device, 0) != NULL) {
-        return LOONG_OK;
+    for (k = slot->data; k != NULL; k = k->next) {
+        if (strcmp(k->op, op) == 0 && strcmp(k->device, device) == 0) {
+            return LOONG_OK;
+        }
     }
     LOONG_TRY(loongi_alloc(ctx, sizeof(*k), "kernel on the host", &k));
     k->next = slot->data;

@@ -13,9 +13,9 @@ extern "C" {
 
 /* Enters kernel "<op>_host" of a device: it waits for the device, copies what
  * the op reads to the host, has it done by the processor's kernel, and copies
- * back what came out. Once for an op and a device; nothing to do where the
- * device has a kernel of its own. Errors: LOONG_ERR_NOT_FOUND, there is no such
- * op. */
+ * back what came out. It stands behind the device's own kernels of the op, for
+ * what these refuse. Once for an op and a device. Errors: LOONG_ERR_NOT_FOUND,
+ * there is no such op. */
 LOONG_NODISCARD loong_status_t
 loongi_host_kernel_register(loong_context_t *ctx, const char *device,
                             const char *op);

@@ -49,6 +49,8 @@ static const axis_t axes[] = {
     {"lane", "comm.overlap_work", LAYOUT_FREE, "0 256KiB", ""},
     {"sharding", "parallel.data_parallel_sharding", LAYOUT_FREE, NULL,
      "none optim"},
+    {"shares", "parallel.data_parallel_shares", LAYOUT_FREE,
+     "null [2,1] [1,3] [1,2,1]", NULL},
     {"bucket", "parallel.bucket_bytes", LAYOUT_FREE, "4096 32MiB", ""},
     {"balance", "data.balance", LAYOUT_FREE, "true false", "false"},
     {"micro", "train.micro_batch_size", LAYOUT_FREE, "1 2 3 4", NULL},
@@ -178,6 +180,7 @@ void layout_pin_for(layout_draws_t *d, const loong_recipe_t *r)
     if (loong_recipe_component(r, 1) != NULL) { /* whole texts on each rank */
         d->axes = LAYOUT_AXES;
         layout_pin(d, "parallel.context_parallel_size=1");
+        layout_pin(d, "parallel.data_parallel_shares=null");
     }
     if (!loong_recipe_is_set(r, MODEL_KEY("num_experts"))) {
         layout_pin(d, "parallel.expert_model_parallel_size=1");
@@ -314,6 +317,26 @@ static bool fits(const layout_draws_t *d, const layout_t *layout)
            on_all_ranks(layout) || value_at(layout, "ranks")[0] == '0';
 }
 
+/* Most shares that are drawn would be refused. */
+static void settle_shares(const layout_draws_t *d, layout_t *layout)
+{
+    int axis = 0;
+    int entries = 1;
+    while (strcmp(axes[axis].label, "shares") != 0) {
+        axis++;
+    }
+    char *shares = layout->value[axis];
+    for (const char *c = shares; *c != '\0'; c++) {
+        entries += *c == ',';
+    }
+    if (d->pinned[axis][0] == '\0' &&
+        (entries * unit_of(layout) != layout->ranks ||
+         strncmp(value_at(layout, "sharding"), "optim_grads", 11) == 0 ||
+         strcmp(value_at(layout, "balance"), "true") == 0)) {
+        snprintf(shares, LAYOUT_VALUE, "null");
+    }
+}
+
 void layout_draw(layout_draws_t *d, const layout_t *of, layout_t *layout)
 {
     do {
@@ -329,6 +352,7 @@ void layout_draw(layout_draws_t *d, const layout_t *of, layout_t *layout)
     } while (unit_of(layout) > d->max_ranks || !fits(d, layout));
     int unit = on_all_ranks(layout) ? unit_of(layout) : 1;
     layout->ranks = unit * (1 + draw(d, d->axes, d->max_ranks / unit));
+    settle_shares(d, layout);
 }
 
 void layout_draw_equal(layout_draws_t *d, const layout_t *from,

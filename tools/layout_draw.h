@@ -10,8 +10,8 @@
 #include "loong/recipe.h"
 
 enum {
-    LAYOUT_ALONE = 38, /* axes of a model of one component */
-    LAYOUT_AXES = 49,
+    LAYOUT_ALONE = 39, /* axes of a model of one component */
+    LAYOUT_AXES = 50,
     LAYOUT_VALUE = 48,
     LAYOUT_VALUES = 8, /* of an axis, at most */
     LAYOUT_LINE = 4096

@@ -20,6 +20,8 @@ static const bench_command_t commands[] = {
     {"step", "whole training steps of a recipe, on random tokens", bench_step},
     {"costs", "what the parts of a step's cost take, for data.costs",
      bench_costs},
+    {"speeds", "a micro-batch on a kind of device, for data_parallel_speeds",
+     bench_speeds},
     {"parity", "random layouts of a recipe against one rank", bench_parity},
     {"tokenizer", "text to ids on one core", bench_tokenizer},
 };

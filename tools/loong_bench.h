@@ -15,6 +15,7 @@
 #include "loong/ops.h"
 #include "loong/recipe.h"
 #include "loong/register.h"
+#include "loong/trainer.h"
 
 enum { BENCH_ATTR = 128, BENCH_SHAPE = 8 };
 
@@ -28,6 +29,7 @@ typedef struct bench_command {
 int bench_op(loong_context_t *ctx, int argc, char **argv);
 int bench_floor(loong_context_t *ctx, int argc, char **argv);
 int bench_step(loong_context_t *ctx, int argc, char **argv);
+int bench_speeds(loong_context_t *ctx, int argc, char **argv);
 int bench_costs(loong_context_t *ctx, int argc, char **argv);
 int bench_parity(loong_context_t *ctx, int argc, char **argv);
 int bench_tokenizer(loong_context_t *ctx, int argc, char **argv);
@@ -127,6 +129,14 @@ bench_model_t bench_model_of(const loong_context_t *ctx,
 loong_status_t bench_recipe(loong_context_t *ctx, const char *path,
                             int num_overrides, const char *const *overrides,
                             loong_recipe_t **recipe_p);
+
+/* Makes a trainer of the recipe argv[0] with the overrides behind it, on all
+ * ranks of the world, and uses it: `steps` steps, of which nothing is kept. */
+loong_status_t bench_training(loong_context_t *ctx, int steps, int argc,
+                              char **argv,
+                              loong_status_t (*use)(void *user,
+                                                    loong_trainer_t *trainer),
+                              void *user);
 
 /* The products of one micro-batch, at least `steps` times and `seconds` long,
  * added to times. */

@@ -14,7 +14,6 @@
 #include "loong/comm.h"
 #include "loong_bench.h"
 #include "options.h"
-#include "tool_configs.h"
 #include "trainer_impl.h"
 
 enum { WARM_UP = 2, PARTS = LOONG_COST_PARTS };
@@ -160,67 +159,26 @@ static loong_status_t write_costs(loong_context_t *ctx, const char *path,
     return LOONG_OK;
 }
 
-static loong_status_t run(loong_context_t *ctx, int steps, const char *path,
-                          loong_comm_t *comm, loong_recipe_t *recipe)
+/* What the command was asked for. */
+typedef struct asked {
+    int steps;
+    const char *path;
+} asked_t;
+
+static loong_status_t run(void *user, loong_trainer_t *trainer)
 {
+    const asked_t *asked = user;
     sums_t sums = {{{0.0}}, {0.0}, 0.0};
     double rate[PARTS];
-    loong_trainer_t *trainer = NULL;
-    loong_trainer_params_t params = {.comm = comm, .recipe = recipe};
-    loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
-    if (status == LOONG_OK) {
-        status = time_steps(trainer, steps, &sums);
-    }
-    loong_trainer_destroy(&trainer);
-    LOONG_TRY(status);
+    LOONG_CHECK(trainer->ctx, loong_comm_size(trainer->comm) == 1,
+                LOONG_ERR_ARG, "%d ranks, one is wanted",
+                loong_comm_size(trainer->comm));
+    LOONG_TRY(time_steps(trainer, asked->steps, &sums));
     double left = fit(&sums, rate);
-    LOONG_TRY(write_costs(ctx, path, rate));
+    LOONG_TRY(write_costs(trainer->ctx, asked->path, rate));
     fprintf(stderr, "%d steps; they took %.1f %% else than these rates say\n",
-            steps, 100.0 * left);
+            asked->steps, 100.0 * left);
     return LOONG_OK;
-}
-
-static loong_status_t load_and_run(loong_context_t *ctx, int steps,
-                                   const char *path, int argc, char **argv)
-{
-    static const char *const fixed[] = {"++train.rampup_batch_size=null",
-                                        "++train.exit_interval=0",
-                                        "++data.validation=null",
-                                        "++data.validation_split=0",
-                                        "++eval=null",
-                                        "++checkpoint=null",
-                                        "++export=null",
-                                        "++log.dir=null",
-                                        "++train.train_samples=null",
-                                        "++train.train_tokens=null"};
-    enum { FIXED = (int)(sizeof(fixed) / sizeof(fixed[0])), MOST = 64 };
-    const char *all[FIXED + MOST + 1];
-    char iters[48];
-    int n = 0;
-    loong_comm_t *comm = NULL;
-    loong_recipe_t *recipe = NULL;
-    LOONG_CHECK(ctx, argc <= MOST, LOONG_ERR_ARG, "more than %d overrides",
-                MOST - 1);
-    for (int i = 1; i < argc; i++) {
-        all[n++] = argv[i];
-    }
-    for (int i = 0; i < FIXED; i++) {
-        all[n++] = fixed[i];
-    }
-    snprintf(iters, sizeof(iters), "++train.train_iters=%d", steps + WARM_UP);
-    all[n++] = iters;
-    LOONG_TRY(loong_comm_create_world(ctx, NULL, &comm));
-    loong_status_t status =
-        loong_comm_size(comm) == 1
-            ? bench_recipe(ctx, argv[0], n, all, &recipe)
-            : LOONG_FAIL(ctx, LOONG_ERR_ARG, "%d ranks, one is wanted",
-                         loong_comm_size(comm));
-    if (status == LOONG_OK) {
-        status = run(ctx, steps, path, comm, recipe);
-    }
-    loong_recipe_destroy(&recipe);
-    loong_comm_destroy(&comm);
-    return status;
 }
 
 /* ---- the command --------------------------------------------------------- */
@@ -247,16 +205,15 @@ int bench_costs(loong_context_t *ctx, int argc, char **argv)
         {"out", required_argument, NULL, 'o'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
-    int steps = 40;
-    const char *path = NULL;
+    asked_t asked = {40, NULL};
     int c;
     while ((c = options_next(argc, argv, table)) != -1) {
         switch (c) {
         case 's':
-            steps = atoi(optarg);
+            asked.steps = atoi(optarg);
             break;
         case 'o':
-            path = optarg;
+            asked.path = optarg;
             break;
         case 'h':
             return help();
@@ -264,12 +221,12 @@ int bench_costs(loong_context_t *ctx, int argc, char **argv)
             return LOONG_EXIT_USAGE;
         }
     }
-    if (optind == argc || steps < 1) {
+    if (optind == argc || asked.steps < 1) {
         return bench_usage("costs", optind == argc
                                         ? "no recipe given"
                                         : "--steps must be positive");
     }
-    loong_status_t status =
-        load_and_run(ctx, steps, path, argc - optind, argv + optind);
+    loong_status_t status = bench_training(
+        ctx, WARM_UP + asked.steps, argc - optind, argv + optind, run, &asked);
     return status == LOONG_OK ? LOONG_EXIT_OK : bench_fail(ctx, status);
 }

@@ -39,8 +39,9 @@ install(TARGETS loong-supervise RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 set(LOONG_BENCH_SOURCES tools/loong_bench.c tools/loong_bench_costs.c
   tools/loong_bench_floor.c
   tools/loong_bench_item.c tools/loong_bench_op.c tools/loong_bench_ops.c
-  tools/loong_bench_parity.c tools/layout_draw.c tools/loong_bench_step.c
-  tools/loong_bench_tokenizer.c tools/options.c)
+  tools/loong_bench_parity.c tools/layout_draw.c tools/loong_bench_speeds.c
+  tools/loong_bench_step.c tools/loong_bench_tokenizer.c
+  tools/loong_bench_training.c tools/options.c)
 add_executable(loong-bench ${LOONG_BENCH_SOURCES})
 target_link_libraries(loong-bench PRIVATE loong_layouts)
 loong_with_cuda(loong-bench)

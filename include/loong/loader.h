@@ -11,6 +11,13 @@
  *
  *     g = consumed + (k * data_parallel_size + r) * micro_batch_size + j.
  *
+ * With weights rank r has of[r] micro-batches of the step (loongi_shares), and
+ * micro-batch k of it is number
+ *
+ *     sum over all ranks q of min(of[q], k + (1 if q < r, else 0))
+ *
+ * in place of k * data_parallel_size + r, which that is for equal weights.
+ *
  * With costs of samples the micro-batches of a step are dealt to the ranks by
  * them: micro-batch k of rank r is then number
  * order(k, r) of the step's instead of k * data_parallel_size + r, order a pure
@@ -86,6 +93,9 @@ typedef struct loong_loader_params {
     loong_rampup_t rampup_batch_size;
     int data_parallel_rank;
     int data_parallel_size;
+    /* [data_parallel_size] 1 to 1e9 each, borrowed; NULL: equal ones. Not with
+     * costs. */
+    const int64_t *weights;
     /* 0: no end. Rows at or past it are padding, of weight 0. For evaluating a
      * whole set. */
     int64_t num_samples;
@@ -110,7 +120,7 @@ LOONG_API void loong_loader_destroy(loong_loader_t **loader);
 LOONG_API int64_t loong_loader_batch(const loong_loader_t *loader,
                                      int64_t consumed);
 
-/* Micro-batches of every rank in that step. */
+/* Micro-batches of this rank in that step. Not on several threads. */
 LOONG_API int64_t loong_loader_micro_batches(const loong_loader_t *loader,
                                              int64_t consumed);
 

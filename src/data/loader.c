@@ -13,6 +13,7 @@
 #include "deals.h"
 #include "loader_sums.h"
 #include "readers.h"
+#include "shares.h"
 
 /* Draws that are none. */
 enum { UNREAD = -2, PADDING = -1 };
@@ -34,9 +35,16 @@ typedef struct batch {
     void **kept;      /* [count], the processor's */
 } batch_t;
 
+/* Micro-batches of each data-parallel rank. */
+typedef struct shares {
+    int64_t count; /* of all of them; -1: none */
+    int64_t of[];
+} shares_t;
+
 struct loong_loader {
     loong_context_t *ctx;
     loong_loader_params_t params;
+    shares_t *shares; /* of the step that was asked for last */
     loong_items_t items;      /* of the sample that is read */
     loong_loader_sums_t sums; /* of the step that was checked last */
     loong_deals_t deals;      /* where the loader has costs */
@@ -50,15 +58,15 @@ struct loong_loader {
 static loong_status_t check_batch(loong_context_t *ctx, const char *name,
                                   const loong_loader_params_t *p)
 {
-    int64_t unit = p->micro_batch_size * p->data_parallel_size;
+    int ranks = p->weights == NULL ? p->data_parallel_size : 1;
+    int64_t unit = p->micro_batch_size * ranks;
     LOONG_CHECK(
         ctx, p->global_batch_size >= unit && p->global_batch_size % unit == 0,
         LOONG_ERR_CONFIG,
         "data '%s': global_batch_size %" PRId64
         " is not a multiple of micro_batch_size %" PRId64
         " x data-parallel size %d = %" PRId64,
-        name, p->global_batch_size, p->micro_batch_size, p->data_parallel_size,
-        unit);
+        name, p->global_batch_size, p->micro_batch_size, ranks, unit);
     const loong_rampup_t *r = &p->rampup_batch_size;
     if (r->start == 0) {
         return LOONG_OK;
@@ -134,11 +142,31 @@ static loong_status_t make_room(loong_context_t *ctx, batch_t *batch, size_t i,
     return LOONG_OK;
 }
 
+/* Of a step of so many samples. */
+static const shares_t *shares_of(const loong_loader_t *loader, int64_t samples)
+{
+    const loong_loader_params_t *p = &loader->params;
+    shares_t *s = loader->shares;
+    int64_t count = samples / p->micro_batch_size;
+    if (s->count == count) {
+        return s;
+    }
+    for (int r = 0; r < p->data_parallel_size; r++) {
+        s->of[r] = count / p->data_parallel_size;
+    }
+    if (p->weights != NULL) {
+        loongi_shares(p->data_parallel_size, p->weights, count, s->of);
+    }
+    s->count = count;
+    return s;
+}
+
 static loong_status_t alloc_batch(loong_loader_t *loader, batch_t *batch)
 {
     const loong_loader_params_t *p = &loader->params;
-    size_t rows = (size_t)(p->global_batch_size / p->data_parallel_size /
-                           p->micro_batch_size * rows_of_micro_batch(p));
+    size_t rows = (size_t)(shares_of(loader, p->global_batch_size)
+                               ->of[p->data_parallel_rank] *
+                           rows_of_micro_batch(p));
     batch->consumed = -1;
     LOONG_TRY(loongi_calloc(loader->ctx, rows, sizeof(*batch->rows),
                             "loader rows", &batch->rows));
@@ -198,6 +226,11 @@ static loong_status_t open_loader(loong_loader_t *loader)
     const loong_loader_params_t *p = &loader->params;
     loader->items.ctx = loader->ctx;
     loader->num_batches = 1;
+    LOONG_TRY(loongi_alloc(loader->ctx,
+                           sizeof(*loader->shares) +
+                               (size_t)p->data_parallel_size * sizeof(int64_t),
+                           "shares of ranks", &loader->shares));
+    loader->shares->count = -1;
     LOONG_TRY(p->processor->begin(p->config, &loader->items));
     if (p->costs != NULL) {
         LOONG_TRY(loongi_deals_create(loader->ctx, p, &loader->deals));
@@ -251,6 +284,7 @@ void loong_loader_destroy(loong_loader_t **loader_p)
         loong_context_destroy(&loader->reading[i].ctx);
     }
     loongi_free(loader->ctx, loader->reading);
+    loongi_free(loader->ctx, loader->shares);
     loong_items_free(&loader->items);
     loongi_deals_destroy(&loader->deals);
     for (int i = 0; i < 2; i++) {
@@ -274,9 +308,8 @@ int64_t loong_loader_batch(const loong_loader_t *loader, int64_t consumed)
 int64_t loong_loader_micro_batches(const loong_loader_t *loader,
                                    int64_t consumed)
 {
-    return loong_loader_batch(loader, consumed) /
-           (loader->params.micro_batch_size *
-            loader->params.data_parallel_size);
+    return shares_of(loader, loong_loader_batch(loader, consumed))
+        ->of[loader->params.data_parallel_rank];
 }
 
 static bool past_end(const loong_loader_t *loader, int64_t g)
@@ -289,7 +322,12 @@ loong_status_t loong_loader_get_draw(loong_loader_t *loader, int64_t consumed,
                                      int data_parallel_rank, int64_t *draw_p)
 {
     const loong_loader_params_t *p = &loader->params;
-    int64_t number = micro_batch * p->data_parallel_size + data_parallel_rank;
+    const shares_t *s =
+        shares_of(loader, loong_loader_batch(loader, consumed));
+    int64_t number = 0;
+    for (int q = 0; q < p->data_parallel_size; q++) {
+        number += LOONG_MIN(s->of[q], micro_batch + (q < data_parallel_rank));
+    }
     if (p->costs != NULL) {
         const loong_balance_t *balance = NULL;
         LOONG_TRY(loongi_deals_get(&loader->deals, consumed,

@@ -12,7 +12,9 @@
 #include "devices.h"
 #include "optimizer_settings.h"
 #include "param_rules.h"
+#include "plan_shares.h"
 #include "schema.h"
+#include "shares.h"
 
 #define MESH(member_) FILLS(loong_mesh_params_t, member_)
 #define REQUEST(member_) FILLS(loong_model_request_t, member_)
@@ -77,6 +79,12 @@ static const loong_recipe_field_t keys[] = {
            "none optim optim_grads optim_grads_params", FREE,
            "what data-parallel ranks share out: moments and masters, main "
            "gradients, parameters (ZeRO-1, -2, -3)", OF(shards.sharding)),
+    INTS("parallel.data_parallel_shares", 1, LOONG_MAX_WEIGHT, FREE,
+         "micro-batches of each data-parallel rank, in proportion, as [3, 1]; "
+         "equal ones when not given"),
+    TEXT("parallel.data_parallel_speeds", NULL, FREE,
+         "a file that loong-bench speeds wrote: shares in proportion to what "
+         "it measured of the kinds of devices that ranks have"),
     BOOL("parallel.grad_reduce_in_bf16", "false", FREE,
          "data-parallel ranks send gradients rounded to bf16; sums are made "
          "in fp32 and rounded once", OF(shards.reduce_bf16)),
@@ -200,31 +208,7 @@ loong_status_t loongi_component_params(const loong_plan_t *plan,
     memset(p->shared_globs, 0, sizeof(p->shared_globs));
     return loongi_to_int(
         plan->ctx,
-        s->global_batch_size /
-            (s->micro_batch_size * plan->mesh.size[LOONG_AXIS_DP]),
+        loongi_shares_of_rank(plan, s->global_batch_size,
+                              plan->mesh.coord[LOONG_AXIS_DP]),
         "micro-batches of a step", &p->micro_batches);
-}
-
-loong_status_t loongi_plan_check_rampup(const loong_plan_t *plan)
-{
-    loong_rampup_t ramp = plan->set->rampup;
-    int64_t unit = plan->set->micro_batch_size * plan->mesh.size[LOONG_AXIS_DP];
-    for (int64_t batch = ramp.start;
-         batch > 0 && batch < plan->set->global_batch_size &&
-         !plan->evaluate_only;
-         batch += ramp.increment) {
-        int count = 0;
-        LOONG_TRY(loongi_to_int(plan->ctx, batch / unit,
-                                "micro-batches of a step", &count));
-        loong_status_t status =
-            loongi_model_accepts(plan->component->model, count);
-        if (status != LOONG_OK) {
-            loongi_error_note(plan->ctx,
-                              "wanted for train.rampup_batch_size, steps of "
-                              "%lld samples",
-                              (long long)batch);
-            return status;
-        }
-    }
-    return LOONG_OK;
 }

@@ -25,10 +25,6 @@ LOONG_NODISCARD loong_status_t
 loongi_component_own(const loong_plan_t *plan, loong_arena_t *arena,
                      loong_component_params_t *params);
 
-/* Every step of a ramp-up must be one that the schedule takes. */
-LOONG_NODISCARD loong_status_t
-loongi_plan_check_rampup(const loong_plan_t *plan);
-
 #ifdef __cplusplus
 }
 #endif

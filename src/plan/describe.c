@@ -12,6 +12,7 @@
 #include "isa.h"
 #include "loong/moe.h"
 #include "memory_check.h"
+#include "plan_shares.h"
 #include "stage_plans.h"
 #include "staging.h"
 
@@ -382,6 +383,7 @@ void loongi_describe_layout(loong_plan_t *plan)
         s->params.compile.threads);
     describe_ranks(plan, &s->params);
     loongi_text_printf(&plan->text, "\n");
+    loongi_shares_describe(plan);
     describe_upstream(plan);
 }
 

@@ -232,7 +232,11 @@ static loong_status_t check_pipeline(const loong_parallel_t *l,
     int64_t samples = loong_recipe_int(l->recipe, "train.micro_batch_size") *
                       mesh->size[LOONG_AXIS_DP];
     int64_t batch = loong_recipe_int(l->recipe, "train.global_batch_size");
-    if (whole_mesh && batch % samples == 0) { /* else told already */
+    bool equal =
+        !loong_recipe_is_set(l->recipe, "parallel.data_parallel_shares") &&
+        !loong_recipe_is_set(l->recipe, "parallel.data_parallel_speeds");
+    if (whole_mesh && equal && batch % samples == 0) { /* else told already,
+                                                          or by plan_shares.c */
         LOONG_TRY(loongi_to_int(l->ctx, batch / samples,
                                 "micro-batches of a step", &p.micro_batches));
     }

@@ -192,9 +192,15 @@ static loong_status_t check_batch(check_t *c, int world_size)
     }
     int64_t replicas = ranks / model;
     int64_t micro = get(c, "train.micro_batch_size");
+    bool shares = is_set(c, "parallel.data_parallel_shares") ||
+                  is_set(c, "parallel.data_parallel_speeds");
+    replicas = shares ? 1 : replicas; /* any number that all have together */
     snprintf(what, sizeof(what),
              "train.micro_batch_size %lld x %lld data-parallel ranks",
              (long long)micro, (long long)replicas);
+    if (shares) {
+        snprintf(what, sizeof(what), "train.micro_batch_size");
+    }
     if (is_set(c, "train.global_batch_size")) {
         (void)want_multiple(c, "train.global_batch_size",
                             get(c, "train.global_batch_size"),

@@ -136,6 +136,14 @@ loong_status_t loongi_run_data_set_costs(loong_run_data_t *d,
     if (!loong_recipe_bool(d->plan->recipe, "data.balance") || !differ) {
         return LOONG_OK;
     }
+    if (d->plan->shares.weights != NULL) {
+        if (loong_comm_rank(d->plan->comm) == 0) {
+            loongi_log(d->plan->ctx, LOONG_LOG_INFO,
+                       "data.balance: micro-batches go to ranks by "
+                       "parallel.data_parallel_shares, not by their costs");
+        }
+        return LOONG_OK;
+    }
     LOONG_TRY(loongi_run_data_find_costs(d, &costs));
     p->costs = p->data_parallel_size > 1 ? costs : NULL; /* as they are drawn */
     return LOONG_OK;

@@ -456,6 +456,7 @@ static loong_status_t load_train(loong_run_data_t *d)
     loong_loader_params_t p = loader_params(d);
     LOONG_TRY(loongi_run_data_set_costs(d, &p));
     p.blend = d->blend;
+    p.weights = d->plan->shares.weights;
     p.rampup_batch_size = d->plan->set->rampup;
     p.num_samples = d->plan->set->num_samples;
     LOONG_TRY(loong_loader_create(d->plan->ctx, &p, &d->loader));

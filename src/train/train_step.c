@@ -206,13 +206,15 @@ enum { ASK_EVERY = 16 }; /* micro-batches */
 
 /* Before some micro-batches all ranks ask each other whether to stop: until the
  * update nothing has changed that a checkpoint holds. A pipeline, or components
- * that read each other, would leave messages behind. */
+ * that read each other, would leave messages behind; ranks with shares of their
+ * own do not meet before the end. */
 static loong_status_t ask_to_stop(loong_trainer_t *t,
                                   const loong_entry_t *entry)
 {
     if (entry->kind != LOONG_ENTRY_F || entry->micro_batch == 0 ||
         entry->micro_batch % ASK_EVERY != 0 || entry->pair >= 0 ||
-        t->model->num_components > 1 || t->plan.mesh.size[LOONG_AXIS_PP] > 1) {
+        t->model->num_components > 1 || t->plan.mesh.size[LOONG_AXIS_PP] > 1 ||
+        t->plan.shares.weights != NULL) {
         return LOONG_OK;
     }
     unsigned requests = loongi_trainer_requests(t);

@@ -15,6 +15,7 @@
 #include "loong/ops.h"
 #include "memory_check.h"
 #include "param_rules.h"
+#include "plan_shares.h"
 #include "preflight.h"
 #include "run_dirs.h"
 #include "stage_load.h"
@@ -127,7 +128,7 @@ static loong_status_t plan_components(loong_trainer_t *t,
     LOONG_TRY(loongi_losses_open(&t->losses, t->component,
                                  loongi_plan_reader(plan)->processor));
     loongi_choices_tell_attention(plan);
-    LOONG_TRY(loongi_plan_check_rampup(plan));
+    LOONG_TRY(loongi_shares_check(plan));
     LOONG_TRY(loongi_param_rules_check(t->ctx, t->recipe, t->model));
     return loongi_check_export_saved(t->recipe, t->component,
                                      t->keys.keys[t->keys.count - 1]);
@@ -331,6 +332,9 @@ static loong_status_t plan(loong_trainer_t *t, loong_component_params_t *asked)
     LOONG_TRY(loongi_run_data_count_segments(&t->data, &segments));
     LOONG_TRY(loongi_run_data_set_length(&t->data, &t->set));
     loong_status_t status = loongi_devices_settle(&t->plan);
+    if (status == LOONG_OK) {
+        status = loongi_shares_open(&t->plan, t->keys.keys[0]->arena);
+    }
     if (status == LOONG_OK) {
         status = loongi_devices_open(&t->plan);
     }

@@ -132,6 +132,7 @@ parallel.expert_tensor_parallel_size=1
 parallel.moe_token_dispatcher_type=allgather
 parallel.moe_capacity_plan=0.5
 parallel.data_parallel_sharding=optim
+parallel.data_parallel_shares=[1]
 parallel.bucket_bytes=1MiB
 parallel.grad_reduce_in_bf16=true
 parallel.overlap_moe_expert_parallel_comm=true
@@ -253,8 +254,10 @@ KEYS
 
 # Whole documents in rows.
 echo '{"rates": {"rows": 1, "text": 2, "encoder": 3, "pictures": 4}}' >costs.json
+echo '{"nanoseconds_of_micro_batch": {"cpu": 5}}' >speeds.json
 run rows <<KEYS
 $small
+parallel.data_parallel_speeds=speeds.json
 train.epochs=0.1
 data.train=[{path: text, source: documents}]
 data.packing=best_fit

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Micro-batches dealt to ranks by cost: each one once, as many a rank; and how
- * even it is on lengths as conversations have them, on up to 512 ranks. */
+ * Micro-batches by weights of ranks. Micro-batches dealt to ranks by cost: each
+ * one once, as many a rank; and how even it is on lengths as conversations have
+ * them, on up to 512 ranks. */
 #include <math.h>
 #include <string.h>
 
 #include "balance.h"
 #include "packing.h"
+#include "shares.h"
 #include "test.h"
 
 static uint32_t draw(uint32_t *state)
@@ -304,9 +306,54 @@ static void pictures_up_to_512_ranks(void **state)
     test_context_end(&ctx);
 }
 
+/* The longest rank of any way to share out, by trying all. */
+static double least_longest(int n, const int64_t *weight, int64_t count)
+{
+    double least = HUGE_VAL;
+    for (int64_t own = 0; own <= count; own++) {
+        double time = (double)own / (double)weight[0];
+        double rest = n > 1 ? least_longest(n - 1, weight + 1, count - own)
+                      : own == count ? 0.0
+                                     : HUGE_VAL;
+        least = fmin(least, fmax(time, rest));
+    }
+    return least;
+}
+
+static void shares_by_weights(void **state)
+{
+    static const int64_t weights[][4] = {
+        {1, 1, 1, 1}, {3, 1, 1, 1}, {1000000000, 333333333, 1, 90000000}};
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        int64_t before[4] = {0};
+        for (int64_t count = 1; count < 24; count++) {
+            int64_t of[4];
+            int64_t sum = 0;
+            double longest = 0.0;
+            loongi_shares(4, weights[k], count, of);
+            for (int r = 0; r < 4; r++) {
+                double time = (double)of[r] / (double)weights[k][r];
+                longest = fmax(longest, time);
+                sum += of[r];
+                assert_true(of[r] >= before[r]);
+                before[r] = of[r];
+            }
+            assert_int_equal(sum, count);
+            assert_true(longest == least_longest(4, weights[k], count));
+        }
+    }
+    int64_t of[4];
+    loongi_shares(4, weights[1], 12, of);
+    assert_true(of[0] == 6 && of[1] == 2 && of[2] == 2 && of[3] == 2);
+    loongi_shares(4, weights[2], 1000000000, of);
+    assert_int_equal(of[0] + of[1] + of[2] + of[3], 1000000000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_by_weights),
         cmocka_unit_test(each_micro_batch_once),
         cmocka_unit_test(a_step_by_hand),
         cmocka_unit_test(up_to_512_ranks),

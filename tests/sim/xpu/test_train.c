@@ -80,12 +80,13 @@ static void test_ahead(void **state)
 /* ---- checkpoints --------------------------------------------------------- */
 
 static job_t run_saved(const char *name, const char *device, const char *from,
-                       const char *dtype)
+                       const char *dtype, int steps)
 {
     char path[2][300];
     char extra[1000];
     char load[320] = "";
     job_t job = make_job(device, dtype);
+    bool several = device[0] == '[';
     snprintf(path[0], sizeof(path[0]), "%s/%s_%s", train_dir(), dtype, name);
     snprintf(path[1], sizeof(path[1]), "%.250s_hf", path[0]);
     if (from != NULL) {
@@ -94,10 +95,13 @@ static job_t run_saved(const char *name, const char *device, const char *from,
     }
     snprintf(extra, sizeof(extra),
              "checkpoint: {save: %s%s}\n"
-             "resume: {override: [train, device]}\n",
-             path[0], load);
+             "resume: {override: [train, device]}\n%s",
+             path[0], load,
+             several ? "parallel: {data_parallel_shares: [3, 1]}\n" : "");
     job.extra = extra;
-    job.steps = 2;
+    job.steps = steps;
+    job.batch = 4;
+    job.ranks = several ? 2 : 1;
     job.export_dir = path[1];
     train_here(&job);
     return job;
@@ -149,12 +153,36 @@ static void test_exchange(void **state)
         for (int i = 0; i < 6; i++) {
             snprintf(name[i], sizeof(name[i]), "%d_%s", i, way[i]);
             (void)run_saved(name[i], way[i], i > 0 ? name[i - 1] : NULL,
-                            dtypes[d]);
+                            dtypes[d], 2);
             if (i > 0) {
                 check_same(dtypes[d], name[0], name[i]);
             }
         }
     }
+}
+
+/* From CUDA to CUDA and XPU with shares of their own, and back: what was loaded
+ * is what was saved, and the steps behind it are those of the processor. */
+static void test_exchange_mixed(void **state)
+{
+    (void)state;
+    static const char both[] = "[cuda:0, xpu:1]";
+    job_t cpu = make_job("cpu", "fp32");
+    cpu.batch = 4;
+    train(&cpu);
+    (void)run_saved("cuda", "cuda", NULL, "fp32", 1);
+    (void)run_saved("same", both, "cuda", "fp32", 1);
+    check_same("fp32", "cuda", "same");
+    job_t on = run_saved("both", both, "cuda", "fp32", 3);
+    (void)run_saved("again", "cuda", "both", "fp32", 3);
+    check_same("fp32", "both", "again");
+    job_t back = run_saved("back", "cuda", "both", "fp32", 4);
+    on.loss[1] = cpu.loss[1];
+    on.norm[1] = cpu.norm[1];
+    on.loss[4] = back.loss[4];
+    on.norm[4] = back.norm[4];
+    on.steps = 4;
+    compare(&cpu, &on, FP32);
 }
 
 /* ---- several ranks ------------------------------------------------------- */
@@ -182,6 +210,45 @@ static void test_staged(void **state)
         print_message("%s: %s", devices[i], layouts[i]);
         train_here(&job);
         compare(&one, &job, FP32);
+    }
+}
+
+/* Data-parallel ranks of several kinds with shares of their own, and pipelines,
+ * against one rank of the processor. */
+static void test_mixed(void **state)
+{
+    (void)state;
+    /* No kernel of these devices takes fp64: the processor does all ops. */
+    static const char host_ops[] =
+        ", host_ops: [adamw, add, add_rmsnorm, attention, attention_grad,\n"
+        "    cross_entropy, embedding, embedding_grad, linear, linear_dw,\n"
+        "    rmsnorm, rmsnorm_grad, rope, rope_table, sumsq, swiglu,\n"
+        "    swiglu_grad]";
+    static const struct {
+        const char *devices, *layout;
+        int ranks;
+    } layouts[] = {
+        {"[cuda:0, xpu:1]", "data_parallel_shares: [5, 3]", 2},
+        {"[cuda:0, xpu:1, cpu:2]",
+         "data_parallel_shares: [3, 2, 1], data_parallel_sharding: none", 3},
+        {"[cuda:0, xpu:1]", "pipeline_model_parallel_size: 2", 2},
+        {"[cuda:0-1, xpu:2-3]",
+         "pipeline_model_parallel_size: 2, data_parallel_shares: [1, 3]", 4},
+    };
+    job_t one = make_job("cpu", "fp64");
+    one.batch = 8;
+    train(&one);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+        char extra[200];
+        job_t job = make_job(layouts[i].devices, "fp64");
+        snprintf(extra, sizeof(extra), "parallel: {%s}\n", layouts[i].layout);
+        job.extra = extra;
+        job.batch = 8;
+        job.ranks = layouts[i].ranks;
+        job.train = host_ops;
+        print_message("%s: %s", layouts[i].devices, extra);
+        train_here(&job);
+        compare(&one, &job, 1e-9);
     }
 }
 
@@ -218,7 +285,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_curve),    cmocka_unit_test(test_ahead),
-        cmocka_unit_test(test_exchange), cmocka_unit_test(test_staged),
+        cmocka_unit_test(test_exchange),
+        cmocka_unit_test(test_exchange_mixed),
+        cmocka_unit_test(test_staged),
+        cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_lacks),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);

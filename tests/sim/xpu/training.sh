@@ -31,6 +31,28 @@ if [ "$ranks" = 4 ]; then
   train xpu2 device=xpu parallel.pipeline_model_parallel_size=2
   alike cpu2 xpu2 3
 fi
+# What was measured of each kind says how many micro-batches it gets.
+if [ "$ranks" = 2 ]; then
+  echo '{"nanoseconds_of_micro_batch": {"xpu": 1, "cpu": 7}}' >speeds.json
+  "$build/loong-bench" speeds recipe.yaml device=cpu --steps 2 \
+    --out speeds.json 2>err || fail "speeds: $(tail -n 1 err)"
+  grep -q '{"cpu": [0-9]*, "xpu": 1}}$' speeds.json || fail 'file of speeds'
+  grep -q '"cpu": 7' speeds.json && fail 'a speed that was not measured'
+  optim=parallel.data_parallel_sharding=optim
+  train mixed 'devices=[xpu:0, cpu:1]' $optim \
+    parallel.data_parallel_shares=[3,1]
+  grep -q 'rank 0 (xpu) 3; data-parallel rank 1 (cpu) 1$' out err ||
+    fail 'shares are not told'
+  alike cpu mixed 3
+  for refused in "$optim:has no micro-batch of a step of 4 samples" \
+    'x=1:optim_grads and optim_grads_params sum in every micro-batch'; do
+    "$build/loongrun" recipe.yaml 'devices=[xpu:0, cpu:1]' --check --ranks 2 \
+      parallel.data_parallel_speeds=speeds.json \
+      "$(echo "${refused%%:*}" | sed 's/x=1/log.interval=1/')" >out 2>err &&
+      fail "shares are not refused: $refused"
+    grep -q "${refused#*:}" err || fail "shares: $(cat err)"
+  done
+fi
 # The loss calls other ranks, which the processor cannot do for a device.
 if [ "$ranks" = 2 ]; then
   SIM_XPU_LACKS=cross_entropy timeout -k 5 60 "$mpirun" --oversubscribe -n 2 \

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Commands of loong-bench that time the steps of a training. Read loong_bench.h
+ * before. */
+#include <stdio.h>
+
+#include "base.h"
+#include "loong/comm.h"
+#include "loong_bench.h"
+
+/* What a run beside the steps themselves would do. */
+static const char *const fixed[] = {"++train.rampup_batch_size=null",
+                                    "++train.exit_interval=0",
+                                    "++data.validation=null",
+                                    "++data.validation_split=0",
+                                    "++eval=null",
+                                    "++checkpoint=null",
+                                    "++export=null",
+                                    "++log.dir=null",
+                                    "++train.train_samples=null",
+                                    "++train.train_tokens=null"};
+
+loong_status_t bench_training(loong_context_t *ctx, int steps, int argc,
+                              char **argv,
+                              loong_status_t (*use)(void *user,
+                                                    loong_trainer_t *trainer),
+                              void *user)
+{
+    enum { FIXED = (int)LOONG_COUNT_OF(fixed), MOST = 64 };
+    const char *all[FIXED + MOST + 1];
+    char iters[48];
+    int n = 0;
+    loong_trainer_params_t params = {.comm = NULL};
+    loong_trainer_t *trainer = NULL;
+    LOONG_CHECK(ctx, argc <= MOST, LOONG_ERR_ARG, "more than %d overrides",
+                MOST - 1);
+    for (int i = 1; i < argc; i++) {
+        all[n++] = argv[i];
+    }
+    for (int i = 0; i < FIXED; i++) {
+        all[n++] = fixed[i];
+    }
+    snprintf(iters, sizeof(iters), "++train.train_iters=%d", steps);
+    all[n++] = iters;
+    LOONG_TRY(loong_comm_create_world(ctx, NULL, &params.comm));
+    loong_status_t status = bench_recipe(ctx, argv[0], n, all, &params.recipe);
+    if (status == LOONG_OK) {
+        status = loong_trainer_create(ctx, &params, &trainer);
+    }
+    if (status == LOONG_OK) {
+        status = use(user, trainer);
+    }
+    loong_trainer_destroy(&trainer);
+    loong_recipe_destroy(&params.recipe);
+    loong_comm_destroy(&params.comm);
+    return status;
+}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loong-bench speeds: what a micro-batch of a recipe takes on the kind of device
- * that is asked for, for parallel.data_parallel_speeds. Called by loong_bench.c.
- * Read src/plan/plan_shares.h before. */
+ * loong-bench speeds: what a micro-batch of a recipe takes on the kind of
+ * device that is asked for, for parallel.data_parallel_speeds. Called by
+ * loong_bench.c. Read src/plan/plan_shares.h before. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

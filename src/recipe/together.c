@@ -190,22 +190,16 @@ static loong_status_t check_batch(check_t *c, int world_size)
     if (ranks % model != 0) {
         return LOONG_OK; /* the mesh tells it */
     }
-    int64_t replicas = ranks / model;
-    int64_t micro = get(c, "train.micro_batch_size");
     bool shares = is_set(c, "parallel.data_parallel_shares") ||
                   is_set(c, "parallel.data_parallel_speeds");
-    replicas = shares ? 1 : replicas; /* any number that all have together */
+    int64_t replicas = shares ? 1 : ranks / model; /* of equal shares */
+    int64_t micro = get(c, "train.micro_batch_size");
     snprintf(what, sizeof(what),
              "train.micro_batch_size %lld x %lld data-parallel ranks",
              (long long)micro, (long long)replicas);
-    if (shares) {
-        snprintf(what, sizeof(what), "train.micro_batch_size");
-    }
-    if (is_set(c, "train.global_batch_size")) {
-        (void)want_multiple(c, "train.global_batch_size",
-                            get(c, "train.global_batch_size"),
-                            micro * replicas, what);
-    }
+    (void)want_multiple(c, "train.global_batch_size",
+                        get(c, "train.global_batch_size"), micro * replicas,
+                        what);
     check_rampup(c, micro * replicas, what);
     return LOONG_OK;
 }

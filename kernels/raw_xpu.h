@@ -36,10 +36,17 @@ typedef struct loong_raw_kernel {
     X(add_rmsnorm)                \
     X(rmsnorm_grad)               \
     X(adamw)                      \
-    X(rope)
+    X(rope)                       \
+    X(embedding)                  \
+    X(embedding_grad)             \
+    X(sum)                        \
+    X(sumsq)
 #define LOONG_RAW_DECLARE(op_) extern const loong_raw_kernel_t loong_raw_##op_;
 LOONG_RAW_KERNELS(LOONG_RAW_DECLARE)
 #undef LOONG_RAW_DECLARE
+
+/* Sets bytes of the current device on a stream; 0, or the runtime's error. */
+int loong_raw_fill(void *dst, int byte, size_t bytes, void *stream);
 
 #ifdef __cplusplus
 }

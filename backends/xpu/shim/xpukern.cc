@@ -89,9 +89,11 @@ bool plain(const loong_kernel_query_t *q, char reason[LOONG_REASON_SIZE])
     for (int i = 0; i < q->num_in + q->num_out; i++) {
         loong_dtype_t dtype = q->arg[i].dtype;
         if (dtype != LOONG_F32 && dtype != LOONG_BF16) {
+            /* Of libloong this object calls nothing. */
             snprintf(reason, LOONG_REASON_SIZE,
-                     "operand %d is %s, XDNN is asked for fp32 and bf16", i,
-                     loong_dtype_name(dtype));
+                     "operand %d is neither fp32 nor bf16, which XDNN is asked "
+                     "for",
+                     i);
             return false;
         }
         if (!loong_karg_dense(&q->arg[i])) {
@@ -216,7 +218,7 @@ const loong_raw_kernel_t *find(const char *op, const loong_kernel_query_t *q,
 
 const char *describe()
 {
-    return "XDNN's cast, scale, add and multiply, and raw kernels; "
+    return "XDNN's copy, cast, scale, add and multiply, and raw kernels; "
 #ifdef LOONG_SHIM_BKCL
            "with bkcl.h; "
 #endif
@@ -282,6 +284,12 @@ int copy(const loong_device_rows_t *r, void *stream)
     return told("copy", error);
 }
 
+int fill(void *dst, int byte, size_t bytes, void *stream)
+{
+    last_error = "fill";
+    return loong_raw_fill(dst, byte, bytes, stream);
+}
+
 void forget(void *stream)
 {
     std::lock_guard<std::mutex> hold(all().lock);
@@ -345,7 +353,7 @@ loong_xpu_shim(void)
                                            tell_error,
                                            enumerator,
                                            copy,
-                                           nullptr,
+                                           fill,
                                            forget,
                                            has,
                                            support,

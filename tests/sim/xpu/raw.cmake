@@ -7,15 +7,25 @@ set(clustersim_checked -O3 -fno-tree-vectorize -fno-tree-slp-vectorize
   -fno-store-merging -fno-exceptions -fno-rtti -Wno-unused-function
   -fsanitize=thread)
 
-# The model and kernels, for a library or a program that gives what
-# clustersim.h asks for.
-function(clustersim_kernels target)
-  add_library(${target} OBJECT ${xpusim}/cluster.cc ${xpusim}/core_memory.cc
-    ${PROJECT_SOURCE_DIR}/tests/sim/fiber.cc)
+function(clustersim_flags target)
   target_include_directories(${target} PRIVATE ${xpusim}/include ${xpusim}
     ${PROJECT_SOURCE_DIR}/tests/sim ${PROJECT_SOURCE_DIR}/kernels
-    ${PROJECT_SOURCE_DIR}/include)
-  target_compile_options(${target} PRIVATE -O2 -Wno-psabi -Wno-ignored-attributes)
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src/base)
+  # Contexts are switched by hand: no frame may be assumed.
+  target_compile_options(${target} PRIVATE -O2 -Wno-psabi
+    -Wno-ignored-attributes -fno-omit-frame-pointer)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+# The model, for a library or a program that gives what clustersim.h asks for.
+add_library(clustersim OBJECT ${xpusim}/cluster.cc ${xpusim}/core_memory.cc
+  ${PROJECT_SOURCE_DIR}/tests/sim/fiber.cc)
+clustersim_flags(clustersim)
+
+# Kernels for it.
+function(clustersim_kernels target)
+  add_library(${target} OBJECT)
+  clustersim_flags(${target})
   foreach(source ${ARGN})
     get_filename_component(name ${source} NAME_WE)
     get_filename_component(folder ${source} DIRECTORY)
@@ -26,15 +36,13 @@ function(clustersim_kernels target)
     set_source_files_properties(${copy} PROPERTIES
       COMPILE_OPTIONS "${clustersim_checked}" OBJECT_DEPENDS ${source})
   endforeach()
-  # Contexts are switched by hand: no frame may be assumed.
-  set_property(TARGET ${target} APPEND PROPERTY COMPILE_OPTIONS
-    -fno-omit-frame-pointer)
 endfunction()
 
 # A test of kernels on the model alone, without a runtime.
 function(clustersim_test name kernels)
   loong_test(NAME ${name} ${ARGN})
-  target_sources(test_${name} PRIVATE $<TARGET_OBJECTS:${kernels}>)
+  target_sources(test_${name} PRIVATE $<TARGET_OBJECTS:${kernels}>
+    $<TARGET_OBJECTS:clustersim>)
   target_include_directories(test_${name} PRIVATE ${xpusim}
     ${PROJECT_SOURCE_DIR}/kernels)
   set_target_properties(test_${name} PROPERTIES LINKER_LANGUAGE CXX)
@@ -61,3 +69,21 @@ foreach(name xpu_raw xpu_raw_op_optimizer xpu_raw_op_moe
     xpu_raw_op_in_place xpu_raw_op_softmax_cross_entropy)
   target_link_options(test_${name} PRIVATE LINKER:--wrap=loong_register_builtin)
 endforeach()
+
+# What the shim of real devices calls of the vendor, and that shim, with its raw
+# kernels: executed on simulated devices, beside the same other libraries.
+xpusim_library(xpusim_api libxpuapi.so ${xpusim}/xdnn.cc
+  $<TARGET_OBJECTS:clustersim>)
+target_include_directories(xpusim_api PRIVATE ${xpusim}/include)
+set_target_properties(xpusim_api PROPERTIES CXX_VISIBILITY_PRESET default)
+xpusim_library(xpusim_card libloong_xpukern.so
+  ${PROJECT_SOURCE_DIR}/backends/xpu/shim/xpukern.cc
+  $<TARGET_OBJECTS:loong_raw_sim>)
+target_include_directories(xpusim_card PRIVATE ${xpusim}/include
+  ${PROJECT_SOURCE_DIR}/kernels)
+target_compile_definitions(xpusim_card PRIVATE LOONG_SHIM_BKCL)
+target_link_libraries(xpusim_card PRIVATE xpusim_api)
+set_target_properties(xpusim_card PROPERTIES
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/xpusim_card
+  INSTALL_RPATH "${XPUSIM_DIR}")
+add_dependencies(xpusim_all xpusim_card)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the kernel shim calls of XDNN, as its public callers do (A: copy, scale,
- * broadcast_add; B: cast). Declared, never defined. */
+ * broadcast_add; B: cast); xdnn.cc defines them for simulated devices. */
 #ifndef XPUSIM_VENDOR_XDNN_H
 #define XPUSIM_VENDOR_XDNN_H
 
@@ -19,6 +19,7 @@ namespace xpu {
 namespace api {
 
 struct Context {
+    XPUStream stream = nullptr;
     int set_stream(XPUStream stream, bool take = false);
 };
 Context *create_context();

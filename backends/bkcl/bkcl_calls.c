@@ -8,9 +8,6 @@
 #include "bkcl_impl.h"
 #include "convert.h"
 
-/* Counts are 64 bits wide, what is behind them is not known to be. */
-enum { MOST = 1 << 30 };
-
 /* A call and what it needs. */
 typedef struct job {
     device_comm_t *n;
@@ -58,10 +55,10 @@ static int op_of(const bkcl_library_t *l, loong_reduce_t reduce)
 static int all_reduce(const job_t *j, char *data, size_t count)
 {
     int result = 0;
-    for (size_t at = 0; at < count && result == 0; at += MOST) {
+    for (size_t at = 0; at < count && result == 0; at += j->l->most) {
         char *part = data + at * j->size;
         result = j->l->all_reduce(j->n->handle, part, part,
-                                  LOONG_MIN(count - at, (size_t)MOST), j->type,
+                                  LOONG_MIN(count - at, j->l->most), j->type,
                                   j->op, j->stream);
     }
     return result;
@@ -70,10 +67,10 @@ static int all_reduce(const job_t *j, char *data, size_t count)
 static int broadcast(const job_t *j, char *data, size_t count, int root)
 {
     int result = 0;
-    for (size_t at = 0; at < count && result == 0; at += MOST) {
+    for (size_t at = 0; at < count && result == 0; at += j->l->most) {
         char *part = data + at * j->size;
         result = j->l->broadcast(j->n->handle, part, part,
-                                 LOONG_MIN(count - at, (size_t)MOST), j->type,
+                                 LOONG_MIN(count - at, j->l->most), j->type,
                                  root, j->stream);
     }
     return result;
@@ -86,26 +83,34 @@ static int reduce(const job_t *j, char *data, size_t count, int root)
     if (j->l->reduce == NULL) {
         return all_reduce(j, data, count);
     }
-    for (size_t at = 0; at < count && result == 0; at += MOST) {
+    for (size_t at = 0; at < count && result == 0; at += j->l->most) {
         char *part = data + at * j->size;
         result = j->l->reduce(j->n->handle, part, part,
-                              LOONG_MIN(count - at, (size_t)MOST), j->type,
+                              LOONG_MIN(count - at, j->l->most), j->type,
                               j->op, root, j->stream);
     }
     return result;
+}
+
+/* The part that begins at element `at`, if there is one. */
+static int message_part(const job_t *j, char *data, size_t count, size_t at,
+                        int peer, bool send)
+{
+    char *part = data + at * j->size;
+    size_t some = at < count ? LOONG_MIN(count - at, j->l->most) : 0;
+    return some == 0 ? 0
+           : send    ? j->l->send(j->n->handle, part, some, peer, j->type,
+                                  j->stream)
+                     : j->l->recv(j->n->handle, part, some, peer, j->type,
+                                  j->stream);
 }
 
 static int message(const job_t *j, char *data, size_t count, int peer,
                    bool send)
 {
     int result = 0;
-    for (size_t at = 0; at < count && result == 0; at += MOST) {
-        char *part = data + at * j->size;
-        size_t some = LOONG_MIN(count - at, (size_t)MOST);
-        result = send ? j->l->send(j->n->handle, part, some, peer, j->type,
-                                   j->stream)
-                      : j->l->recv(j->n->handle, part, some, peer, j->type,
-                                   j->stream);
+    for (size_t at = 0; at < count && result == 0; at += j->l->most) {
+        result = message_part(j, data, count, at, peer, send);
     }
     return result;
 }
@@ -121,7 +126,7 @@ static bool equal_pieces(const job_t *j)
             return false;
         }
     }
-    return counts[0] <= MOST / j->n->comm->size;
+    return (size_t)counts[0] <= j->l->most / (size_t)j->n->comm->size;
 }
 
 /* Pieces of any length: one after the other is reduced to, or sent by, its
@@ -207,34 +212,58 @@ static loong_status_t upload_counts(const job_t *j, size_t **there_p)
                                     4 * size * sizeof(*here));
 }
 
-/* One message to and from each other rank; the own part is a copy. */
-static loong_status_t exchange(const job_t *j, int *result_p)
+/* A group: one message to and from each other rank, of the part that begins at
+ * element `at` of theirs. */
+static int exchange_part(const job_t *j, size_t at)
 {
-    device_comm_t *n = j->n;
+    const device_comm_t *n = j->n;
     const loong_collective_t *c = j->call;
     char *from = (char *)(uintptr_t)c->send;
     char *to = c->data;
     int before = loongi_bkcl_select(n);
     int result = j->l->group_start();
-    loong_status_t status = LOONG_OK;
-    for (int r = 0; r < n->comm->size && status == LOONG_OK && result == 0;
-         r++) {
+    for (int r = 0; r < n->comm->size && result == 0; r++) {
         size_t sent = (size_t)c->counts[r];
         size_t received = (size_t)c->receive_counts[r];
-        if (r == n->comm->rank) {
-            status = loong_device_stream_copy(n->device, j->stream, to, from,
-                                              sent * j->size);
-        } else {
-            result = message(j, from, sent, r, true);
-            result = result == 0 ? message(j, to, received, r, false) : result;
+        if (r != n->comm->rank) {
+            result = message_part(j, from, sent, at, r, true);
+            result = result != 0
+                         ? result
+                         : message_part(j, to, received, at, r, false);
         }
         from += sent * j->size;
         to += received * j->size;
     }
     int ended = j->l->group_end();
     loongi_bkcl_restore(n, before);
-    *result_p = result == 0 ? ended : result;
-    return status;
+    return result != 0 ? result : ended;
+}
+
+/* As many groups as the longest part takes messages; the own part is a copy. */
+static loong_status_t exchange(const job_t *j, int *result_p)
+{
+    const device_comm_t *n = j->n;
+    const loong_collective_t *c = j->call;
+    char *from = (char *)(uintptr_t)c->send;
+    char *to = c->data;
+    size_t longest = 0;
+    for (int r = 0; r < n->comm->size; r++) {
+        if (r != n->comm->rank) {
+            longest = LOONG_MAX(longest, (size_t)c->counts[r]);
+            longest = LOONG_MAX(longest, (size_t)c->receive_counts[r]);
+        }
+    }
+    for (int r = 0; r < n->comm->rank; r++) {
+        from += (size_t)c->counts[r] * j->size;
+        to += (size_t)c->receive_counts[r] * j->size;
+    }
+    LOONG_TRY(loong_device_stream_copy(
+        n->device, j->stream, to, from,
+        (size_t)c->counts[n->comm->rank] * j->size));
+    for (size_t at = 0; at < longest && *result_p == 0; at += j->l->most) {
+        *result_p = exchange_part(j, at);
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t all_to_all(const job_t *j, int *result_p)

@@ -69,6 +69,9 @@ static loong_status_t load(loong_context_t *ctx, bkcl_library_t *l)
     *(void **)(void *)&l->name_ = symbol(l, #name_);
     LOONG_BKCL_OPTIONAL(LOAD)
 #undef LOAD
+    const char *most = getenv("LOONG_BKCL_PIECE");
+    l->most = most != NULL ? (size_t)atoll(most) : 0;
+    l->most = l->most >= 64 ? l->most : (size_t)1 << 30;
     return LOONG_OK;
 }
 

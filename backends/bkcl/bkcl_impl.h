@@ -27,7 +27,8 @@ typedef struct bkcl_library {
      * They stay as they are until the call has passed. */
     size_t *counts;
     size_t *counts_here;
-
+    size_t most; /* elements of one call: what is behind a count of 64 bits is
+                    not known to be as wide */
 } bkcl_library_t;
 #undef LOONG_BKCL_FIELD
 #undef LOONG_BKCL_VALUE

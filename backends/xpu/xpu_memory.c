@@ -287,30 +287,41 @@ void loongi_xpu_host_free(loong_context_t *ctx, void *data, void *ptr)
 
 /* ---- how much there is --------------------------------------------------- */
 
-/* The management library counts all cards of the machine; when it sees more
- * than this process, which card this is stands in XPU_VISIBLE_DEVICES. -1: it
- * cannot be told. */
+/* The n-th card of XPU_VISIBLE_DEVICES, which has as many as this process sees,
+ * each once; -1: it has not. */
+static int visible_card(int n, int seen, int cards)
+{
+    const char *at = getenv("XPU_VISIBLE_DEVICES");
+    uint64_t named = 0;
+    int found = -1;
+    int count = 0;
+    for (; at != NULL; count++) {
+        char *end = NULL;
+        long card = strtol(at, &end, 10);
+        if (end == at || card < 0 || card >= LOONG_MIN(cards, 64) ||
+            (named >> card & 1) != 0) {
+            return -1;
+        }
+        named |= (uint64_t)1 << card;
+        found = count == n ? (int)card : found;
+        at = *end == ',' ? end + 1 : NULL;
+    }
+    return count == seen ? found : -1;
+}
+
+/* The management library counts all cards of the machine, in their own order;
+ * which of them this process sees, and as which, stands in XPU_VISIBLE_DEVICES.
+ * Without it the first is the first. -1: it cannot be told. */
 static int card_of(const xpu_data_t *d)
 {
     unsigned cards = 0;
     int seen = 0;
-    const char *list = getenv("XPU_VISIBLE_DEVICES");
     if (d->lib->ml.DeviceGetCount(&cards) != 0 ||
         d->lib->rt.device_count(&seen) != 0) {
         return -1;
     }
-    for (int i = 0; i < d->index && list != NULL; i++) {
-        list = strchr(list, ',');
-        list = list != NULL ? list + 1 : NULL;
-    }
-    char *end = NULL;
-    long card = list != NULL ? strtol(list, &end, 10) : -1;
-    if ((int)cards == seen) {
-        return d->index;
-    }
-    return list != NULL && end != list && card >= 0 && card < (long)cards
-               ? (int)card
-               : -1;
+    int card = visible_card(d->index, seen, (int)cards);
+    return card < 0 && (int)cards == seen ? d->index : card;
 }
 
 /* The driver's, with what is kept here and nobody uses; without the management

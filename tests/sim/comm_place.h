@@ -13,7 +13,11 @@
 
 /* N numbers of 8 bytes for each rank: an exchange of all takes four pieces or
  * more, and a rest. */
-enum { MOST_RANKS = 4, N = 4001, ALL = MOST_RANKS * N, PIECE = 32 << 10 };
+#ifndef PLACE_RANKS
+#define PLACE_RANKS 4
+#endif
+enum { MOST_RANKS = PLACE_RANKS, N = 4001, ALL = MOST_RANKS * N };
+enum { PIECE = 32 << 10 };
 
 /* Ranks 0 and 2 have a device (MIXED), or all, which exchange through host
  * memory (STAGED) or by themselves (OWN). */

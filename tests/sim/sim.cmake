@@ -25,6 +25,7 @@ endif()
 set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
 include(tests/sim/xpu/xpu.cmake)
 include(tests/sim/xpu/raw.cmake)
+include(tests/xpu/xpu.cmake)
 
 add_library(cudasim SHARED ${PROJECT_SOURCE_DIR}/tests/sim/fiber.cc
   ${cudasim}/engine.cc ${cudasim}/warp.cc ${cudasim}/memory.cc

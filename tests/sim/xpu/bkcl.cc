@@ -77,6 +77,9 @@ int check(const operation &o, const char *who)
     size_t ranks = (size_t)o.comm->size;
     bool reduces =
         o.kind == ALL_REDUCE || o.kind == REDUCE || o.kind == REDUCE_SCATTER;
+    if (xpusim_deviates("bkcl_values")) {
+        return xpusim_error(INVALID_ARGUMENT); /* a number of no type */
+    }
     if (size == 0 || o.peer < 0 || o.peer >= o.comm->size ||
         (reduces && (o.op < BKCLSIM_ADD || o.op > BKCLSIM_MIN))) {
         return refuse(INVALID_ARGUMENT, who, "type, operation or rank");
@@ -285,11 +288,10 @@ BKCL_API int bkcl_recv(void *context, void *to, size_t count, int peer,
     return add(o, stream);
 }
 
-BKCL_API int bkcl_all_to_all_v(void *context, const void *from,
-                               const size_t *counts, const size_t *offsets,
-                               int type, void *to, const size_t *to_counts,
-                               const size_t *to_offsets, int to_type,
-                               void *stream)
+static int all_to_all_v(void *context, const void *from, const size_t *counts,
+                        const size_t *offsets, int type, void *to,
+                        const size_t *to_counts, const size_t *to_offsets,
+                        int to_type, void *stream)
 {
     operation o = of(EXCHANGE, context, from, to, 0, type);
     const size_t *all[] = {counts, offsets, to_counts, to_offsets};
@@ -299,3 +301,16 @@ BKCL_API int bkcl_all_to_all_v(void *context, const void *from,
     }
     return add(o, stream);
 }
+
+/* Whoever looks for it finds none where there is none. */
+typedef decltype(&all_to_all_v) all_to_all_v_t;
+extern "C" all_to_all_v_t bkclsim_find_all_to_all_v(void)
+{
+    return xpusim_deviates("no_all_to_all_v") ? nullptr : all_to_all_v;
+}
+BKCL_API int bkcl_all_to_all_v(void *context, const void *from,
+                               const size_t *counts, const size_t *offsets,
+                               int type, void *to, const size_t *to_counts,
+                               const size_t *to_offsets, int to_type,
+                               void *stream)
+    __attribute__((ifunc("bkclsim_find_all_to_all_v")));

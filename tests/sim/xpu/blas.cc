@@ -95,6 +95,7 @@ int check(const product *p)
 /* c of one product, a column at a time: sums of rows of a run by columns. */
 void multiply(const product *p, const char *a, const char *b, char *c)
 {
+    bool narrow = xpusim_deviates("bf16_sums") != 0;
     std::vector<float> sum((size_t)p->m);
     for (int64_t j = 0; j < p->n; j++) {
         std::fill(sum.begin(), sum.end(), 0.0f);
@@ -105,6 +106,11 @@ void multiply(const product *p, const char *a, const char *b, char *c)
             int64_t apart = p->trans_a ? p->ld[0] : 1;
             for (int64_t i = 0; i < p->m; i++) {
                 sum[(size_t)i] += get(a, p->type[0], at + i * apart) * y;
+            }
+            for (int64_t i = 0; i < p->m && narrow; i++) {
+                uint16_t bits = 0;
+                set(&bits, LOONG_XPU_BLAS_BF16, 0, sum[(size_t)i]);
+                sum[(size_t)i] = get(&bits, LOONG_XPU_BLAS_BF16, 0);
             }
         }
         for (int64_t i = 0; i < p->m; i++) {

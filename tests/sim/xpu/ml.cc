@@ -44,6 +44,9 @@ XPUSIM_API int xpumlDeviceGetMemoryInfo(void *handle, void *memory)
     m->used_global = total - available;
     m->total_l3 = m->free_l3 = (unsigned long long)96 << 20;
     m->used_l3 = 0;
+    if (xpusim_deviates("ml_fields")) {
+        memmove(&m->total_global, &m->page_global, 7 * sizeof(m->page_l3));
+    }
     return 0;
 }
 }

@@ -151,6 +151,12 @@ int xpusim_plant(const char *name)
     return now;
 }
 
+int xpusim_deviates(const char *name)
+{
+    std::string list = "," + text("SIM_XPU_DEVIATES") + ",";
+    return list.find(std::string(",") + name + ",") != std::string::npos;
+}
+
 xpusim_values_t xpusim_values(void)
 {
     return current().odd ? xpusim_values_t{21, 22, 20, 13, 12}

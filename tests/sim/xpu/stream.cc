@@ -3,6 +3,8 @@
 // Streams: a thread and a queue each. What is put on one begins when somebody
 // waits for it, or sooner, by chance: so a program that forgets to wait finds
 // that nothing was done. The default stream is one more, and waits for nobody.
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <vector>
 
@@ -321,6 +323,9 @@ XPUSIM_API int xpu_stream_wait_event(void *on, void *handle)
     if (xpusim_plant("swapped_arguments")) {
         std::swap(on, handle);
     }
+    if (xpusim_deviates("swapped_wait")) {
+        raise(SIGSEGV); /* what it takes for an event is none */
+    }
     on = xpusim_plant("wait_on_default") ? nullptr : on;
     stream_ref s = find_stream(on, "xpu_stream_wait_event");
     std::shared_ptr<event> e = find_event(handle, "xpu_stream_wait_event");
@@ -344,11 +349,14 @@ XPUSIM_API int xpu_event_wait(void *handle)
     if (e == nullptr) {
         return xpusim_error(XPUSIM_INVALID);
     }
+    while (xpusim_deviates("no_event_wait")) {
+        std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
     event now = copy_of(e);
     return now.of != nullptr ? await(now.of, now.number) : 0;
 }
 
-XPUSIM_API int xpu_event_query(void *handle)
+static int event_query(void *handle)
 {
     if (int error = xpusim_enter("event_query")) {
         return error;
@@ -359,7 +367,16 @@ XPUSIM_API int xpu_event_query(void *handle)
     }
     event now = copy_of(e);
     bool done = now.of == nullptr || is_done(now.of, now.number) ||
-                xpusim_plant("event_early");
+                xpusim_plant("event_early") || xpusim_deviates("query_early");
     return done ? 0 : xpusim_error(XPUSIM_BUSY);
 }
+
+/* Whoever looks for it finds none where there is none. */
+typedef int (*event_query_t)(void *handle);
+event_query_t xpusim_find_event_query(void)
+{
+    return xpusim_deviates("no_event_query") ? nullptr : event_query;
+}
+XPUSIM_API int xpu_event_query(void *handle)
+    __attribute__((ifunc("xpusim_find_event_query")));
 }

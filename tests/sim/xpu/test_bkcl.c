@@ -36,6 +36,15 @@ static void test_values(void **state)
         xpusim_forget();
     }
     unsetenv("SIM_XPU_NEG_ERR");
+    /* Calls in pieces, and messages in place of one that is not there. */
+    loong_context_t *ctx = test_context();
+    setenv("SIM_XPU_DEVIATES", "no_all_to_all_v", 1);
+    setenv("LOONG_BKCL_PIECE", "1000", 1);
+    assert_ok(ctx, run_places(ctx, RANKS, check_own, 30.0, NULL));
+    assert_string_equal(xpusim_report(), "");
+    unsetenv("SIM_XPU_DEVIATES");
+    unsetenv("LOONG_BKCL_PIECE");
+    test_context_end(&ctx);
 }
 
 /* What rank 1 does in place of the second all-reduce. */

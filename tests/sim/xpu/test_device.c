@@ -165,6 +165,31 @@ static void test_pool(void **state)
     end(&ctx);
 }
 
+/* Free memory is that of the card that the list names, in whatever order. */
+static void test_cards(void **state)
+{
+    (void)state;
+    enum { ALL = 1 << 20, SOME = 500000 };
+    static const char *const lists[] = {"0,1", "1,0"};
+    const char *path = getenv("LOONG_XPU_PATH");
+    for (int i = 0; i < 2 && strstr(path, "bare") == NULL; i++) {
+        loong_context_t *ctx = begin();
+        loong_device_t *device = NULL;
+        loong_device_usage_t u;
+        void *a = NULL;
+        set("SIM_XPU_MEMORY", "1048576");
+        setenv("XPU_VISIBLE_DEVICES", lists[i], 1);
+        assert_ok(ctx, loong_device_create(ctx, "xpu", 0, &device));
+        assert_ok(ctx, loong_device_alloc(device, SOME, "a", &a));
+        assert_ok(ctx, loong_device_usage(device, &u));
+        assert_int_equal(u.available > ALL - SOME, i == 1);
+        loong_device_free(device, a, SOME);
+        loong_device_destroy(&device);
+        unsetenv("XPU_VISIBLE_DEVICES");
+        end(&ctx);
+    }
+}
+
 static void test_streams(void **state)
 {
     (void)state;
@@ -329,7 +354,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts),
         cmocka_unit_test(test_copies),  cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_pool),    cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_cards),
+        cmocka_unit_test(test_streams),
         cmocka_unit_test(test_current), cmocka_unit_test(test_messages),
         cmocka_unit_test(test_offset),  cmocka_unit_test(test_injected),
     };

@@ -85,13 +85,17 @@ template <> bfloat16 narrow(float x)
     return {(uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
 }
 
+template <class X> struct inputs {
+    const X *x, *other;
+};
+
 template <class X, class Y, class F>
-int map(baidu::xpu::api::Context *ctx, const char *name, const X *x,
-        const X *other, Y *y, int64_t length, F f)
+int map(baidu::xpu::api::Context *ctx, const char *name, inputs<X> in, Y *y,
+        int64_t length, F f)
 {
     return start(ctx, {name,
                        length,
-                       {x, other},
+                       {in.x, in.other},
                        {sizeof(X), sizeof(X), sizeof(Y)},
                        y,
                        0,
@@ -143,7 +147,7 @@ template <> int copy(Context *ctx, const int8_t *x, int8_t *y, int64_t length)
 template <typename X, typename Y>
 int cast(Context *ctx, const X *x, Y *y, int64_t length)
 {
-    return map(ctx, "cast", x, (const X *)nullptr, y, length,
+    return map(ctx, "cast", inputs<X>{x, nullptr}, y, length,
                [](float u, float) { return u; });
 }
 template int cast(Context *, const float *, bfloat16 *, int64_t);
@@ -153,7 +157,7 @@ template <typename T>
 int scale(Context *ctx, const T *x, T *y, int64_t length, bool behind,
           float factor, float bias)
 {
-    return map(ctx, "scale", x, (const T *)nullptr, y, length,
+    return map(ctx, "scale", inputs<T>{x, nullptr}, y, length,
                [=](float u, float) {
                    return behind ? u * factor + bias : (u + bias) * factor;
                });
@@ -168,7 +172,7 @@ int broadcast_add(Context *ctx, const T *x, const T *y, T *z,
                   const std::vector<int64_t> &shape,
                   const std::vector<int64_t> &)
 {
-    return map(ctx, "broadcast_add", x, y, z, shape[0],
+    return map(ctx, "broadcast_add", inputs<T>{x, y}, z, shape[0],
                [](float u, float v) { return u + v; });
 }
 template int broadcast_add(Context *, const float *, const float *, float *,
@@ -183,7 +187,7 @@ int broadcast_mul(Context *ctx, const T *x, const T *y, T *z,
                   const std::vector<int64_t> &shape,
                   const std::vector<int64_t> &)
 {
-    return map(ctx, "broadcast_mul", x, y, z, shape[0],
+    return map(ctx, "broadcast_mul", inputs<T>{x, y}, z, shape[0],
                [](float u, float v) { return u * v; });
 }
 template int broadcast_mul(Context *, const float *, const float *, float *,

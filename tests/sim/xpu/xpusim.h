@@ -23,12 +23,19 @@
  *   SIM_XPU_STREAMS    streams of a device that may be alive (16)
  *   SIM_XPU_OFFSET     bytes from a multiple of 256 where memory begins (0)
  *   SIM_XPU_ALIGN      multiples where operands of kernels must begin (1)
- *   SIM_XPU_NO_EVENT_QUERY  1: there is no xpu_event_query; read at the start
  *   SIM_XPU_LAUNCH     1: XPU_FORCE_USERMODE_LAUNCH has to be set when the
  *                      runtime is loaded, or the process ends with status 97
  *   SIM_XPU_LACKS      ops that the shim lacks, with commas
  *   SIM_XPU_FAIL       "CALL:N:CODE": call number N of xpu_CALL fails
  *   SIM_XPU_PLANT      a bug of the host code, by name (planted.sh)
+ *   SIM_XPU_DEVIATES   what this runtime does otherwise than is assumed, with
+ *                      commas: query_early (xpu_event_query is 0 at once),
+ *                      swapped_wait (xpu_stream_wait_event takes the event
+ *                      first, and crashes), no_event_wait (xpu_event_wait
+ *                      hangs), ml_fields (xpumlMemory_t has another word in
+ *                      front), bf16_sums (of products), bkcl_values (not those
+ *                      of its header), no_event_query and no_all_to_all_v
+ *                      (there are no such calls)
  *   SIM_XPU_STRICT     1: the process ends with status 97 when something was
  *                      found wrong
  */
@@ -72,6 +79,8 @@ XPUSIM_API void xpusim_found(const char *format, ...)
 XPUSIM_API int xpusim_error(int code);
 /* Counts a call; other than 0: it is to fail so, or the device is lost. */
 XPUSIM_API int xpusim_enter(const char *call);
+/* This runtime deviates so. */
+XPUSIM_API int xpusim_deviates(const char *name);
 /* The bug of this name is planted, and it is its turn. */
 XPUSIM_API int xpusim_plant(const char *name);
 

@@ -87,6 +87,7 @@ int main(int argc, char **argv)
         return help(stdout, LOONG_EXIT_OK);
     }
     set_spin(argv);
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line is seen when it is written */
     loong_launch_detect(&launch); /* before MPI, which adds to what it reads */
     for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(argv[1], commands[i].name) != 0) {

@@ -64,9 +64,9 @@ exec c++ -O3 -fno-tree-vectorize -fno-tree-slp-vectorize -fno-store-merging \
   -I$source/tests/sim "\${args[@]}"
 SH
   chmod +x "$place/xtdk"
-  ops=optimizer,moe
+  ops=softmax_cross_entropy
   sim=$source/tests/sim/xpu
-  SIM_XPU_COUNT=8 XPU_INCLUDE=$sim/include:$sim XPU_LIB=$build/xpusim \
+  OP_CASES=1 SIM_XPU_COUNT=8 XPU_INCLUDE=$sim/include:$sim XPU_LIB=$build/xpusim \
     XTDK=$place/xtdk BKCL_INCLUDE=$sim/include LOONG_XPU_PATH=$build/xpusim \
     stages "shim doctor values runtime products ops ranks speed training"
   code=$?

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The communicator table of devices. Work is on a stream when a call returns;
- * whoever waits for the device asks `watch` meanwhile, which looks whether the
- * oldest call is overdue and who has not made it. Created by backends/nccl and
- * backends/bkcl. Read device_comm.h before. */
+ * who waits asks `watch`, which looks who has not made the oldest call that is
+ * overdue. Created by backends/nccl and bkcl. Read device_comm.h before. */
 #include "device_comm.h"
 
 #include <stdio.h>
@@ -589,6 +588,7 @@ loong_status_t loongi_device_comm_create(loong_context_t *ctx,
         loongi_free(ctx, n);
         return status;
     }
+    n->comm->host = host;
     n->comm->watch = device_comm_watch;
     n->comm->reserve = device_comm_reserve;
     loongi_comm_set_wait_policy(n->comm, wait_policy, NULL);

@@ -216,6 +216,17 @@ static loong_status_t fill(staged_t *s, loong_comm_t **comm_p)
     return LOONG_OK;
 }
 
+static bool is_one_kind(const staged_root_t *root, const loong_comm_t *group)
+{
+    for (int r = 1; r < group->size; r++) {
+        if (strcmp(root->kinds[group->world_ranks[r]],
+                   root->kinds[group->world_ranks[0]]) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The calls stand on the board as those of the host's communicator. host and
  * kin: owned on success. */
 static loong_status_t wrap(staged_root_t *root, loong_comm_t *host,
@@ -232,21 +243,11 @@ static loong_status_t wrap(staged_root_t *root, loong_comm_t *host,
         return status;
     }
     s->kin = kin;
+    s->comm->host = is_one_kind(root, host) ? host : NULL;
     return LOONG_OK;
 }
 
 /* ---- groups -------------------------------------------------------------- */
-
-static bool is_one_kind(const staged_root_t *root, const loong_comm_t *group)
-{
-    for (int r = 1; r < group->size; r++) {
-        if (strcmp(root->kinds[group->world_ranks[r]],
-                   root->kinds[group->world_ranks[0]]) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
 
 /* All ranks of the group choose the same. */
 static loong_status_t choose(staged_root_t *root, loong_comm_t **host_p,

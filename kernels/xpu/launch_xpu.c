@@ -27,7 +27,7 @@ static bool support(const loong_kernel_query_t *query,
     if (loong_loss_is_shared(query->op, query->attr)) {
         snprintf(reason, LOONG_REASON_SIZE,
                  "the vocabulary is in parts on several ranks, the kernel "
-                 "shim takes it whole");
+                 "shim takes it whole; train.host_ops has the processor do it");
         return false;
     }
     if (shim == NULL) {

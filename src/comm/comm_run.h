@@ -27,6 +27,11 @@ LOONG_NODISCARD loong_status_t loongi_comm_reserve(loong_comm_t *comm,
 /* No graph of a device can hold its calls. */
 bool loongi_comm_is_on_host(const loong_comm_t *comm);
 
+/* Of the same ranks on memory of the host: of devices, the one beneath, whose
+ * calls have nothing to do with theirs. NULL: it is in use, as its ranks have
+ * devices of several kinds. */
+loong_comm_t *loongi_comm_host(loong_comm_t *comm);
+
 /* How it waits from now on; NULL: as by default. */
 void loongi_comm_set_wait_policy(loong_comm_t *comm,
                                  loong_wait_policy_t (*wait_policy)(void *user),

@@ -31,3 +31,8 @@ bool loongi_comm_is_on_host(const loong_comm_t *comm)
 {
     return comm->on_host;
 }
+
+loong_comm_t *loongi_comm_host(loong_comm_t *comm)
+{
+    return comm->host != NULL || comm->on_host ? comm->host : comm;
+}

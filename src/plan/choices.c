@@ -167,6 +167,28 @@ loong_status_t loongi_choices_policy(const loong_plan_t *plan,
 
 #define HOST_KEY "train.host_ops"
 
+/* Its kernel calls the tensor-parallel ranks, on memory of the host: all of
+ * them or none. */
+static loong_status_t check_shared(const loong_plan_t *plan, const char *path,
+                                   const char *op)
+{
+    int tp = (int)loong_recipe_int(plan->recipe,
+                                   "parallel.tensor_model_parallel_size");
+    bool joins = loong_find_kernel(plan->ctx, op, "cpu", 0)->joins;
+    for (int r = 0; joins && tp > 1 && r < plan->parallel.ranks; r++) {
+        LOONG_CHECK(plan->ctx,
+                    strcmp(loongi_devices_kind(plan, r),
+                           loongi_devices_kind(plan, r - r % tp)) == 0,
+                    LOONG_ERR_CONFIG,
+                    "%s: %s (%s) needs tensor-parallel ranks on devices of one "
+                    "kind, but ranks %d and %d have %s and %s",
+                    path, op, loong_recipe_where(plan->recipe, path),
+                    r - r % tp, r, loongi_devices_kind(plan, r - r % tp),
+                    loongi_devices_kind(plan, r));
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_choices_host_ops(const loong_plan_t *plan)
 {
     int64_t count = loong_recipe_count(plan->recipe, HOST_KEY);
@@ -179,6 +201,7 @@ loong_status_t loongi_choices_host_ops(const loong_plan_t *plan)
                     loong_find_kernel(plan->ctx, op, "cpu", 0) != NULL,
                     LOONG_ERR_CONFIG, "%s: '%s' (%s) is no op", path, op,
                     loong_recipe_where(plan->recipe, path));
+        LOONG_TRY(check_shared(plan, path, op));
         bool has = loong_find_kernel(plan->ctx, op, device, 0) != NULL;
         if (loong_device_is_host(plan->device)) {
             continue;

@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "comm_run.h"
 #include "loong/device.h"
-#include "loong/loss_ops.h"
+#include "loong/mesh.h"
 #include "loong/register.h"
 #include "slots.h"
 
@@ -83,18 +84,6 @@ static const loong_kernel_t *choose(loong_context_t *ctx,
     return k;
 }
 
-static bool support(const loong_kernel_query_t *q,
-                    char reason[LOONG_REASON_SIZE])
-{
-    bool shared = loong_loss_is_shared(q->op, q->attr);
-    if (shared) {
-        snprintf(reason, LOONG_REASON_SIZE,
-                 "the vocabulary is in parts on several ranks, whose devices "
-                 "exchange no memory of the host");
-    }
-    return !shared;
-}
-
 static void destroy(loong_context_t *ctx, void *state)
 {
     state_t *s = state;
@@ -160,10 +149,21 @@ static char *place_of(const loong_kernel_call_t *call, const state_t *s, int i)
     return s->operand[i];
 }
 
+/* Ranks that share a vocabulary exchange on memory of the host. */
+static void find_groups(const loong_kernel_call_t *call,
+                        loong_comm_t *group[LOONG_GROUP_COUNT])
+{
+    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
+        loong_comm_t *comm = call->group[g];
+        group[g] = comm != NULL ? loongi_comm_host(comm) : NULL;
+    }
+}
+
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
     const state_t *s = call->state;
+    loong_comm_t *group[LOONG_GROUP_COUNT];
     void *ptr[LOONG_MAX_OPERANDS];
     int count = q->num_in + q->num_out;
     if (call->load) {
@@ -185,6 +185,10 @@ static loong_status_t run(const loong_kernel_call_t *call)
     inner.device = NULL;
     inner.device_frame = NULL;
     inner.error = NULL;
+    if (call->group != NULL) {
+        find_groups(call, group);
+        inner.group = group;
+    }
     LOONG_TRY(loong_device_stream_synchronize(call->device, call->stream));
     LOONG_TRY(s->kernel->run(&inner));
     for (int i = q->num_in; i < count; i++) {
@@ -255,10 +259,10 @@ loong_status_t loongi_host_kernel_register(loong_context_t *ctx,
     k->kernel.name = k->name;
     k->kernel.op = k->op;
     k->kernel.device = k->device;
-    k->kernel.support = support;
     k->kernel.prepare = prepare;
     k->kernel.destroy = destroy;
     k->kernel.run = run;
+    k->kernel.joins = loong_find_kernel(ctx, op, "cpu", 0)->joins;
     k->kernel.waits = true; /* the host waits: it is no part of a graph */
     return loong_register_kernel(ctx, &k->kernel);
 }

@@ -53,6 +53,8 @@ struct loong_comm {
     loong_status_t (*reserve)(struct loong_comm *comm, int count,
                               size_t bytes);
     bool on_host; /* memory of a device, but the host makes the calls */
+    struct loong_comm *host; /* of devices: that of the same ranks on memory of
+                                the host; NULL: there is none */
 };
 
 /* Reports on this board from now on. The board outlives the object. */

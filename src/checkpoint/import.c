@@ -125,7 +125,7 @@ static loong_status_t list_adapters(importer_t *im)
                                  &im->adapters));
     im->count = im->adapters.count;
     im->tensors = im->adapters.tensors;
-    LOONG_TRY(loongi_hf_digest(im->ctx, im->dir, digest));
+    LOONG_TRY(loongi_hf_digest(im->ctx, im->dir, NULL, digest));
     for (int i = 0; i < im->num_parts; i++) {
         snprintf(text, sizeof(text), LOONG_BASE_KEY "%s", im->roles[i]);
         LOONG_TRY(loongi_pairs_set(im->metadata, text, im->dir));
@@ -247,8 +247,9 @@ static loong_status_t check_replaced(const importer_t *im)
 static loong_status_t open_import(importer_t *im)
 {
     const loong_checkpoint_import_params_t *p = im->params;
-    loong_hf_open_params_t open = {p->hf_dir, p->names.model, p->names.map,
-                                   NULL};
+    loong_hf_open_params_t open = {.dir = p->hf_dir,
+                                   .model = p->names.model,
+                                   .map = p->names.map};
     const loong_hf_composite_t *whole = NULL;
     if (loongi_peft_is(p->hf_dir)) {
         LOONG_TRY(loongi_peft_read(im->ctx, p->hf_dir, &im->peft));

@@ -42,28 +42,38 @@ static bool is_adapter(const loong_native_source_t *source,
            loongi_lora_matrix(tensor->name, module) != LOONG_LORA_NONE;
 }
 
-/* The directory with the rest; NULL: all is in the checkpoint. */
-static const char *base_of(const loong_native_source_t *source)
+static const char *said_of(const loong_native_source_t *source, const char *of)
 {
     char key[128];
-    snprintf(key, sizeof(key), LOONG_BASE_KEY "%s", source->component);
+    snprintf(key, sizeof(key), "%s%s", of, source->component);
     return loongi_pairs_get(loongi_checkpoint_metadata(source->checkpoint),
                             key);
 }
 
+/* The directory with the rest; NULL: all is in the checkpoint. */
+static const char *base_of(const loong_native_source_t *source)
+{
+    return said_of(source, LOONG_BASE_KEY);
+}
+
+const char *loongi_native_base_adapters(const loong_native_source_t *source)
+{
+    return said_of(source, LOONG_BASE_ADAPTERS_KEY);
+}
+
 loong_status_t loongi_native_open_base(loong_native_source_t *source)
 {
-    const loong_pairs_t *meta = loongi_checkpoint_metadata(source->checkpoint);
-    char key[128];
     const char *dir = base_of(source);
+    const char *adapters = loongi_native_base_adapters(source);
     if (dir == NULL) {
         return LOONG_OK;
     }
-    snprintf(key, sizeof(key), LOONG_BASE_DIGEST_KEY "%s", source->component);
     LOONG_TRY(
-        loongi_hf_digest_check(source->ctx, dir, loongi_pairs_get(meta, key)));
+        loongi_hf_digest_check(source->ctx, dir, adapters,
+                               said_of(source, LOONG_BASE_DIGEST_KEY)));
     const loong_hf_open_params_t open = {.dir = dir,
-                                         .role = source->component};
+                                         .role = source->component,
+                                         .adapters = adapters};
     return loongi_hf_open_as(source->ctx, &open, &source->base);
 }
 

@@ -37,6 +37,8 @@ typedef struct loong_native_part {
  * "base.foundation"; and what it was like. */
 #define LOONG_BASE_KEY "base."
 #define LOONG_BASE_DIGEST_KEY "base_digest."
+/* Adapters that were merged into it (peft_terms.h); not there: none. */
+#define LOONG_BASE_ADAPTERS_KEY "base_adapters."
 
 /* How a matrix of that directory is stored as codes while it is trained with:
  * what its codes stand for is the model. "quantized.foundation.layers.0 ..." */
@@ -49,6 +51,9 @@ bool loongi_native_has_adapters(const loong_native_source_t *source);
  * LOONG_ERR_MISMATCH when it is another one now. */
 LOONG_NODISCARD loong_status_t
 loongi_native_open_base(loong_native_source_t *source);
+
+/* What was merged into the base; NULL: nothing. */
+const char *loongi_native_base_adapters(const loong_native_source_t *source);
 
 /* A parameter in the checkpoint; NULL: it has none. */
 const loong_checkpoint_tensor_t *

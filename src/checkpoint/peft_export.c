@@ -16,6 +16,7 @@
 #include "hf_composite.h"
 #include "hf_names.h"
 #include "peft.h"
+#include "peft_terms.h"
 
 typedef struct made {
     const loong_hf_param_t *base; /* the first of its parts */
@@ -340,6 +341,56 @@ static loong_status_t keep_all(exporter_t *e)
     return LOONG_OK;
 }
 
+/* An adapter of the directory itself makes what those that were merged into it
+ * make, too. */
+static loong_status_t write_sum(const exporter_t *e, loong_peft_terms_t *merged,
+                                const loong_hf_t *base, const char *dir)
+{
+    int64_t count = merged->count;
+    loong_peft_t matrices = *e->peft;
+    loong_peft_t *sum = NULL;
+    const loong_peft_t **terms = NULL;
+    double *weights = NULL;
+    for (int64_t i = 0; i < count; i++) {
+        LOONG_TRY(loongi_lora_fit(merged->terms[i], base));
+    }
+    LOONG_TRY(loongi_arena_alloc(
+        e->arena, (size_t)(count + 1) * sizeof(loong_peft_t *), &terms));
+    LOONG_TRY(loongi_arena_alloc(e->arena,
+                                 (size_t)(count + 1) * sizeof(*weights),
+                                 &weights));
+    matrices.num_saved = 0;
+    terms[0] = &matrices;
+    weights[0] = 1.0;
+    for (int64_t i = 0; i < count; i++) {
+        terms[i + 1] = merged->terms[i];
+        weights[i + 1] = merged->weights[i];
+    }
+    const loong_peft_sum_t all = {count + 1, terms, weights, false, false};
+    LOONG_TRY(loongi_peft_add(e->ctx, &all, &sum));
+    sum->dropout = e->peft->dropout;
+    sum->saved = e->peft->saved;
+    sum->num_saved = e->peft->num_saved;
+    loong_status_t status = loongi_peft_write(sum, dir);
+    loongi_peft_destroy(&sum);
+    return status;
+}
+
+static loong_status_t write(const exporter_t *e,
+                            const loong_native_source_t *source,
+                            const char *dir)
+{
+    const char *adapters = loongi_native_base_adapters(source);
+    loong_peft_terms_t *merged = NULL;
+    if (adapters == NULL) {
+        return loongi_peft_write(e->peft, dir);
+    }
+    LOONG_TRY(loongi_peft_terms_read(e->ctx, adapters, &merged));
+    loong_status_t status = write_sum(e, merged, source->base, dir);
+    loongi_peft_terms_destroy(e->ctx, &merged);
+    return status;
+}
+
 loong_status_t loongi_peft_export(int num_parts,
                                   const loong_native_part_t *parts,
                                   const char *dir)
@@ -360,7 +411,7 @@ loong_status_t loongi_peft_export(int num_parts,
         status = keep_all(&e);
     }
     if (status == LOONG_OK) {
-        status = loongi_peft_write(e.peft, dir);
+        status = write(&e, &last->source, dir);
     }
     loongi_peft_destroy(&e.peft);
     return status;

@@ -35,6 +35,7 @@ typedef enum loong_globs {
 typedef struct loong_component_params {
     const char *name; /* its role; names in checkpoints begin with it */
     const char *init; /* directory that it starts from; NULL: rules */
+    const char *init_adapters; /* merged into it, one a line; NULL: none */
     const char *adapter; /* and what is beside it, as peft has it; NULL */
     bool beside_adapters; /* the run trains some, of this or of another one */
     loong_mesh_t mesh;

@@ -68,6 +68,9 @@ static const loong_recipe_field_t beginning[] = {
          "largest global norm; 0: no clipping", SET(clip_grad)),
 
     TEXT("init.from_hf", NULL, FREE, "Hugging Face directory to start from"),
+    TEXTS("init.adapters", FREE,
+          "directories of adapters that are merged into it, in this order, as "
+          "[DIR, DIR=0.5], where what the second adds is halved"),
 };
 
 static const loong_recipe_field_t running[] = {

@@ -149,6 +149,40 @@ static loong_status_t match_deep_features(loong_trainer_t *t,
                                   "what its neighbours send and read");
 }
 
+/* What is merged into the model with the loss, one directory a line. */
+static loong_status_t read_init_adapters(loong_trainer_t *t,
+                                         loong_arena_t *arena,
+                                         loong_component_params_t *p)
+{
+    static const char key[] = "init.adapters";
+    int64_t count = loong_recipe_count(t->recipe, key);
+    if (count == 0 || strcmp(loongi_model_role(t->recipe), p->name) != 0) {
+        return LOONG_OK;
+    }
+    const char *where = loong_recipe_where(t->recipe, key);
+    LOONG_CHECK(t->ctx, p->init != NULL, LOONG_ERR_CONFIG,
+                "%s: %s: adapters are merged into a model: init.from_hf says "
+                "which",
+                where, key);
+    LOONG_CHECK(t->ctx, p->request.rules.quant == LOONG_QUANT_NONE,
+                LOONG_ERR_CONFIG,
+                "%s: %s: codes have no place for what adapters add, and "
+                "quantised anew the sum is another model: finetune.method is "
+                "qlora, lora is wanted, or a directory that loong-ckpt merge "
+                "makes",
+                where, key);
+    for (int64_t i = 0; i < count; i++) {
+        char item[64];
+        char *list = NULL;
+        snprintf(item, sizeof(item), "%s[%lld]", key, (long long)i);
+        LOONG_TRY(loongi_arena_printf(
+            arena, &list, "%s%s%s", i > 0 ? p->init_adapters : "",
+            i > 0 ? "\n" : "", loong_recipe_text(t->recipe, item)));
+        p->init_adapters = list;
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t configure(loong_trainer_t *t, int i,
                                 loong_component_params_t *p)
 {
@@ -185,6 +219,7 @@ static loong_status_t configure(loong_trainer_t *t, int i,
     LOONG_TRY(loongi_param_rules_read(t->ctx, t->recipe, role,
                                       facts.num_layers, arena,
                                       &p->request.rules));
+    LOONG_TRY(read_init_adapters(t, arena, p));
     p->beside_adapters =
         strcmp(loong_recipe_text(t->recipe, "finetune.method"), "full") != 0;
     if (p->beside_adapters) {

@@ -73,6 +73,9 @@ CASES = {
     "dora_gpt2": ("gpt2_untied", dict(
         r=2, lora_alpha=3, use_dora=True, fan_in_fan_out=True,
         target_modules=["c_attn", "c_proj", "c_fc"])),
+    # upon earlier ones, UPON
+    "upon": ("llama3_gqa_tied", dict(
+        r=3, lora_alpha=5, target_modules=["q_proj", "o_proj", "up_proj"])),
     # heads
     "head": ("llama2_mha", dict(
         r=4, lora_alpha=6, target_modules=["q_proj", "lm_head"],
@@ -102,6 +105,8 @@ CASES = {
     "int8": ("../qlora/int8", dict(
         r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])),
 }
+# Upon adapters of other cases, which stay as they begin, and their weights.
+UPON = {"upon": (("llama", 0.5), ("llama_plus", 1.0))}
 TABLE = "head"  # saved as peft does by default: with the base's table
 # Of a tenth of the rate, which float32 follows: at LR PyTorch's own is up to
 # 3e-2 away from its float64 by the end.
@@ -167,6 +172,17 @@ def fill(model, seed):
                 p.copy_(torch.tensor(drawn.astype(np.float32)))
 
 
+def upon(model, adapters):
+    for name, weight in adapters:
+        tuned = peft.PeftModel.from_pretrained(
+            model, os.path.join(HERE, "lora", name)).double()
+        for module in tuned.modules():
+            if isinstance(module, peft.tuners.lora.LoraLayer):
+                module.scaling["default"] *= weight
+        model = tuned.merge_and_unload()
+    return model
+
+
 def begin(name):
     fixture, config = CASES[name]
     if name == OLDER:
@@ -174,7 +190,8 @@ def begin(name):
             base(fixture), os.path.join(HERE, "lora", name),
             is_trainable=True).double().eval()
     model = peft.get_peft_model(
-        base(fixture), peft.LoraConfig(task_type="CAUSAL_LM", **config))
+        upon(base(fixture), UPON.get(name, ())),
+        peft.LoraConfig(task_type="CAUSAL_LM", **config))
     fill(model, len(name))
     return model.double().eval()
 

@@ -289,6 +289,13 @@ KEYS
 "$build/loong-ckpt" export --quiet export adapter || exit 2
 run tokens <<KEYS
 $small
+train.train_iters=1
+data.train=[{path: text}]
+init.from_hf=hf
+init.adapters=[adapter]
+KEYS
+run tokens <<KEYS
+$small
 train.train_tokens=128
 data.train=[{path: text}]
 init.from_hf=hf

@@ -8,6 +8,7 @@
 #include "hf_codes.h"
 #include "hf_quant.h"
 #include "hf_weights.h"
+#include "peft_terms.h"
 #include "safetensors.h"
 
 #ifdef __cplusplus
@@ -24,6 +25,8 @@ struct loong_hf {
     const loong_safetensor_t **scales;  /* beside them; NULL: none */
     loong_hf_codes_t *codes; /* per piece: what bitsandbytes quantised */
     loong_hf_quant_t quant;
+    loong_peft_terms_t *merged; /* hf_merged.h; NULL: none, */
+    bool *is_merged;            /* per parameter: one of them is beside it */
 };
 
 /* The row of the tensor that has a row of ours, and which piece that is; not of

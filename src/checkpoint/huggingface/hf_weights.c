@@ -12,6 +12,7 @@
 #include "hf_foreign.h"
 #include "hf_config.h"
 #include "hf_impl.h"
+#include "hf_merged.h"
 #include "hf_names.h"
 #include "mapped.h"
 
@@ -90,7 +91,9 @@ static loong_status_t open_all(loong_hf_t *hf,
     }
     LOONG_TRY(loongi_hf_quant_read(ctx, params->dir, &hf->quant));
     LOONG_TRY(find_all(hf));
-    return loongi_hf_compare(hf);
+    LOONG_TRY(loongi_hf_compare(hf));
+    return params->adapters != NULL ? loongi_hf_merge(hf, params->adapters)
+                                    : LOONG_OK;
 }
 
 loong_status_t loongi_hf_open_as(loong_context_t *ctx,
@@ -124,9 +127,11 @@ void loongi_hf_close(loong_hf_t **hf)
     if (*hf == NULL) {
         return;
     }
+    loongi_peft_terms_destroy((*hf)->ctx, &(*hf)->merged);
     loongi_safetensors_set_close(&(*hf)->set);
     loongi_hf_map_destroy(&(*hf)->map);
     loongi_pairs_destroy(&(*hf)->model);
+    loongi_free((*hf)->ctx, (*hf)->is_merged);
     loongi_free((*hf)->ctx, (*hf)->codes);
     loongi_free((*hf)->ctx, (*hf)->scales);
     loongi_free((*hf)->ctx, (*hf)->tensors);
@@ -309,15 +314,12 @@ static loong_status_t check_rows(const loong_hf_t *hf,
     return LOONG_OK;
 }
 
-loong_status_t loongi_hf_read(const loong_hf_t *hf, const char *name,
-                              int64_t row_begin, int64_t rows,
-                              loong_dtype_t dtype, void *dst)
+static loong_status_t read_rows(const loong_hf_t *hf,
+                                const loong_hf_param_t *param,
+                                int64_t row_begin, int64_t rows,
+                                loong_dtype_t dtype, void *dst)
 {
-    const loong_hf_param_t *param = loongi_hf_map_find(hf->map, name);
     reading_t reading = {hf, param, dtype};
-    LOONG_TRY(check_rows(hf, param, name, row_begin, rows));
-    LOONG_CHECK(hf->ctx, loongi_dtype_is_float(dtype), LOONG_ERR_UNSUPPORTED,
-                "'%s' cannot be read as %s", name, loong_dtype_name(dtype));
     int64_t each = param->shape[0] / param->pieces;
     size_t row_bytes = (size_t)param->shape[1] * loong_dtype_size(dtype);
     for (int64_t row = row_begin; row < row_begin + rows;) {
@@ -340,6 +342,37 @@ loong_status_t loongi_hf_read(const loong_hf_t *hf, const char *name,
     return LOONG_OK;
 }
 
+static loong_status_t read_merged(const loong_hf_t *hf,
+                                  const loong_hf_param_t *param, int64_t row,
+                                  int64_t rows, loong_dtype_t dtype, void *dst)
+{
+    int64_t count = rows * (param->ndim > 1 ? param->shape[1] : 1);
+    double *w = NULL;
+    LOONG_TRY(loongi_calloc(hf->ctx, (size_t)count, sizeof(*w), "merged rows",
+                            &w));
+    loong_status_t status = read_rows(hf, param, row, rows, LOONG_F64, w);
+    if (status == LOONG_OK) {
+        status = loongi_hf_add_merged(hf, param, row, rows, w);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_convert(hf->ctx, LOONG_F64, w, dtype, dst, count);
+    }
+    loongi_free(hf->ctx, w);
+    return status;
+}
+
+loong_status_t loongi_hf_read(const loong_hf_t *hf, const char *name,
+                              int64_t row_begin, int64_t rows,
+                              loong_dtype_t dtype, void *dst)
+{
+    const loong_hf_param_t *param = loongi_hf_map_find(hf->map, name);
+    LOONG_TRY(check_rows(hf, param, name, row_begin, rows));
+    LOONG_CHECK(hf->ctx, loongi_dtype_is_float(dtype), LOONG_ERR_UNSUPPORTED,
+                "'%s' cannot be read as %s", name, loong_dtype_name(dtype));
+    return (loongi_hf_is_merged(hf, param) ? read_merged : read_rows)(
+        hf, param, row_begin, rows, dtype, dst);
+}
+
 bool loongi_hf_lend(const loong_hf_t *hf, const char *name, int64_t row,
                     int64_t rows, loong_borrowed_t *borrowed)
 {
@@ -351,7 +384,8 @@ bool loongi_hf_lend(const loong_hf_t *hf, const char *name, int64_t row,
     size_t size = loong_dtype_size(tensor->dtype);
     if (param->transposed || tensor->dtype == LOONG_F8_E4M3 ||
         hf->codes[param->first_piece + piece].quant != LOONG_QUANT_NONE ||
-        row % param->run + rows > param->run) {
+        row % param->run + rows > param->run ||
+        loongi_hf_is_merged(hf, param)) {
         return false;
     }
     int64_t at = slab_begin(param, piece) +

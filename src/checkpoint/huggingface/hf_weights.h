@@ -147,6 +147,7 @@ typedef struct loong_hf_open_params {
     /* Of a directory of several components (hf_composite.h): which; NULL: the
      * one with the loss. */
     const char *role;
+    const char *adapters; /* merged into it, as peft_terms.h reads; or NULL */
 } loong_hf_open_params_t;
 /* Refuses a model that the engine would, with the fields that say it. A recipe
  * may yet mend it: opening does not ask. Errors: LOONG_ERR_CONFIG, those of

@@ -12,6 +12,8 @@
 #include "hf_composite.h"
 #include "peft.h"
 
+enum { NORMS = 64 }; /* rows whose lengths are taken at a time */
+
 typedef struct start {
     loong_context_t *ctx;
     const loong_hf_t *hf;
@@ -182,18 +184,24 @@ static loong_status_t fill_norms(const start_t *s, const matrix_t *m,
                                  double *to)
 {
     int64_t cols = m->base->shape[1];
-    double *row = NULL;
+    double *rows = NULL;
     loong_status_t status = LOONG_OK;
-    LOONG_TRY(loongi_calloc(s->ctx, (size_t)cols, sizeof(*row), "a row", &row));
+    LOONG_TRY(loongi_calloc(s->ctx, (size_t)(NORMS * cols), sizeof(*rows),
+                            "rows", &rows));
     for (int64_t r = 0; r < m->rows && status == LOONG_OK; r++) {
+        const double *row = rows + r % NORMS * cols;
         double sum = 0.0;
-        status = loongi_hf_read(s->hf, m->base->name, r, 1, LOONG_F64, row);
+        if (r % NORMS == 0) {
+            status = loongi_hf_read(s->hf, m->base->name, r,
+                                    LOONG_MIN(NORMS, m->rows - r), LOONG_F64,
+                                    rows);
+        }
         for (int64_t c = 0; c < cols; c++) {
             sum += row[c] * row[c];
         }
         to[r] = sqrt(sum);
     }
-    loongi_free(s->ctx, row);
+    loongi_free(s->ctx, rows);
     return status;
 }
 

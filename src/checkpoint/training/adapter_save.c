@@ -44,7 +44,12 @@ loong_status_t loongi_adapter_metadata(const loong_component_t *component,
     if (p->init == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_hf_digest(component->ctx, p->init, digest));
+    if (p->init_adapters != NULL) {
+        snprintf(key, sizeof(key), LOONG_BASE_ADAPTERS_KEY "%s", p->name);
+        LOONG_TRY(loongi_pairs_set(metadata, key, p->init_adapters));
+    }
+    LOONG_TRY(loongi_hf_digest(component->ctx, p->init, p->init_adapters,
+                               digest));
     snprintf(key, sizeof(key), LOONG_BASE_KEY "%s", p->name);
     LOONG_TRY(loongi_pairs_set(metadata, key, p->init));
     snprintf(key, sizeof(key), LOONG_BASE_DIGEST_KEY "%s", p->name);
@@ -66,5 +71,6 @@ loong_status_t loongi_adapter_check_base(const loong_component_t *component,
                 "%s has adapters and not the model beside them: "
                 "finetune.method and init.from_hf as they were are wanted",
                 loongi_checkpoint_path(ck));
-    return loongi_hf_digest_check(component->ctx, p->init, digest);
+    return loongi_hf_digest_check(component->ctx, p->init, p->init_adapters,
+                                  digest);
 }

@@ -16,6 +16,7 @@
 #include "hf_weights.h"
 #include "native.h"
 #include "peft.h"
+#include "peft_terms.h"
 
 /* A published model is no place for what is made of it. */
 static loong_status_t check_no_source(loong_context_t *ctx,
@@ -208,18 +209,55 @@ static loong_status_t check_saved(const loong_component_t *c,
     return LOONG_OK;
 }
 
+/* An export is the sum with what was merged into the base: what has no sum
+ * cannot be exported as an adapter. */
+static loong_status_t check_sum(const loong_component_t *c)
+{
+    static const char wanted[] =
+        "an export with init.adapters is the sum of all adapters, of which %s "
+        "can be no part: export.merge: true writes the model";
+    loong_peft_terms_t *terms = NULL;
+    const char *found = NULL;
+    if (c->params.init_adapters == NULL) {
+        return LOONG_OK;
+    }
+    for (int64_t i = 0; i < c->num_whole; i++) {
+        const loong_whole_param_t *w = &c->whole[i];
+        char module[LOONG_HF_MODULE];
+        loong_lora_matrix_t which = loongi_lora_matrix(w->name, module);
+        if (!w->frozen &&
+            (which == LOONG_LORA_NONE || which == LOONG_LORA_MAGNITUDE)) {
+            return LOONG_FAIL(c->ctx, LOONG_ERR_UNSUPPORTED, wanted, w->name);
+        }
+    }
+    LOONG_TRY(loongi_peft_terms_read(c->ctx, c->params.init_adapters, &terms));
+    loong_status_t status = LOONG_OK;
+    for (int64_t i = 0; i < terms->count && found == NULL; i++) {
+        const loong_peft_t *t = terms->terms[i];
+        found = t->num_saved > 0                   ? t->saved[0].name
+                : t->modules[0].magnitude.ndim > 0 ? "magnitudes (use_dora)"
+                                                   : NULL;
+        if (found != NULL) {
+            status = LOONG_FAIL(c->ctx, LOONG_ERR_UNSUPPORTED, wanted, found);
+            loongi_error_note(c->ctx, "of %s", t->path);
+        }
+    }
+    loongi_peft_terms_destroy(c->ctx, &terms);
+    return status;
+}
+
 loong_status_t loongi_check_export_saved(const loong_recipe_t *recipe,
                                          const loong_component_t *component,
                                          const loong_pairs_t *model)
 {
     loong_context_t *ctx = component->ctx;
     loong_hf_map_t *map = NULL;
-    loong_status_t status = LOONG_OK;
     if (loong_recipe_text(recipe, "export.hf") == NULL ||
         !exports_adapters(recipe)) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_hf_map_create(ctx, model, &map));
+    loong_status_t status = check_sum(component);
     for (int64_t i = 0; i < loongi_hf_map_count(map) && status == LOONG_OK;
          i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(map, i);

@@ -164,6 +164,9 @@ LOONG_API loong_val_t loong_graph_boundary_input(loong_graph_t *graph,
 LOONG_API void loong_graph_boundary_output(loong_graph_t *graph,
                                            const char *name,
                                            loong_val_t value);
+/* No gradient crosses the boundaries of a name. */
+LOONG_API void loong_graph_still_boundary(loong_graph_t *graph,
+                                          const char *name);
 
 /* The ports of edges between components: rows that another component makes,
  * and rows that another one reads. They are boundaries as those above, unless

@@ -10,8 +10,7 @@
  * the two ends enter a region where every rank computes a part of the
  * channels on all rows, and leave it with a sum. In a group of one rank both
  * are nothing. With context parallelism every rank has its rows of each sample
- * from the embedding to the loss; attention alone brings them together.
- */
+ * from the embedding to the loss; attention alone brings them together. */
 #ifndef LOONG_NN_H
 #define LOONG_NN_H
 
@@ -37,6 +36,7 @@ typedef struct loong_nn {
     bool train;
     loong_val_t token_key; /* of a region's rows, for adapters with dropout */
     loong_val_t reference; /* without adapters, for the request's kl_to_base */
+    const char *stream;    /* its name between stages */
 } loong_nn_t;
 
 /* For the layers of one graph; both deviations are init_std. */

@@ -51,6 +51,18 @@ void loong_graph_send(loong_graph_t *graph, const char *name, loong_val_t value)
     }
 }
 
+void loong_graph_still_boundary(loong_graph_t *graph, const char *name)
+{
+    for (int i = 0; i < graph->num_inputs; i++) {
+        loong_input_t *input = &graph->inputs[i];
+        input->still = input->still || strcmp(input->name, name) == 0;
+    }
+    for (int i = 0; i < graph->num_outputs; i++) {
+        loong_input_t *output = &graph->outputs[i];
+        output->still = output->still || strcmp(output->name, name) == 0;
+    }
+}
+
 void loongi_graph_stop_gradient(loong_graph_t *graph, const char *edge)
 {
     for (int i = 0; i < graph->num_inputs; i++) {

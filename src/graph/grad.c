@@ -27,6 +27,11 @@ typedef struct differentiation {
     int64_t num_values; /* forward values */
 } differentiation_t;
 
+static bool crosses(const loong_input_t *port)
+{
+    return port->boundary && !port->still;
+}
+
 static void mark_needed(differentiation_t *d)
 {
     loong_graph_t *g = d->g;
@@ -35,7 +40,7 @@ static void mark_needed(differentiation_t *d)
         if (value->kind == LOONG_VALUE_PARAM) {
             d->needed[v] = !g->params[value->index].params.frozen;
         } else if (value->kind == LOONG_VALUE_INPUT) {
-            d->needed[v] = g->inputs[value->index].boundary;
+            d->needed[v] = crosses(&g->inputs[value->index]);
         }
     }
     for (int64_t n = 0; n < g->num_nodes; n++) {
@@ -224,7 +229,7 @@ static loong_status_t seed(differentiation_t *d)
     loong_graph_t *g = d->g;
     for (int i = 0; i < g->num_outputs; i++) {
         const loong_input_t output = g->outputs[i];
-        if (!output.boundary) {
+        if (!crosses(&output)) {
             continue;
         }
         const char *name = grad_name(g, output.name);
@@ -246,7 +251,7 @@ static loong_status_t deliver(differentiation_t *d)
     loong_graph_t *g = d->g;
     for (int i = 0; i < g->num_inputs; i++) {
         const loong_input_t input = g->inputs[i];
-        if (!input.boundary) {
+        if (!crosses(&input)) {
             continue;
         }
         loong_val_t grad = sum_parts(d, input.value);
@@ -269,7 +274,7 @@ static bool has_seed(const loong_graph_t *g)
 {
     bool any = g->num_losses > 0;
     for (int i = 0; i < g->num_outputs; i++) {
-        any = any || g->outputs[i].boundary;
+        any = any || crosses(&g->outputs[i]);
     }
     return any;
 }

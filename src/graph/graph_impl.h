@@ -107,7 +107,8 @@ typedef struct loong_param {
 typedef struct loong_input {
     const char *name;
     loong_val_t value;
-    bool boundary; /* of the chunk, with a gradient */
+    bool boundary; /* of the chunk, with a gradient unless it is still */
+    bool still;
     bool gradient; /* of a boundary, which crosses it the other way */
     bool edge;     /* from or to another component; its gradient as well */
 } loong_input_t;

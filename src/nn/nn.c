@@ -60,7 +60,8 @@ loong_nn_t loong_nn_begin(loong_graph_t *graph,
                      request->seq_length,
                      request->train,
                      LOONG_NONE,
-                     LOONG_NONE};
+                     LOONG_NONE,
+                     "hidden"};
     return nn;
 }
 
@@ -102,8 +103,6 @@ loong_val_t loong_nn_leave(loong_nn_t *nn, loong_val_t y)
                : loong_all_reduce(nn->graph, y, LOONG_GROUP_TP);
 }
 
-#define STREAM "hidden"
-
 static int64_t parts_of(const loong_nn_t *nn)
 {
     return nn->sequence_parallel
@@ -121,7 +120,7 @@ loong_val_t loong_nn_stage_input(loong_nn_t *nn, int64_t rows, int64_t width)
 {
     loong_graph_t *g = nn->graph;
     return mark_apart(nn, loong_graph_boundary_input(
-                              g, STREAM, loong_graph_precision(g).compute,
+                              g, nn->stream, loong_graph_precision(g).compute,
                               loong_shape_2d(rows / parts_of(nn), width)));
 }
 
@@ -136,7 +135,7 @@ loong_val_t loong_nn_receive(loong_nn_t *nn, const char *name, int64_t rows,
 
 void loong_nn_stage_output(loong_nn_t *nn, loong_val_t x)
 {
-    loong_graph_boundary_output(nn->graph, STREAM, x);
+    loong_graph_boundary_output(nn->graph, nn->stream, x);
 }
 
 loong_val_t loong_nn_stream_rows(loong_nn_t *nn, loong_val_t x)

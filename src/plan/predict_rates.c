@@ -89,20 +89,22 @@ loong_device_rates_t loongi_predict_rates(const loong_plan_t *plan)
 
 /* ---- messages of a pipeline ---------------------------------------------- */
 
-static double boundary_bytes(const loong_port_t *ports, int count)
+/* Of what a chunk makes for the stage behind it, or for the one before: there
+ * gradients of what came. */
+static double boundary_bytes(const loong_model_chunk_t *chunk, bool back)
 {
     double bytes = 0.0;
-    for (int i = 0; i < count; i++) {
-        const loong_port_t *p = &ports[i];
-        bytes += !p->boundary ? 0.0
-                              : (double)loongi_shape_elements(&p->shape) *
-                                    (double)loong_dtype_size(p->dtype);
+    for (int i = 0; i < chunk->num_outputs; i++) {
+        const loong_port_t *p = &chunk->outputs[i];
+        if (!p->edge && (back ? p->gradient : p->boundary)) {
+            bytes += (double)loongi_shape_elements(&p->shape) *
+                     (double)loong_dtype_size(p->dtype);
+        }
     }
     return bytes;
 }
 
-/* From a rank of the pipeline to that of the stages before and behind; what
- * goes back are gradients of what came, of the same size. */
+/* From a rank of the pipeline to that of the stages before and behind. */
 static void add_messages(loong_plan_t *plan, const loong_device_rates_t *rates,
                          int rank)
 {
@@ -120,9 +122,7 @@ static void add_messages(loong_plan_t *plan, const loong_device_rates_t *rates,
                 continue;
             }
             int peer = loongi_schedule_rank(s, to);
-            double bytes =
-                back ? boundary_bytes(chunk->inputs, chunk->num_inputs)
-                     : boundary_bytes(chunk->outputs, chunk->num_outputs);
+            double bytes = boundary_bytes(chunk, back != 0);
             seconds[back ? LOONG_ENTRY_SEND_BACKWARD
                          : LOONG_ENTRY_SEND_FORWARD] =
                 peer == rank

@@ -50,18 +50,33 @@ reference_of(const loong_component_params_t *model)
 }
 
 static loong_status_t check_reference(const loong_trainer_t *t,
-                                      const loong_component_params_t *p)
+                                      const loong_component_params_t *p,
+                                      bool to_base)
 {
     static const char key[] = "train.kl_loss_coeff";
     const char *where = loong_recipe_where(t->recipe, key);
-    LOONG_CHECK(t->ctx, p->mesh.size[LOONG_AXIS_PP] == 1, LOONG_ERR_UNSUPPORTED,
-                "%s: %s: the reference is one stage, so that "
-                "parallel.pipeline_model_parallel_size %d does not go with it",
+    LOONG_CHECK(t->ctx, to_base || p->mesh.size[LOONG_AXIS_PP] == 1,
+                LOONG_ERR_UNSUPPORTED,
+                "%s: %s: the reference is a copy of the model in one stage, so "
+                "that parallel.pipeline_model_parallel_size %d does not go "
+                "with it; where adapters alone are trained it is the model "
+                "without them, in any number of stages",
                 where, key, p->mesh.size[LOONG_AXIS_PP]);
     LOONG_CHECK(t->ctx, !p->pair, LOONG_ERR_UNSUPPORTED,
                 "%s: %s: does not go with "
                 "parallel.overlap_moe_expert_parallel_comm",
                 where, key);
+    for (int i = 0; i < t->keys.count - 1; i++) {
+        char freeze[64];
+        snprintf(freeze, sizeof(freeze), "model.%s.freeze", t->keys.role[i]);
+        LOONG_CHECK(t->ctx,
+                    to_base && loong_recipe_bool(t->recipe, freeze),
+                    LOONG_ERR_UNSUPPORTED,
+                    "%s: %s: where the model sees pictures the reference is "
+                    "the language model without adapters that are trained "
+                    "alone, and the others are fixed (%s: true)",
+                    where, key, freeze);
+    }
     return LOONG_OK;
 }
 
@@ -95,9 +110,8 @@ static loong_status_t list_components(
     for (int i = 0; i < count; i++) {
         if (i == count - 1 && last->request.kl_loss > 0.0) {
             const loong_adapters_t *a = last->request.rules.adapters;
-            LOONG_TRY(check_reference(t, last));
-            last->request.kl_to_base =
-                a != NULL && a->alone && !last->request.features;
+            last->request.kl_to_base = a != NULL && a->alone;
+            LOONG_TRY(check_reference(t, last, last->request.kl_to_base));
             if (!last->request.kl_to_base) {
                 params[(*count_p)++] = reference_of(last);
             }

@@ -198,8 +198,8 @@ static void what_cannot_be_merged_is_refused(void **state)
         {AT("llama") "finetune.method=qlora\n", "codes have no place"},
         {AT("llama") "~init.from_hf\nmodel.foundation={family: llama, "
                      "num_layers: 1, "
-                     "hidden_size: 8, num_attention_heads: 1, vocab_size: "
-                     "512}\n",
+                     "hidden_size: 8, num_attention_heads: 1, vocab_size: 512, "
+                     "max_position_embeddings: 64}\n",
          "init.from_hf says which"},
     };
     job_place_t p = lora_begin(&upon);

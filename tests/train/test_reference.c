@@ -168,7 +168,8 @@ static void what_does_not_go_with_it_is_refused(void **state)
     job_result_t r;
     job_run(&p, 2, KL "parallel.pipeline_model_parallel_size=2\n", &r);
     assert_int_not_equal(r.status, LOONG_OK);
-    if (strstr(r.error, "train.kl_loss_coeff: the reference is one stage, so "
+    if (strstr(r.error, "train.kl_loss_coeff: the reference is a copy of "
+                        "the model in one stage, so "
                         "that parallel.pipeline_model_parallel_size 2 does not "
                         "go with it") == NULL) {
         fail_msg("%s", r.error);

@@ -158,8 +158,11 @@ static loong_val_t embed(decoder_t *d)
     }
     if (d->request->features) {
         int64_t parts = 1 + d->request->deep_features;
-        d->received = loong_nn_receive(&d->nn, "projected", d->request->rows,
-                                       parts * c->hidden_size);
+        if (d->received == LOONG_NONE) {
+            d->received =
+                loong_nn_receive(&d->nn, "projected", d->request->rows,
+                                 parts * c->hidden_size);
+        }
         loong_val_t is_feature = loong_nn_stream_rows(
             &d->nn, loong_graph_input(d->g, "is_feature", LOONG_I32, tokens));
         x = loong_select_rows(d->g, x, features(d, 0), is_feature);
@@ -321,6 +324,7 @@ static void begin(decoder_t *d, loong_graph_t *graph,
     if (c->scaled_output_init) {
         d->nn.output_init_std /= sqrt(2.0 * c->num_layers);
     }
+    d->received = LOONG_NONE;
     d->router_loss = LOONG_NONE;
     d->pool.counts = LOONG_NONE;
     d->pool.logits = d->pooled;
@@ -345,9 +349,9 @@ static loong_val_t stack(decoder_t *d)
     return x;
 }
 
-/* The log-probabilities of the labels without adapters and dropout, over the
- * same parameters. */
-static loong_val_t base_logprob(const decoder_t *d)
+/* The model without adapters and dropout, over the same parameters: the stage's
+ * part of it, at whose end are log-probabilities of the labels. */
+static void reference(decoder_t *d)
 {
     decoder_t base;
     loong_model_request_t request = *d->request;
@@ -357,21 +361,33 @@ static loong_val_t base_logprob(const decoder_t *d)
         request.routing = LOONG_ROUTING_LIVE;
     }
     begin(&base, d->g, d->c, &request);
-    loong_val_t x = last_norm(&base, stack(&base));
-    loong_val_t table = head_matrix(&base);
-    x = loong_nn_enter(&base.nn, x);
-    loong_graph_push(d->g, "lm_head");
-    loong_val_t logprob =
-        loong_nn_label_logprob(&base.nn, x, table, base.vocab);
-    loong_graph_pop(d->g);
-    return logprob;
+    base.nn.stream = "hidden.reference";
+    base.received = d->received;
+    loong_val_t x = stack(&base);
+    if (request.ends) {
+        loong_val_t table = head_matrix(&base);
+        x = loong_nn_enter(&base.nn, last_norm(&base, x));
+        loong_graph_push(d->g, "lm_head");
+        d->nn.reference =
+            loong_nn_label_logprob(&base.nn, x, table, base.vocab);
+        loong_graph_pop(d->g);
+    } else {
+        loong_nn_stage_output(&base.nn, x);
+    }
+    loong_graph_still_boundary(d->g, base.nn.stream);
+}
+
+static bool has_reference(const decoder_t *d)
+{
+    return d->request->kl_loss > 0.0 && d->request->kl_to_base &&
+           d->request->head == LOONG_MODEL_LOSS;
 }
 
 static void end(decoder_t *d, loong_val_t x)
 {
     x = last_norm(d, x);
-    if (d->request->kl_loss > 0.0 && d->request->kl_to_base) {
-        d->nn.reference = base_logprob(d);
+    if (has_reference(d)) {
+        reference(d);
     }
     loong_nn_language_head(&d->nn, x, head_matrix(d), d->vocab, d->request);
 }
@@ -403,6 +419,9 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
         end(&d, x);
     } else {
         loong_nn_stage_output(&d.nn, x);
+        if (has_reference(&d)) {
+            reference(&d);
+        }
     }
     if (d.pool.layers > 0) {
         loong_nn_pooled_loss(&d.nn, &d.pool, c->aux_loss_coeff,

@@ -246,6 +246,33 @@ static loong_val_t weigh(loong_nn_t *nn, const parts_t *p,
         product->bias != LOONG_NONE ? 4 : 3, in, 1, &y);
 }
 
+/* The product as adapters see it: beside magnitudes what they read after
+ * dropout is what the matrix is multiplied with, too, as in peft. */
+static loong_nn_product_t dropped(loong_nn_t *nn,
+                                  const loong_nn_product_t *product,
+                                  loong_val_t x)
+{
+    loong_nn_product_t own = *product;
+    if (nn->rules.adapters->magnitudes && x != product->x) {
+        own.y = loongi_nn_multiply(nn, product, x);
+    }
+    own.x = x;
+    return own;
+}
+
+/* y, made of that product, and what dropout took from the matrix' own:
+ * x w' + (m / |w + s b a| (w + s b a) - w) d(x). */
+static loong_val_t undropped(loong_nn_t *nn, const loong_nn_product_t *product,
+                             const loong_nn_product_t *own, loong_val_t y)
+{
+    loong_graph_t *g = nn->graph;
+    return own->y == product->y
+               ? y
+               : loong_add(g, y,
+                           loong_add(g, product->y,
+                                     loong_scale(g, own->y, -1.0)));
+}
+
 /* The share of a column layer's rows that a rank has. */
 static loong_placement_t place_of(const loong_nn_t *nn,
                                   const loong_nn_column_t *c)
@@ -276,8 +303,9 @@ static loong_val_t adapt_fused(loong_nn_t *nn, int count,
         matrix_a(nn, columns[0].fused, &own, 0, cols_of(nn, x), full[0]);
     a.place = loongi_nn_whole(nn, LOONG_GROUP_TP, true);
     loong_val_t first = loong_graph_param(g, &a);
-    loong_val_t h = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), false),
-                                 first, LOONG_NONE);
+    loong_nn_product_t after =
+        dropped(nn, product, drop(nn, x, 0, cols_of(nn, x), false));
+    loong_val_t h = loong_linear(g, after.x, first, LOONG_NONE);
     for (int i = 0; i < count; i++) {
         b[i] =
             matrix_b(nn, columns[i].name, &own, 0, columns[i].out.total,
@@ -288,8 +316,9 @@ static loong_val_t adapt_fused(loong_nn_t *nn, int count,
     loong_val_t second = loong_graph_pack(g, count, b);
     take_squares(nn, &parts, product->w, scaled(nn, second, own.scale), first);
     loong_val_t y =
-        loong_linear_add(g, product->y, scaled(nn, h, own.scale), second, 0);
-    return weigh(nn, &parts, product, y, false);
+        loong_linear_add(g, after.y, scaled(nn, h, own.scale), second, 0);
+    y = weigh(nn, &parts, product, y, false);
+    return undropped(nn, product, &after, y);
 }
 
 static bool is_fused(const loong_nn_t *nn, const char *name)
@@ -358,8 +387,10 @@ loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
         return y;
     }
     loong_val_t first = loong_graph_pack(g, used, a);
-    loong_val_t all = loong_linear(g, drop(nn, x, 0, cols_of(nn, x), false),
-                                   first, LOONG_NONE);
+    loong_nn_product_t after =
+        dropped(nn, product, drop(nn, x, 0, cols_of(nn, x), false));
+    loong_val_t all = loong_linear(g, after.x, first, LOONG_NONE);
+    y = after.y;
     double common = common_scale(count, own);
     all = scaled(nn, all, common);
     int64_t column = 0;
@@ -382,7 +413,8 @@ loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
                      rows_of(nn, first, row, own[i].rank));
         row += own[i].rank;
     }
-    return weigh(nn, &parts, product, y, false);
+    y = weigh(nn, &parts, product, y, false);
+    return undropped(nn, product, &after, y);
 }
 
 /* A layer that is one module; `place` is that of its matrix b. */
@@ -405,6 +437,7 @@ static loong_val_t adapt_one(loong_nn_t *nn, const one_t *one,
     loong_nn_column_t all = {.name = one->name, .out = {.total = out}};
     parts_t parts = {1, &all, {one->place}, {scale}, 0, {LOONG_NONE}};
     loong_val_t first = loong_graph_param(g, a);
+    loong_nn_product_t after = dropped(nn, product, x);
     loong_val_t h = loong_linear(g, x, first, LOONG_NONE);
     loong_param_params_t b =
         matrix_b(nn, one->name, one->own, 0, out, full);
@@ -412,8 +445,9 @@ static loong_val_t adapt_one(loong_nn_t *nn, const one_t *one,
     loong_val_t second = loong_graph_param(g, &b);
     take_squares(nn, &parts, product->w, scaled(nn, second, scale), first);
     loong_val_t y =
-        loong_linear_add(g, product->y, scaled(nn, h, scale), second, 0);
-    return weigh(nn, &parts, product, y, one->shared);
+        loong_linear_add(g, after.y, scaled(nn, h, scale), second, 0);
+    y = weigh(nn, &parts, product, y, one->shared);
+    return undropped(nn, product, &after, y);
 }
 
 loong_val_t loongi_nn_adapt_rows(loong_nn_t *nn, const char *name,

@@ -56,6 +56,7 @@ void loongi_nn_quantize(const loong_nn_t *nn, loong_param_params_t *params);
 typedef struct loong_nn_product {
     loong_val_t x, w, bias; /* bias LOONG_NONE: without */
     loong_val_t y;
+    loong_quant_t quant; /* of w */
 } loong_nn_product_t;
 
 /* w is the value of `params` or of a pack of such. */
@@ -63,6 +64,11 @@ loong_nn_product_t loongi_nn_product(loong_nn_t *nn,
                                      const loong_param_params_t *params,
                                      loong_val_t x, loong_val_t w,
                                      loong_val_t bias, bool magnitude);
+
+/* x w' of another x, without the bias. */
+loong_val_t loongi_nn_multiply(loong_nn_t *nn,
+                               const loong_nn_product_t *product,
+                               loong_val_t x);
 
 /* Returns y with what the layer's adapters add, or y where it has none. Of
  * columns and rows of a region (loong_nn_column_linear, loong_nn_row_linear),

@@ -32,15 +32,27 @@ void loongi_nn_quantize(const loong_nn_t *nn, loong_param_params_t *p)
     p->dtype = LOONG_U8;
 }
 
+static loong_val_t multiply(loong_nn_t *nn, const loong_nn_product_t *product,
+                            loong_val_t x, loong_val_t bias)
+{
+    return product->quant == LOONG_QUANT_NONE
+               ? loong_linear(nn->graph, x, product->w, bias)
+               : loong_linear_quantized(nn->graph, x, product->w, bias,
+                                        product->quant);
+}
+
+loong_val_t loongi_nn_multiply(loong_nn_t *nn,
+                               const loong_nn_product_t *product, loong_val_t x)
+{
+    return multiply(nn, product, x, LOONG_NONE);
+}
+
 loong_nn_product_t loongi_nn_product(loong_nn_t *nn,
                                      const loong_param_params_t *p,
                                      loong_val_t x, loong_val_t w,
                                      loong_val_t bias, bool magnitude)
 {
-    loong_nn_product_t product = {x, w, bias, LOONG_NONE};
-    loong_val_t with = magnitude ? LOONG_NONE : bias;
-    product.y = p->quant == LOONG_QUANT_NONE
-                    ? loong_linear(nn->graph, x, w, with)
-                    : loong_linear_quantized(nn->graph, x, w, with, p->quant);
+    loong_nn_product_t product = {x, w, bias, LOONG_NONE, p->quant};
+    product.y = multiply(nn, &product, x, magnitude ? LOONG_NONE : bias);
     return product;
 }

@@ -23,7 +23,6 @@ static void check_magnitudes(const loong_recipe_t *r,
                              loong_problems_t *problems)
 {
     static const char dora[] = "finetune.use_dora";
-    double dropout = loong_recipe_real(r, "finetune.dropout");
     if (!loong_recipe_bool(r, dora)) {
         return;
     }
@@ -34,12 +33,6 @@ static void check_magnitudes(const loong_recipe_t *r,
                             "published model: init.from_hf or model.from_hf is "
                             "wanted",
                             loong_recipe_where(r, dora), dora);
-    }
-    if (dropout > 0.0) {
-        loongi_problems_add(problems,
-                            "%s: %s: goes without dropout: finetune.dropout is "
-                            "%g, 0 is wanted",
-                            loong_recipe_where(r, dora), dora, dropout);
     }
     if (strcmp(loong_recipe_text(r, "finetune.method"), "qlora") == 0) {
         loongi_problems_add(problems,

@@ -22,6 +22,7 @@ static void a_divergence_is_from_the_model_without(void **state)
          "parallel.tensor_model_parallel_size=2\n"
          "parallel.sequence_parallel=true\n"
          "parallel.context_parallel_size=2\n"},
+        {"llama", 2, "parallel.pipeline_model_parallel_size=2\n"},
         {"head", 2,
          "parallel.tensor_model_parallel_size=2\n"
          "parallel.sequence_parallel=true\n"},
@@ -83,6 +84,102 @@ static void magnitudes_begin_as_norms(void **state)
     }
     loongi_hf_close(&hf);
     free(values);
+    job_end(&other);
+    job_end(&p);
+}
+
+/* b of an adapter whose a is 1 and which makes what one with lengths of rows
+ * makes of dropout's x: m / |w + s b a| (w + s b a) - w. */
+static void widen(loong_peft_t *of, const loong_hf_t *hf,
+                  const loong_peft_module_t *m, loong_peft_module_t *to)
+{
+    int64_t rank = m->a.shape[0];
+    int64_t in = m->a.shape[1];
+    int64_t out = m->b.shape[0];
+    char name[300];
+    double *v = NULL;
+    assert_ok(
+        of->ctx,
+        loongi_arena_alloc(
+            of->arena,
+            (size_t)(in * in + out * (in + rank + 1) + rank * in) * sizeof(*v),
+            &v));
+    double *one = v;
+    double *w = one + in * in;
+    double *b = w + out * in;
+    double *a = b + out * rank;
+    double *length = a + rank * in;
+    assert_ok(of->ctx, loongi_peft_values(of, &m->a, a));
+    assert_ok(of->ctx, loongi_peft_values(of, &m->b, b));
+    assert_ok(of->ctx, loongi_peft_values(of, &m->magnitude, length));
+    snprintf(name, sizeof(name), "%s.weight", m->name + strlen("model."));
+    assert_ok(of->ctx, loongi_hf_read(hf, name, 0, out, LOONG_F64, w));
+    for (int64_t i = 0; i < in; i++) {
+        one[i * in + i] = 1.0;
+    }
+    for (int64_t r = 0; r < out; r++) {
+        double row[128];
+        double sum = 0.0;
+        for (int64_t c = 0; c < in; c++) {
+            row[c] = w[r * in + c];
+            for (int64_t k = 0; k < rank; k++) {
+                row[c] += m->scale * b[r * rank + k] * a[k * in + c];
+            }
+            sum += row[c] * row[c];
+        }
+        for (int64_t c = 0; c < in; c++) {
+            w[r * in + c] = row[c] * length[r] / sqrt(sum) - w[r * in + c];
+        }
+    }
+    const loong_peft_module_t made = {
+        .name = m->name,
+        .scale = 1.0,
+        .a = {LOONG_F64, LOONG_F64, 2, {in, in}, one},
+        .b = {LOONG_F64, LOONG_F64, 2, {out, in}, w}};
+    *to = made;
+}
+
+/* With the same dropout, which is verified without lengths of rows. */
+static void magnitudes_with_dropout_are_a_wide_adapter(void **state)
+{
+    (void)state;
+#define DROPPED "finetune.dropout=0.3\ntrain.exit_interval=1\n"
+    const lora_case_t *c = lora_case("dora");
+    const lora_case_t wide = {
+        "dora", c->fixture,
+        "finetune.rank=32\nfinetune.alpha=32\n"
+        "finetune.rank_pattern=[{scope: down_proj, rank: 52}]\n"
+        "finetune.alpha_pattern=[{scope: down_proj, alpha: 52}]\n"
+        "finetune.target_modules=[q_proj, v_proj, gate_proj, up_proj, "
+        "down_proj]\n"};
+    job_place_t p = lora_begin(c);
+    job_place_t other = lora_begin(c);
+    loong_peft_t *dora = NULL;
+    loong_peft_t *made = NULL;
+    loong_hf_t *hf = NULL;
+    char keys[512];
+    double loss[2];
+    assert_ok(p.ctx,
+              loongi_hf_open(p.ctx, GOLDEN "fixtures/llama3_gqa_tied", &hf));
+    assert_ok(p.ctx, loongi_peft_read(p.ctx, GOLDEN "lora/dora", &dora));
+    assert_ok(p.ctx, loongi_peft_create(p.ctx, dora->num_modules, 0, &made));
+    for (int64_t i = 0; i < dora->num_modules; i++) {
+        widen(dora, hf, &dora->modules[i], &made->modules[i]);
+    }
+    made->num_modules = dora->num_modules;
+    snprintf(keys, sizeof(keys), "%s/wide", p.dir);
+    assert_ok(p.ctx, loongi_peft_write(made, keys));
+    snprintf(keys, sizeof(keys), "finetune.adapter=%s/wide\n" DROPPED, p.dir);
+    lora_run(&p, c, 1, DROPPED);
+    lora_run(&other, &wide, 1, keys);
+    assert_int_equal(job_metrics(&p, NULL, "loss", &loss[0], 1), 1);
+    assert_int_equal(job_metrics(&other, NULL, "loss", &loss[1], 1), 1);
+    if (!(fabs(loss[0] - loss[1]) <= 1e-8)) {
+        fail_msg("%.12g, wanted %.12g", loss[0], loss[1]);
+    }
+    loongi_peft_destroy(&made);
+    loongi_peft_destroy(&dora);
+    loongi_hf_close(&hf);
     job_end(&other);
     job_end(&p);
 }
@@ -194,8 +291,6 @@ static void what_does_not_fit_is_refused(void **state)
          "finetune.rank_pattern[0].scope: no parameter matches k_proj"},
         {"finetune.rank=5\n", "has rank 4, here it has 5"},
         {"finetune.use_dora=true\n", "has no magnitudes: finetune.use_dora"},
-        {"finetune.use_dora=true\nfinetune.dropout=0.1\n",
-         "finetune.use_dora: goes without dropout"},
         {"finetune.use_dora=true\nfinetune.method=qlora\n",
          "finetune.use_dora: goes with matrices that are not quantised"},
         {"finetune.use_dora=true\n~init.from_hf\n",
@@ -271,6 +366,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_divergence_is_from_the_model_without),
         cmocka_unit_test(magnitudes_begin_as_norms),
+        cmocka_unit_test(magnitudes_with_dropout_are_a_wide_adapter),
         cmocka_unit_test(a_merge_is_exact_to_rounding),
         cmocka_unit_test(a_merge_is_of_what_codes_stand_for),
         cmocka_unit_test(what_does_not_fit_is_refused),

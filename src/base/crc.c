@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Cyclic redundancy checks of 32 bits. Called for TensorBoard's records, token
- * fields, extensions and the file of cuBLASLt's algorithms. Read crc.h
+ * fields, extensions and the file of algorithms. Read crc.h
  * before. */
 #include "crc.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fills operands of a measurement with normal numbers. Called by
- * src/report/gemm_rate.c and by the choice of cuBLASLt's algorithm. Read rng.h
- * before. */
+ * src/report/gemm_rate.c and where a device chooses among algorithms. Read
+ * rng.h before. */
 #include "fill.h"
 
 #include <string.h>

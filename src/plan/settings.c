@@ -53,7 +53,7 @@ static const loong_recipe_field_t training[] = {
            "auto: where it has them, and step by step should that fail"),
     CHOICE("train.attention_backend", "auto", "local fused auto", FREE,
            "who makes attention on a device: local: own kernels; fused: those "
-           "of a library (cuDNN); auto: the library's where they are the "
+           "of a library; auto: the library's where they are the "
            "faster ones, and own kernels for what it refuses and elsewhere",
            FILLS(loong_kernel_policy_t, attention)),
     TEXTS("train.host_ops", FREE,
@@ -137,7 +137,7 @@ static const loong_recipe_field_t running[] = {
 
     CHOICE("comm.backend", "auto", "auto self mpi", FREE, "communicator"),
     CHOICE("comm.device_backend", "auto", "auto staged", FREE,
-           "between devices of one kind; auto: their own (NCCL), staged: "
+           "between devices of one kind; auto: their own, staged: "
            "through host memory, as between devices of several kinds"),
     SECONDS("comm.timeout", "300", 1, FREE,
             "a collective that waits longer for a rank fails"),

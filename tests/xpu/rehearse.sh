@@ -18,7 +18,8 @@ bad=0
 
 fail() {
   echo "FAILED: $*"
-  tail -n 15 "$place/log"
+  grep DEVIATES "$place/log"
+  tail -n 5 "$place/log"
   bad=1
 }
 

@@ -39,8 +39,13 @@ for source in "$top"/kernels/*/*.xpu; do
   "$XTDK" --xpu-arch=xpu3 $flags -c "$source" -o "$object"
   objects="$objects $object"
 done
+# Without an SDK the runtime has a version behind its name alone.
+runtime=-lxpurt
+for dir in ${XPU_LIB//:/ }; do
+  [ ! -e "$dir/libxpurt.so.2" ] || runtime=-l:libxpurt.so.2
+done
 # shellcheck disable=SC2046,SC2086
 ${CXX:-c++} -shared -o "$out/libloong_xpukern.so" $objects \
-  $(expand -L "$XPU_LIB") $rpath -lxpuapi -lxpurt
+  $(expand -L "$XPU_LIB") $rpath -lxpuapi $runtime
 echo "$out/libloong_xpukern.so: put its directory first in LOONG_XPU_PATH, or"
 echo "beside libxpurt.so.2; loongrun --doctor tells what it has"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Everything that wants a Kunlun P800, in one command, without a network:
+# Everything that wants a Kunlun P800, in one command, without a network, within
+# an hour (what no longer fits is ended, and told):
 # builds, asks the vendor's libraries for all that is assumed of them, runs ops,
 # collectives, copies and a small training, and writes one report. A library
 # that fails, crashes or hangs is a row of it.
@@ -56,9 +57,17 @@ row() {
     "$(tr '\t\n' '  ' <<<"$4" | cut -c 1-400)" | tee -a "$rows"
 }
 
+# within SECONDS: as many, or what is left of an hour
+within() {
+  local left=$((3500 - SECONDS))
+  [ "$left" -gt 1 ] || left=1
+  echo $(($1 < left ? $1 : left))
+}
+
 # run SECONDS LOG COMMAND...: its exit code, told in $got as words
 run() {
-  local code=0 limit=$1 log=$2
+  local code=0 log=$2 limit
+  limit=$(within "$1")
   shift 2
   timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null || code=$?
   case $code in
@@ -128,8 +137,8 @@ do_doctor() {
 # Rows of test_xpu_assumed, of a part.
 assumed() {
   local code=0
-  timeout -k 10 900 "$build/test_xpu_assumed" "$1" 2>"$out/$stage-$1.log" \
-    >"$out/$stage-$1.tsv" </dev/null || code=$?
+  timeout -k 10 "$(within 900)" "$build/test_xpu_assumed" "$1" \
+    2>"$out/$stage-$1.log" >"$out/$stage-$1.tsv" </dev/null || code=$?
   sed "s/^/$stage\t/" "$out/$stage-$1.tsv" | tee -a "$rows"
   [ $code -le 1 ] ||
     row DEVIATES "$1" "is asked to the end" "exit $code, $stage-$1.log"

@@ -18,6 +18,7 @@ PACKAGES := build-essential cmake ninja-build pkg-config git \
   libopenmpi-dev openmpi-bin libdnnl-dev libyaml-dev libjansson-dev \
   libpcre2-dev libutf8proc-dev libhdf5-dev libzstd-dev zlib1g-dev liblzma-dev \
   libjpeg-dev libpng-dev libwebp-dev libarchive-dev \
+  libavformat-dev libavcodec-dev libswscale-dev \
   libxxhash-dev libcmocka-dev universal-ctags procps
 
 export OMPI_ALLOW_RUN_AS_ROOT := 1

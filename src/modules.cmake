@@ -1,7 +1,7 @@
 # The modules of the library, lowest first; see cmake/LoongModules.cmake. Each
 # says what it may include. Keep the order of the architecture.
 loong_module(NAME base DIR src/base PUBLIC context dtype nearest status
-  LIBS jansson)
+  LIBS jansson ${CMAKE_DL_LIBS})
 set_source_files_properties(src/base/quant.c PROPERTIES COMPILE_OPTIONS -O3)
 loong_module(NAME jinja DIR src/jinja USES base LIBS utf8proc)
 include(cmake/LoongChatTemplates.cmake)
@@ -45,9 +45,10 @@ if(NOT IMAGES_FOUND OR NOT ARCHIVE_FOUND)
     "on Debian: make deps, or "
     "apt-get install libjpeg-dev libpng-dev libwebp-dev libarchive-dev")
 endif()
-loong_module(NAME images DIR src/data/images PUBLIC image USES base data
+loong_module(NAME images DIR src/data/images PUBLIC image video USES base data
   LIBS xxhash ${IMAGES_LINK_LIBRARIES} ${CMAKE_DL_LIBS}
-  INCLUDES ${IMAGES_INCLUDE_DIRS} ${ARCHIVE_INCLUDE_DIRS})
+  INCLUDES ${IMAGES_INCLUDE_DIRS} ${ARCHIVE_INCLUDE_DIRS}
+  ${PROJECT_SOURCE_DIR}/backends/video)
 loong_module(NAME image_text DIR src/data/image_text
   USES base CALLS data images tokenizer LIBS xxhash)
 loong_module(NAME chat DIR src/data/chat PUBLIC chat

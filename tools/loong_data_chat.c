@@ -10,6 +10,7 @@
 
 #include "loong/chat.h"
 #include "loong/progress.h"
+#include "loong/video.h"
 #include "loong_data.h"
 #include "options.h"
 
@@ -49,7 +50,13 @@ static const char help_text[] =
     "  --image-token TEXT      records have pictures, for which it stands\n"
     "  --image-root DIR        directory of their relative paths (default: "
     "that\n"
-    "                          of the file)\n";
+    "                          of the file)\n"
+    "  --video-token TEXT      they have videos, for which it stands\n"
+    "  --video-processor FILE  video_preprocessor_config.json, or one of the\n"
+    "                          classes Qwen2VL, Qwen3VL, InternVL (default: "
+    "Qwen2VL)\n"
+    "  --video-fps NUMBER      frames that are read for each second\n"
+    "  --video-frames NUMBER   frames that are read of each video\n";
 
 enum { MAX_TAGS = 16, ANY_ID = INT32_MAX };
 
@@ -57,6 +64,9 @@ typedef struct options {
     loong_chat_options_t chat;
     const char *tags[MAX_TAGS];
     const char *tokenizer, *image_token, *image_root;
+    const char *video_token, *video_processor;
+    double video_fps;
+    int64_t video_frames;
     int64_t count;
     bool ids;
 } options_t;
@@ -154,8 +164,14 @@ static loong_status_t print_sample(const options_t *o, const loong_chat_t *chat,
     free(s.text);
     for (int k = 1; k < items->count; k++) {
         const loong_item_t *image = &items->item[k];
-        printf("  picture at %" PRId64 ": %s, %" PRId64 " x %" PRId64 "\n",
-               image->at, image->name, image->size[0], image->size[1]);
+        printf("  %s at %" PRId64 ": %s, %" PRId64 " x %" PRId64,
+               image->frames > 0 ? "video" : "picture", image->at, image->name,
+               image->size[0], image->size[1]);
+        if (image->frames > 0) {
+            printf(", %" PRId64 " frames, %g s for a row of patches",
+                   image->frames, image->seconds);
+        }
+        putchar('\n');
     }
     return LOONG_OK;
 }
@@ -241,8 +257,39 @@ static const struct option long_options[] = {
     {"cache", required_argument, NULL, 'c'},
     {"image-token", required_argument, NULL, 'p'},
     {"image-root", required_argument, NULL, 'd'},
+    {"video-token", required_argument, NULL, 'v'},
+    {"video-processor", required_argument, NULL, 'V'},
+    {"video-fps", required_argument, NULL, 'F'},
+    {"video-frames", required_argument, NULL, 'N'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0}};
+
+static bool take_video(options_t *o, const char *command, int option)
+{
+    static const int64_t counts[] = {1, INT64_MAX};
+    char *end = NULL;
+    switch (option) {
+    case 'v':
+        o->video_token = optarg;
+        return true;
+    case 'V':
+        o->video_processor = optarg;
+        return true;
+    case 'F':
+        o->video_fps = strtod(optarg, &end);
+        if (*optarg == '\0' || *end != '\0' || !(o->video_fps > 0)) {
+            data_usage(command, "--video-fps %s: a number above 0 is expected",
+                       optarg);
+            return false;
+        }
+        return true;
+    case 'N':
+        return data_integer(command, "video-frames", optarg, counts,
+                            &o->video_frames);
+    default: /* getopt has said what is wrong */
+        return false;
+    }
+}
 
 static bool take(options_t *o, const char *command, int option)
 {
@@ -290,12 +337,30 @@ static bool take(options_t *o, const char *command, int option)
         }
         o->tags[o->chat.num_tags++] = optarg;
         return true;
-    default: /* getopt has said what is wrong */
-        return false;
+    default:
+        return take_video(o, command, option);
     }
 }
 
-static int run(loong_context_t *ctx, options_t *o, const char *path)
+static loong_status_t open_videos(loong_context_t *ctx, const options_t *o,
+                                  loong_image_processor_t **videos_p)
+{
+    const char *name =
+        o->video_processor != NULL ? o->video_processor : "Qwen2VL";
+    bool file = strchr(name, '.') != NULL || strchr(name, '/') != NULL;
+    if (o->video_token == NULL) {
+        return LOONG_OK;
+    }
+    loong_status_t status = loong_video_processor_create(
+        ctx, file ? name : NULL, file ? "Qwen2VL" : name, videos_p);
+    return status == LOONG_OK
+               ? loong_video_processor_sample(*videos_p, o->video_fps,
+                                              o->video_frames)
+               : status;
+}
+
+static int show(loong_context_t *ctx, options_t *o, const char *path,
+                const loong_image_processor_t *videos)
 {
     loong_chat_t *chat = NULL;
     o->chat.tags = o->tags;
@@ -305,6 +370,8 @@ static int run(loong_context_t *ctx, options_t *o, const char *path)
                                           .tokenizer = o->tokenizer,
                                           .image_token = o->image_token,
                                           .image_root = o->image_root,
+                                          .video_token = o->video_token,
+                                          .video_processor = videos,
                                           .chat = &o->chat};
     loong_status_t status = loong_chat_open(ctx, &params, &chat);
     if (status != LOONG_OK) {
@@ -316,6 +383,16 @@ static int run(loong_context_t *ctx, options_t *o, const char *path)
         perror("loong-data chat: writing");
         return LOONG_EXIT_CANNOT_WRITE;
     }
+    return code;
+}
+
+static int run(loong_context_t *ctx, options_t *o, const char *path)
+{
+    loong_image_processor_t *videos = NULL;
+    loong_status_t status = open_videos(ctx, o, &videos);
+    int code = status == LOONG_OK ? show(ctx, o, path, videos)
+                                  : data_fail(ctx, status);
+    loong_image_processor_destroy(&videos);
     return code;
 }
 

@@ -65,6 +65,8 @@ typedef struct loong_blend_params {
     const char *tokenizer; /* of sources of text (loong_source_params_t) */
     const char *image_token;
     const char *image_root;
+    const char *video_token;
+    const struct loong_image_processor *video_processor;
     loong_packing_t packing; /* of texts of lengths of their own */
     /* How pictures of texts are had, which share rows with packing then; rows
      * NULL: they do not. What a row has room for: rows of the image encoder,

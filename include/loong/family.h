@@ -182,6 +182,7 @@ typedef struct loong_model_facts {
     int64_t image_size, patch_size, num_classes;
     int64_t temporal_patch_size; /* frames of a patch; 0: 1 */
     int64_t window_size; /* pixels of a side of a window; 0: none */
+    int64_t tokens_per_second; /* of a video's axis of time; 0: moments */
     loong_position_table_t positions; /* of one that is resampled */
     /* Rows of other layers that an encoder sends, a projector has mergers for
      * and a foundation reads behind its first ones. */
@@ -208,6 +209,8 @@ typedef struct loong_family {
     const loong_processor_t *processor;
     /* Of one that reads pictures: transformers' class of image processors. */
     const char *image_processor;
+    /* Likewise that of videos (loong/video.h); NULL: it reads none. */
+    const char *video_processor;
     /* Likewise: the family of projectors that goes with it by default. */
     const char *projector;
     size_t config_size;

@@ -218,8 +218,11 @@ typedef struct loong_patch_params {
     /* Pixels of a side, of every picture or tile once processed; 0: each has
      * the size that the processor gives it. */
     int64_t image_size;
-    int64_t max_tiles; /* of a picture; 0: 1 */
+    int64_t max_tiles; /* of a picture, or moments of a video; 0: 1 */
     loong_patch_cut_t cut;
+    const loong_image_processor_t *video; /* borrowed; NULL: there are none */
+    /* On the axis of time, where it counts seconds; 0: it counts moments. */
+    int64_t tokens_per_second;
     loong_position_table_t positions;
     bool class_token;       /* a row in front of the patches of a picture */
     bool sends_class_token; /* which others read as well */
@@ -234,8 +237,7 @@ typedef struct loong_patch_params {
 
 /* For loong_picture_reader_t; params: loong_patch_params_t. */
 LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
-                                                  int64_t width,
-                                                  int64_t height);
+                                                  const loong_item_t *picture);
 
 /* Samples of one picture with pixels (LOONG_ITEM_IMAGE) and its class
  * (LOONG_ITEM_LABEL), which may be missing where num_classes is 0. Normalisers:
@@ -258,9 +260,10 @@ LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
  *     is_masked       i32 [R] 1 in rows of masked patches
  *     cu_seqlens      i32 [count] starts of the pictures and of the padding, in
  *                     parts of S or LOONG_PADDING_ROWS, then R in the rest; N +
- *                     2 elements suffice, or N + R / LOONG_PADDING_ROWS + 2
+ *                     2 elements suffice, or N x max_tiles + R /
+ *                     LOONG_PADDING_ROWS + 2
  *     cu_window_seqlens i32 [count] likewise starts of the windows, and of
- *                     padding no longer than one; N + R / min(m w,
+ *                     padding no longer than one; N x max_tiles + R / min(m w,
  *                     LOONG_PADDING_ROWS) + 2 elements suffice
  *     raster_index    i32 [R] which row has the patch that would be in this one
  *                     without windows; its own number elsewhere

@@ -64,13 +64,16 @@ typedef struct loong_processor {
 
 /* What a picture takes up; all 0 for one that is refused. */
 typedef struct loong_picture_rows {
-    int64_t grids;         /* tiles, which do not see each other */
+    int64_t grids;         /* tiles, or groups of a video's frames, which do not
+                              see each other */
     int64_t height, width; /* patches of each */
     int64_t encoder;       /* rows of the encoder */
     int64_t sent;          /* of them, the last ones of each grid, which others
                               read */
     int64_t text;          /* rows of a text: blocks of m x m of those */
     int64_t columns;       /* of them: so many stand side by side */
+    int64_t moments;       /* of a video, a grid each; else 1, or 0 */
+    float step;            /* from one moment to the next, on the axis of time */
 } loong_picture_rows_t;
 
 /* A square table of learned positions, resampled to the patches of each picture
@@ -93,10 +96,10 @@ enum { LOONG_PADDING_ROWS = 256 };
 /* How the encoder of a model has pictures. */
 typedef struct loong_picture_reader {
     const void *config; /* borrowed */
-    /* Of a picture of so many pixels, which must be known where pictures do not
+    /* Of an item of type IMAGE, whose size must be known where pictures do not
      * all become one size. */
-    loong_picture_rows_t (*rows)(const void *config, int64_t width,
-                                 int64_t height);
+    loong_picture_rows_t (*rows)(const void *config,
+                                 const loong_item_t *picture);
     bool sizes;
 } loong_picture_reader_t;
 
@@ -155,7 +158,9 @@ typedef struct loong_token_params {
  *     axis_positions  i32 [3,R] time, height, width, as Qwen2-VL counts: all
  *                     three go on by 1 with a token of text; the rows of a
  *                     picture have the time it begins at, and from there on row
- *                     and column; what follows goes on behind the largest
+ *                     and column; those of a video have the time of their
+ *                     moment, rounded down; what follows goes on behind the
+ *                     largest row or column, as in transformers 5
  *     token_key       i64 [R] draw * T + t: names the token in all layouts
  *     all_token_keys  i64 [R x context_parallel_a2a] of the tokens that this
  *                     rank and such neighbours have

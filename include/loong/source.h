@@ -49,15 +49,31 @@ typedef struct loong_item {
      * only peek tells (-1: it cannot); IMAGE: width and height in pixels, 0: it
      * was not decoded; VALUES: their number */
     int64_t size[2];
-    int64_t at;       /* IMAGE: which of the TOKENS stands for it */
+    int64_t at; /* IMAGE: which of the TOKENS stands for it, or for the first
+                   part of it */
+    /* IMAGE of a video, else 0: frames that are read, seconds from the first of
+     * a patch's frames to that of the next, tokens that stand for it, each for
+     * as many rows, and where they are, behind `at` (borrowed from the source,
+     * while it is open). */
+    int64_t frames;
+    double seconds;
+    int64_t parts;
+    const int32_t *part_at; /* [parts]; NULL: it has one */
     int64_t label;    /* LABEL: its class */
     int32_t *ids;     /* TOKENS [size] */
     uint8_t *weight;  /* TOKENS [size]: 1: the token is learned */
     uint8_t *starts;  /* TOKENS [size]: LOONG_START_* */
-    uint8_t *pixels;    /* IMAGE [height,width,3] */
+    uint8_t *pixels;    /* IMAGE [height,width,3]; of a video [frames,.,.,3], as
+                           loong_video_size says */
     uint8_t clear[4];   /* IMAGE: as loong_image_t has it */
     double *values;     /* VALUES [size] */
 } loong_item_t;
+
+/* Tokens that stand for a picture or a video. */
+static inline int64_t loong_item_parts(const loong_item_t *item)
+{
+    return item->parts > 1 ? item->parts : 1;
+}
 
 enum { LOONG_MAX_ITEMS = 64 };
 
@@ -100,6 +116,10 @@ typedef struct loong_source_params {
     const char *tokenizer;
     const char *image_token;
     const char *image_root; /* of relative paths; NULL: beside the file */
+    /* (optional) Likewise of a video, and how it is read; borrowed while the
+     * source is open. */
+    const char *video_token;
+    const struct loong_image_processor *video_processor;
     /* (optional) Of conversations (loong/chat.h). */
     const struct loong_chat_options *chat;
 } loong_source_params_t;
@@ -150,6 +170,7 @@ typedef struct loong_source_info {
      * be used, and the file that lists these; else 0 and NULL. */
     int64_t records, refused;
     const char *refused_file; /* borrowed */
+    int64_t most_frames;      /* of a video; 0: there are none */
 } loong_source_info_t;
 
 typedef struct loong_source_class {

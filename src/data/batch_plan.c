@@ -41,7 +41,7 @@ static loong_status_t peek(const loong_blend_t *blend, int64_t draw,
 static loong_picture_rows_t rows_of(const loong_picture_reader_t *pictures,
                                     const loong_item_t *item)
 {
-    return pictures->rows(pictures->config, item->size[0], item->size[1]);
+    return pictures->rows(pictures->config, item);
 }
 
 /* ---- a step -------------------------------------------------------------- */
@@ -82,9 +82,10 @@ static loong_status_t add_sample(loong_batch_plan_t *p, step_t *s, int replica,
             .number = ++number,
             .rows = rows_of(&p->params.pictures, item),
             .replica = replica,
-            .row = row + item->at};
+            .row = row + item->at,
+            .part_at = item->part_at};
         LOONG_TRY(check_room(p, item, &image));
-        row += image.rows.text - 1; /* more than the token has */
+        row += image.rows.text - loong_item_parts(item); /* more than tokens */
         s->images[s->count++] = image;
     }
     return LOONG_OK;

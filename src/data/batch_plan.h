@@ -49,6 +49,7 @@ typedef struct loong_planned_image {
     loong_picture_rows_t rows;
     int replica; /* of the texts, from 0 on */
     int64_t row; /* its first one among those of the micro-batch */
+    const int32_t *part_at; /* as loong_item_t has it; borrowed */
     /* Of each reader: the replica that has it, its first row there, and that of
      * its rows of texts among those of the pictures before it. */
     struct {

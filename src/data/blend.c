@@ -65,7 +65,7 @@ static loong_status_t open_source(loong_blend_t *blend,
         blend->name,         source->path,      blend->seq_length,
         source->split_begin, source->split_end, source->known,
         of->tokenizer,       of->image_token,   of->image_root,
-        of->chat};
+        of->video_token,     of->video_processor, of->chat};
     LOONG_TRY(check_source(blend, source));
     LOONG_TRY(loong_find_source(blend->ctx, name != NULL ? name : "tokens",
                                 &info->source_class));

@@ -46,13 +46,13 @@ static int64_t add_pictures(const loong_deals_t *d,
     for (int i = 0; i < items->count; i++) {
         const loong_item_t *item = &items->item[i];
         if (item->type == LOONG_ITEM_IMAGE) {
-            loong_picture_rows_t of = c->pictures.rows(
-                c->pictures.config, item->size[0], item->size[1]);
+            loong_picture_rows_t of =
+                c->pictures.rows(c->pictures.config, item);
             parts[LOONG_COST_ENCODER] = c->encoder;
             int64_t each = of.encoder / LOONG_MAX(of.grids, 1);
             parts[LOONG_COST_PICTURES] +=
                 of.grids * c->picture[LOONG_MIN(each, c->picture_rows)];
-            rows += of.text - 1;
+            rows += of.text - loong_item_parts(item);
         }
     }
     return rows;

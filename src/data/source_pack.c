@@ -82,9 +82,9 @@ static bool measure_pictures(const pack_t *p, const loong_items_t *items,
     for (int i = 1; i < items->count; i++) {
         const loong_item_t *item = &items->item[i];
         loong_picture_rows_t rows =
-            reader->rows(reader->config, item->size[0], item->size[1]);
+            reader->rows(reader->config, item);
         known = known && item->type == LOONG_ITEM_IMAGE && rows.text > 0;
-        sizes[LOONG_PACK_IDS] += rows.text - 1;
+        sizes[LOONG_PACK_IDS] += rows.text - loong_item_parts(item);
         sizes[LOONG_PACK_PATCHES] += rows.encoder;
     }
     return known;

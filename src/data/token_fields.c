@@ -136,7 +136,7 @@ static void fill_is_feature(const fill_t *f, const loong_token_row_t *row,
     int32_t *to = (int32_t *)f->field->to + at;
     for (int64_t i = 0; i < own_tokens(f->layout); i++) {
         to[i] = row->feature != NULL &&
-                row->feature[loongi_token_place(f->layout, i)];
+                row->feature[loongi_token_place(f->layout, i)] != 0;
     }
 }
 
@@ -152,11 +152,12 @@ static bool begins(const loong_token_row_t *row, int64_t t, bool documents)
 typedef struct walk {
     int64_t t;       /* the next place */
     int32_t next[3]; /* on each axis: behind what was met */
-    int32_t begin;   /* of the picture that was met last */
+    int32_t begin;   /* of the picture, or part, that was met last */
     int32_t at[3];   /* of the place before t */
 } walk_t;
 
-/* One place further. With axes the rows of a picture stand side by side. */
+/* One place further. With axes the rows of a picture stand side by side, and
+ * what comes behind a video does not wait for its time to pass. */
 static void step(const loong_token_params_t *l, const loong_token_row_t *row,
                  bool axes, walk_t *w)
 {
@@ -174,12 +175,10 @@ static void step(const loong_token_params_t *l, const loong_token_row_t *row,
         return;
     }
     const int32_t *place = row->place[w->t];
-    w->begin = place[0] == 0 && place[1] == 0 ? next : w->begin;
-    w->at[0] = w->begin;
-    w->at[1] = w->begin + place[0];
-    w->at[2] = w->begin + place[1];
+    w->begin = row->feature[w->t] == LOONG_FEATURE_FIRST ? next : w->begin;
     for (int k = 0; k < 3; k++) {
-        w->next[k] = LOONG_MAX(w->next[k], w->at[k] + 1);
+        w->at[k] = w->begin + place[k];
+        w->next[k] = k > 0 ? LOONG_MAX(w->next[k], w->at[k] + 1) : w->next[k];
     }
     w->t++;
 }

@@ -13,14 +13,20 @@
 extern "C" {
 #endif
 
+enum {
+    LOONG_FEATURE = 1,
+    LOONG_FEATURE_FIRST /* of a picture, or of a part of one */
+};
+
 /* T + 1 ids and what is known of each; T the length of a sample. */
 typedef struct loong_token_row {
     int64_t draw;    /* number of the sample; -1: none */
     int32_t *ids;    /* [T + 1] */
     uint8_t *weight; /* [T + 1]; [t] belongs to the label of position t */
     uint8_t *starts; /* [T + 1] LOONG_START_*; NULL: one text */
-    uint8_t *feature; /* [T + 1] 1: a row of a picture; NULL: there are none */
-    int32_t (*place)[2]; /* [T + 1] of these: row and column of the picture */
+    uint8_t *feature; /* [T + 1] LOONG_FEATURE*: a row of a picture; NULL: there
+                         are none */
+    int32_t (*place)[3]; /* [T + 1] of these: time, row and column */
 } loong_token_row_t;
 
 /* Place in its row of token i, 0 <= i < T / context_parallel_size, of the

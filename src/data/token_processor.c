@@ -64,7 +64,7 @@ static size_t row_size(const void *config, const loong_items_t *items)
 {
     const loong_token_params_t *p = config;
     size_t bytes = sizeof(int32_t) + 2;
-    bytes += p->pictures.rows != NULL ? 2 * sizeof(int32_t) + 1 : 0;
+    bytes += p->pictures.rows != NULL ? 3 * sizeof(int32_t) + 1 : 0;
     (void)items; /* all rows are alike */
     return sizeof(loong_token_row_t) + ((size_t)p->seq_length + 1) * bytes;
 }
@@ -79,8 +79,8 @@ static loong_token_row_t *begin_row(const loong_token_params_t *p, void *memory,
     row->draw = draw;
     bool pictures = p->pictures.rows != NULL;
     row->ids = (int32_t *)(void *)(row + 1);
-    row->place = pictures ? (int32_t(*)[2])(void *)(row->ids + n) : NULL;
-    row->weight = (uint8_t *)(row->ids + (pictures ? 3 * n : n));
+    row->place = pictures ? (int32_t(*)[3])(void *)(row->ids + n) : NULL;
+    row->weight = (uint8_t *)(row->ids + (pictures ? 4 * n : n));
     row->starts = row->weight + n;
     row->feature = pictures ? row->starts + n : NULL;
     return row;
@@ -89,11 +89,10 @@ static loong_token_row_t *begin_row(const loong_token_params_t *p, void *memory,
 static loong_picture_rows_t picture_rows(const loong_token_params_t *p,
                                          const loong_item_t *picture)
 {
-    return p->pictures.rows(p->pictures.config, picture->size[0],
-                            picture->size[1]);
+    return p->pictures.rows(p->pictures.config, picture);
 }
 
-/* Rows of all pictures; -1: a picture has none. */
+/* Rows of all pictures, without as many as tokens stand for them. */
 static loong_status_t pictures_rows(const loong_token_params_t *p,
                                     const loong_items_t *items, int64_t *sum_p)
 {
@@ -106,7 +105,7 @@ static loong_status_t pictures_rows(const loong_token_params_t *p,
                     "narrower than the image processor takes",
                     picture->name != NULL ? picture->name : "a picture",
                     picture->size[0], picture->size[1]);
-        *sum_p += rows;
+        *sum_p += rows - loong_item_parts(picture);
     }
     return LOONG_OK;
 }
@@ -129,7 +128,7 @@ static loong_status_t judge(const void *config, const loong_items_t *items)
                 p->seq_length + 1);
     int64_t of_pictures = 0;
     LOONG_TRY(pictures_rows(p, items, &of_pictures));
-    int64_t rows = text->size[0] - pictures + of_pictures;
+    int64_t rows = text->size[0] + of_pictures;
     LOONG_CHECK(items->ctx, alone || rows <= p->seq_length, LOONG_ERR_CONFIG,
                 "%s: takes %" PRId64 " rows, of which %" PRId64
                 " are its %" PRId64 " pictures; data.seq_length allows "
@@ -138,34 +137,66 @@ static loong_status_t judge(const void *config, const loong_items_t *items)
     return LOONG_OK;
 }
 
-/* The text with each picture's rows in place of its token. The place behind it,
- * if there is one, begins another document, and behind samples another one,
+/* A picture whose tokens are being laid out. */
+typedef struct laid {
+    const loong_item_t *next; /* the picture, or the one behind the last */
+    int64_t part;             /* its next one */
+    loong_picture_rows_t rows;
+} laid_t;
+
+/* Whether token t stands for a part of a picture. */
+static bool stands_for(const laid_t *l, const loong_item_t *end, int64_t t)
+{
+    const loong_item_t *p = l->next;
+    return p < end &&
+           t == p->at + (p->part_at != NULL ? p->part_at[l->part] : 0);
+}
+
+/* `count` rows of a picture, from its row `from` on, at place `at`. A part that
+ * is one moment is at time 0 of its own. */
+static void lay_part(loong_token_row_t *row, int64_t at, int32_t id,
+                     const loong_picture_rows_t *rows, int64_t from,
+                     int64_t count)
+{
+    int64_t each = rows->text / LOONG_MAX(rows->moments, 1); /* of a moment */
+    for (int64_t i = 0; i < count; i++, at++) {
+        int64_t moment = count == each ? 0 : (from + i) / each;
+        int32_t *place = row->place[at];
+        row->ids[at] = id;
+        row->feature[at] = i == 0 ? LOONG_FEATURE_FIRST : LOONG_FEATURE;
+        place[0] = (int32_t)((float)moment * rows->step);
+        place[1] = (int32_t)((from + i) % each / rows->columns);
+        place[2] = (int32_t)((from + i) % rows->columns);
+    }
+}
+
+/* The text with each picture's rows in place of its tokens. The place behind
+ * it, if there is one, begins another document, and behind samples another one,
  * which is padding. */
 static void lay_out(const loong_token_params_t *p, const loong_items_t *items,
                     loong_token_row_t *row)
 {
     const loong_item_t *text = &items->item[0];
-    const loong_item_t *picture = text + 1;
     const loong_item_t *end = text + items->count;
+    laid_t l = {.next = text + 1};
     int64_t at = 0;
     for (int64_t t = 0; t < text->size[0]; t++) {
-        bool feature = picture < end && picture->at == t;
-        loong_picture_rows_t rows = {.text = 1};
-        if (feature) {
-            rows = picture_rows(p, picture++);
-        }
         row->starts[at] = text->starts[t];
-        for (int64_t i = 0; i < rows.text; i++, at++) {
+        if (!stands_for(&l, end, t)) {
             row->ids[at] = text->ids[t];
             if (at > 0) {
-                row->weight[at - 1] = !feature && text->weight[t];
+                row->weight[at - 1] = text->weight[t];
             }
-            if (feature) {
-                row->feature[at] = 1;
-                row->place[at][0] = (int32_t)(i / rows.columns);
-                row->place[at][1] = (int32_t)(i % rows.columns);
-            }
+            at++;
+            continue;
         }
+        int64_t parts = loong_item_parts(l.next);
+        l.rows = l.part == 0 ? picture_rows(p, l.next) : l.rows;
+        int64_t count = l.rows.text / parts;
+        lay_part(row, at, text->ids[t], &l.rows, l.part * count, count);
+        at += count;
+        l.part = (l.part + 1) % parts;
+        l.next += l.part == 0 ? 1 : 0;
     }
     if (at <= p->seq_length) {
         int sample = text->size[0] > 0 ? text->starts[0] : 0;

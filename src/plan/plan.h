@@ -39,7 +39,8 @@ typedef struct loong_picture_plan {
      * tiles where all are equal, else 0; of each in front of those that others
      * read. */
     int64_t rows, longest, each, skip;
-    int64_t tiles;   /* of a picture, at most, set before; 0: 1 */
+    /* Of a picture, or moments of a video, at most, set before; 0: 1. */
+    int64_t tiles;
     int64_t merge;   /* m: m x m rows become one row of a text */
     bool native;     /* pictures have numbers of rows of their own */
     int64_t encoder; /* pictures of a micro-batch of a replica of the encoder */

@@ -22,6 +22,8 @@ typedef struct loong_train_settings {
     double validation_split;
     int64_t max_images, max_patches; /* of a micro-batch; 0: not set */
     int64_t max_tiles;               /* of a picture; 0: not set */
+    double video_fps;                /* 0: not set */
+    int64_t video_frames;            /* of a video; 0: not set */
     int64_t row_images, row_patches; /* of a row of samples; likewise */
     int64_t micro_batch_size;
     int64_t global_batch_size;

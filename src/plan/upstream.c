@@ -165,7 +165,8 @@ static loong_extent_t extent_of(const loong_plan_t *plan, bool encoder,
     rows = p->rows * ((texts + replicas - 1) / replicas);
     return (loong_extent_t){rows,
                             LOONG_MAX(p->longest, LOONG_MIN(rows, PADDING)),
-                            pictures + rows / PADDING};
+                            pictures * LOONG_MAX(p->tiles, 1) +
+                                rows / PADDING};
 }
 
 /* Which programs a rank has run, and captures, depends on the pictures that it

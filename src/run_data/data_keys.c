@@ -22,6 +22,18 @@ static const loong_recipe_field_t keys[] = {
          "directory of the relative paths of pictures; that of the file which "
          "names them when not given",
          BLEND(image_root)),
+    TEXT("data.video_token", "<video>", SAME,
+         "token of texts that stands for a video", BLEND(video_token)),
+    TEXT("data.video_processor", NULL, SAME,
+         "video_preprocessor_config.json of videos; when not given that of the "
+         "family of the image encoder, where it reads videos"),
+    REAL("data.video_fps", NULL, 1e-6, 1e6, SAME,
+         "frames of a video that are read for each of its seconds; as the "
+         "video processor says when not given",
+         SET(video_fps)),
+    INT("data.video_frames", NULL, 1, 1e6, SAME,
+        "frames that are read of every video, instead of so many a second",
+        SET(video_frames)),
     CHOICE("data.chat.format", "auto",
            "auto openai sharegpt alpaca prompt_completion preference kto text",
            SAME,

@@ -91,6 +91,7 @@ static loong_blend_params_t blend_params(const loong_run_data_t *d,
         .pictures = d->packed.reader,
         .row_patches = d->packed.patches,
         .row_images = d->packed.images,
+        .video_processor = d->video_processor,
         .seed = d->plan->set->seed,
         .tokenizer = loongi_recipe_tokenizer_path(d->plan->recipe)};
     LOONG_FILL(d->plan->recipe, "", loong_blend_params_t, &params);
@@ -236,9 +237,34 @@ loong_status_t loongi_run_data_image_processor(loong_run_data_t *d)
     if (tiles) {
         loong_image_processor_limit_tiles(d->image_processor, most);
         d->plan->pictures.tiles =
-            loong_image_processor_max_tiles(d->image_processor);
+            LOONG_MAX(loong_image_processor_max_tiles(d->image_processor),
+                      d->plan->pictures.tiles);
     }
     return LOONG_OK;
+}
+
+loong_status_t loongi_run_data_video_processor(loong_run_data_t *d)
+{
+    static const char key[] = "data.video_processor";
+    const loong_recipe_t *r = d->plan->recipe;
+    const char *name = loong_recipe_text(r, "model.image_encoder.family");
+    const char *path = loong_recipe_text(r, key);
+    const loong_family_t *family =
+        name != NULL ? loong_find_family(d->plan->ctx, name) : NULL;
+    if (d->video_processor != NULL || family == NULL ||
+        family->video_processor == NULL) {
+        return LOONG_OK;
+    }
+    loong_status_t status = loong_video_processor_create(
+        d->plan->ctx, path, family->video_processor, &d->video_processor);
+    if (status != LOONG_OK) {
+        loongi_error_note(d->plan->ctx, "wanted by %s (%s)", key,
+                          loong_recipe_where(r, key));
+        return status;
+    }
+    return loong_video_processor_sample(
+        d->video_processor, d->plan->set->video_fps,
+        d->plan->set->video_frames);
 }
 
 loong_status_t loongi_run_data_any_image_processor(
@@ -264,6 +290,8 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     LOONG_TRY(loongi_arena_alloc(c->arena, sizeof(*config), &config));
     config->processor = d->image_processor;
     config->max_tiles = d->plan->pictures.tiles;
+    config->video = d->video_processor;
+    config->tokens_per_second = facts->tokens_per_second;
     config->image_size = facts->image_size;
     config->cut = (loong_patch_cut_t){facts->patch_size,
                                       LOONG_MAX(d->plan->pictures.merge, 1),
@@ -446,7 +474,8 @@ loong_status_t loongi_run_data_open_blends(loong_run_data_t *d)
 {
     if (!d->opened) {
         d->opened = true;
-        d->status = open_on_all(d);
+        d->status = loongi_run_data_video_processor(d);
+        d->status = d->status == LOONG_OK ? open_on_all(d) : d->status;
     }
     return d->status;
 }

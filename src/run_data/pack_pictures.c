@@ -27,11 +27,15 @@ loongi_run_data_describe_pictures(loong_run_data_t *d, int count,
             config->max_tiles = d->plan->pictures.tiles;
             config->image_size = facts.image_size;
             config->cut.patch = facts.patch_size;
+            config->cut.frames = facts.temporal_patch_size;
+            config->tokens_per_second = facts.tokens_per_second;
             config->class_token = facts.class_token;
             config->sends_class_token = facts.sends_class_token;
         }
     }
     config->cut.merge = merge;
+    LOONG_TRY(loongi_run_data_video_processor(d));
+    config->video = d->video_processor;
     return LOONG_OK;
 }
 

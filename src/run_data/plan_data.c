@@ -96,6 +96,56 @@ int64_t loongi_blend_most_samples(const loong_blend_t *blend)
     return most;
 }
 
+/* Of the longest video of blends that are open. */
+static int64_t frames_of(const loong_blend_t *blend)
+{
+    loong_blend_info_t info = {0};
+    int64_t most = 0;
+    if (blend != NULL) {
+        loong_blend_get_info(blend, &info);
+    }
+    for (int64_t i = 0; i < info.num_sources; i++) {
+        loong_blend_source_info_t source;
+        loong_blend_get_source(blend, i, &source);
+        most = LOONG_MAX(most, source.info.most_frames);
+    }
+    return most;
+}
+
+static int64_t most_frames(const loong_run_data_t *d)
+{
+    int64_t most = frames_of(d->blend);
+    for (int i = 0; i < d->num_validation; i++) {
+        most = LOONG_MAX(most, frames_of(d->validation[i].blend));
+    }
+    return most;
+}
+
+loong_status_t
+loongi_run_data_count_moments(loong_run_data_t *d, int count,
+                              const loong_component_params_t *asked)
+{
+    loong_picture_plan_t *p = &d->plan->pictures;
+    if (count < 2 || lacks_data(d)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_run_data_video_processor(d));
+    if (d->video_processor == NULL ||
+        loongi_run_data_open_blends(d) != LOONG_OK) { /* told where it is read */
+        return LOONG_OK;
+    }
+    int64_t most = most_frames(d);
+    for (int i = 0; i < count - 1 && most > 0; i++) {
+        loong_model_facts_t facts = {0};
+        asked[i].family->facts(asked[i].config, &facts);
+        int64_t each = LOONG_MAX(facts.temporal_patch_size, 1);
+        p->tiles = facts.patch_size > 0
+                       ? LOONG_MAX(p->tiles, (most + each - 1) / each)
+                       : p->tiles;
+    }
+    return LOONG_OK;
+}
+
 /* Without data: as many as there could be. */
 static int64_t most_possible(loong_run_data_t *d, bool packed)
 {
@@ -187,10 +237,10 @@ static void count_pictures(const loong_blend_source_info_t *source,
         for (int k = 0; k < items.count; k++) {
             const loong_item_t *item = &items.item[k];
             if (item->type == LOONG_ITEM_IMAGE) {
-                loong_picture_rows_t own = pictures->rows(
-                    pictures->config, item->size[0], item->size[1]);
+                loong_picture_rows_t own =
+                    pictures->rows(pictures->config, item);
                 images++;
-                rows += own.text - 1; /* its token is one */
+                rows += own.text - loong_item_parts(item);
             }
         }
         of->images = LOONG_MAX(of->images, images);
@@ -261,8 +311,8 @@ static int64_t step_rows(const loong_run_data_t *d, const sample_figures_t *of)
 }
 
 /* Rows of a picture of a model that is not known, or has none. */
-static loong_picture_rows_t one_row(const void *config, int64_t width,
-                                    int64_t height)
+static loong_picture_rows_t one_row(const void *config,
+                                    const loong_item_t *picture)
 {
     (void)config, (void)width, (void)height;
     return (loong_picture_rows_t){.text = 1};

@@ -8,6 +8,7 @@
 #include "data_check.h"
 #include "fields.h"
 #include "loong/image.h"
+#include "loong/video.h"
 #include "loong/loader.h"
 #include "plan.h"
 #include "upstream_step.h"
@@ -34,6 +35,7 @@ typedef struct loong_packed_pictures {
 typedef struct loong_run_data {
     loong_plan_t *plan; /* borrowed; its recipe and readers are completed */
     loong_image_processor_t *image_processor; /* of one of pictures; NULL */
+    loong_image_processor_t *video_processor; /* of one of videos; NULL */
     loong_packed_pictures_t packed;
     bool opened; /* the blends were, with this status */
     loong_status_t status;
@@ -71,6 +73,14 @@ bool loongi_blend_packs(const loong_blend_t *blend);
  * many tiles pictures have. */
 LOONG_NODISCARD loong_status_t
 loongi_run_data_image_processor(loong_run_data_t *d);
+/* Opens that of the videos of the model's image encoder, once, where it reads
+ * some. */
+LOONG_NODISCARD loong_status_t
+loongi_run_data_video_processor(loong_run_data_t *d);
+/* Before the model is planned: how many moments the longest video has, of a
+ * model that reads videos. Opens the blends. Collective. */
+LOONG_NODISCARD loong_status_t loongi_run_data_count_moments(
+    loong_run_data_t *d, int count, const loong_component_params_t *asked);
 /* How samples become the inputs of the model's components. */
 LOONG_NODISCARD loong_status_t loongi_run_data_processors(loong_run_data_t *d);
 /* The blends of training and validation, once: whoever comes first opens them,

@@ -160,10 +160,13 @@ static end_t end_of(const loong_upstream_step_t *s, int component, bool sends,
 }
 
 /* Parts of a picture whose rows lie together at both ends: all of it, or each
- * of its grids, where the encoder has rows in front of those. */
+ * of its grids, where the encoder has rows in front of those, or the text other
+ * tokens between them. */
 static int64_t parts_of(const loong_planned_image_t *image)
 {
-    return image->rows.sent == image->rows.encoder ? 1 : image->rows.grids;
+    return image->rows.sent == image->rows.encoder && image->part_at == NULL
+               ? 1
+               : image->rows.grids;
 }
 
 /* The row where a part of a picture begins; -1: it is not there. */
@@ -174,7 +177,9 @@ static int64_t first_row(const end_t *e, const loong_planned_image_t *image,
     int64_t parts = parts_of(image);
     int64_t text = part * rows->text / parts;
     if (e->place == IN_TEXTS) {
-        return image->replica == e->replica ? image->row + text : -1;
+        int64_t between =
+            image->part_at != NULL ? image->part_at[part] - part : 0;
+        return image->replica == e->replica ? image->row + text + between : -1;
     }
     if (image->at[e->component].replica != e->replica) {
         return -1;

@@ -105,6 +105,7 @@ static loong_status_t list_components(
     LOONG_TRY(loongi_component_params(plan, segments, arena, last));
     last->request.kl_loss = loong_recipe_real(t->recipe, "train.kl_loss_coeff");
     LOONG_TRY(loongi_run_data_image_processor(&t->data));
+    LOONG_TRY(loongi_run_data_count_moments(&t->data, count, asked));
     LOONG_TRY(loongi_upstream_params(plan, arena, count, asked));
     *count_p = 0;
     for (int i = 0; i < count; i++) {
@@ -493,6 +494,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_router_replay_close(&t->router_replay);
     loongi_run_data_close(&t->data);
     loong_image_processor_destroy(&t->data.image_processor);
+    loong_image_processor_destroy(&t->data.video_processor);
     loongi_inputs_close(&t->inputs);
     loongi_step_metrics_close(&t->metrics);
     if (t->saving.stream != NULL) {

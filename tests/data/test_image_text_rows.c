@@ -62,12 +62,11 @@ static loong_status_t keep(fixture_t *f, const loong_processor_t *processor,
     return processor->keep(config, i, &f->items, f->row[j], sums);
 }
 
-static loong_picture_rows_t three_rows(const void *config, int64_t width,
-                                       int64_t height)
+static loong_picture_rows_t three_rows(const void *config,
+                                       const loong_item_t *picture)
 {
     (void)config;
-    (void)width;
-    (void)height;
+    (void)picture;
     return (loong_picture_rows_t){
         .encoder = 3, .sent = 3, .text = 3, .columns = 2};
 }

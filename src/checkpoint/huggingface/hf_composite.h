@@ -67,6 +67,7 @@ typedef struct loong_hf_composite {
     const loong_hf_layout_t *layouts;
     /* The token where pictures stand: its text, and the field of its id. */
     const char *image_token;
+    const char *video_token; /* NULL: it reads none */
     const char *image_token_id;
 } loong_hf_composite_t;
 

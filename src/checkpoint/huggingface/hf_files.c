@@ -89,7 +89,7 @@ loong_status_t loongi_hf_files_read_tokenizer(loong_context_t *ctx,
 loong_status_t loongi_hf_files_read(loong_context_t *ctx, const char *dir,
                                     loong_file_set_t *files)
 {
-    static const char *const others[] = {"video_preprocessor_config.json",
+    static const char *const others[] = {LOONG_HF_VIDEO_PROCESSOR,
                                          "chat_template.json"};
     LOONG_TRY(loongi_hf_files_read_tokenizer(ctx, dir, files));
     for (int i = 0; loongi_hf_image_processors[i] != NULL; i++) {

@@ -21,6 +21,7 @@ LOONG_NODISCARD loong_status_t loongi_hf_files_read_tokenizer(
 /* Reads those of a directory, and what transformers' AutoImageProcessor reads
  * there, as far as it exists. */
 #define LOONG_HF_IMAGE_PROCESSOR "preprocessor_config.json"
+#define LOONG_HF_VIDEO_PROCESSOR "video_preprocessor_config.json"
 /* That, and where transformers 5 has it among others; ends with NULL. */
 extern const char *const loongi_hf_image_processors[];
 LOONG_NODISCARD loong_status_t loongi_hf_files_read(loong_context_t *ctx,

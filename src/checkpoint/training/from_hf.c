@@ -209,6 +209,29 @@ static loong_status_t set_open(loong_recipe_t *recipe, const char *path,
     return status;
 }
 
+/* How its videos are: by the first file of the directory that says so. */
+static loong_status_t set_video_processor(loong_recipe_t *recipe,
+                                          const loong_hf_composite_t *composite,
+                                          const char *dir)
+{
+    static const char *const names[] = {LOONG_HF_VIDEO_PROCESSOR,
+                                        "processor_config.json",
+                                        LOONG_HF_IMAGE_PROCESSOR};
+    if (composite->video_token == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(
+        set_open(recipe, "data.video_token", composite->video_token, dir));
+    for (int i = 0; i < LOONG_COUNT_OF(names); i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        if (loongi_file_exists(path)) {
+            return set_open(recipe, "data.video_processor", path, dir);
+        }
+    }
+    return LOONG_OK;
+}
+
 /* How the model's pictures are processed, and where they stand. */
 static loong_status_t set_processor(loong_recipe_t *recipe,
                                     const loong_hf_composite_t *composite,
@@ -217,6 +240,7 @@ static loong_status_t set_processor(loong_recipe_t *recipe,
     static const char key[] = "data.image_processor";
     LOONG_TRY(
         set_open(recipe, "data.image_token", composite->image_token, dir));
+    LOONG_TRY(set_video_processor(recipe, composite, dir));
     for (int i = 0; loongi_hf_image_processors[i] != NULL; i++) {
         char path[PATH_MAX];
         snprintf(path, sizeof(path), "%s/%s", dir,

@@ -4,8 +4,6 @@
  * The file is opened by an object beside the library, which is there when it
  * was built with Arrow (LOONG_ARROW). Called by reader.c and files.c. Read
  * backends/arrow/arrow_stream.h before. */
-#define _GNU_SOURCE /* dladdr */
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,9 +12,10 @@
 
 #include "arrow_stream.h"
 #include "chat.h"
+#include "object.h"
 #include "pairs.h"
 
-enum { MAX_PATH = 4096, MAX_ERROR = 512 };
+enum { MAX_ERROR = 512 };
 
 struct chat_arrow {
     loong_context_t *ctx;
@@ -30,28 +29,12 @@ struct chat_arrow {
 
 /* ---- the object ---------------------------------------------------------- */
 
-/* Where a tool or the system looks for libraries, or beside that which has this
- * function. */
 static loong_arrow_open_fn find_open(void)
 {
     static loong_arrow_open_fn open;
-    const int flags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
-    Dl_info here = {.dli_fname = ""};
-    char path[MAX_PATH + sizeof(LOONG_ARROW_OBJECT)];
-    if (open != NULL) {
-        return open;
-    }
-    void *object = dlopen(LOONG_ARROW_OBJECT, flags);
-    (void)dladdr((void *)(uintptr_t)find_open, &here);
-    if (object == NULL && realpath(strchr(here.dli_fname, '/') != NULL
-                                       ? here.dli_fname
-                                       : "/proc/self/exe", /* of PATH */
-                                   path) != NULL) {
-        strcpy(strrchr(path, '/') + 1, LOONG_ARROW_OBJECT);
-        object = dlopen(path, flags);
-    }
-    if (object != NULL) {
-        *(void **)(void *)&open = dlsym(object, LOONG_ARROW_OPEN);
+    if (open == NULL) {
+        *(void **)(void *)&open =
+            loongi_object_symbol(LOONG_ARROW_OBJECT, LOONG_ARROW_OPEN);
     }
     return open;
 }

@@ -65,10 +65,10 @@ typedef struct chat_conversation {
     loong_context_t *ctx;
     chat_image_rules_t rules;
     const char *path;             /* of the file */
-    const loong_json_t *images;   /* of the record: a path or a list; or NULL */
-    int64_t num_listed, num_used; /* of these */
-    loong_text_t image_paths;     /* of all pictures, each ends with 0 */
-    int64_t num_images;
+    chat_listed_t listed[2];  /* pictures and videos of the record */
+    loong_text_t image_paths; /* of all of them, each ends with 0 */
+    loong_video_t *images;    /* frames 0: a picture */
+    int64_t num_images, images_room;
     const char *const *tags; /* [CHAT_TAGS] */
     bool use_chosen;
     loong_json_t *json;           /* the record */
@@ -169,14 +169,18 @@ typedef struct chat_worker {
     loong_text_encoder_t *encoder;
     loong_jinja_values_t *values;
     loong_jinja_output_t whole, part; /* rendered */
-    loong_text_t plain;
+    loong_text_t plain, expanded;
     loong_jinja_span_t *learned; /* bytes, ascending */
     int64_t num_learned, learned_room;
     size_t *turns; /* bytes where users' messages begin, ascending */
     int64_t num_turns, turns_room;
-    int32_t image_id; /* of the token for pictures; -1: none */
-    /* Of the records since it was cleared. */
+    int32_t image_id, video_id; /* of tokens for them; -1: none */
+    /* Of the records since it was cleared; at, of the text of each. */
     loong_text_t image_paths;
+    chat_image_t *images;
+    int64_t num_images, images_room;
+    int32_t *part_at;
+    int64_t num_parts, parts_room;
     int32_t *ids;
     uint8_t *weight;
     uint8_t *starts;
@@ -228,9 +232,12 @@ struct loong_chat {
     chat_place_t *places; /* of each document, and one behind the last */
     int32_t *turns;       /* tokens where turns begin */
     chat_image_rules_t image_rules;
+    const loong_image_processor_t *videos; /* borrowed, of these rules */
     chat_image_t *images; /* of all documents */
     char *image_paths;    /* each ends with 0 */
     int64_t image_bytes;
+    int32_t *part_at; /* of all videos in parts */
+    int64_t num_parts;
     int64_t (*sizes)[2];  /* of images: width and height; 0: not known yet */
     pthread_mutex_t lock; /* of sizes */
     int64_t samples;      /* of all documents */

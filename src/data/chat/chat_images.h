@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pictures of conversations: where records name them, and as items of samples.
- * A part of chat.h. */
+ * Pictures and videos of conversations: where records name them, and as items
+ * of samples. A part of chat.h; "images" are both. */
 #ifndef LOONG_CHAT_IMAGES_H
 #define LOONG_CHAT_IMAGES_H
 
 #include "json.h"
 #include "loong/chat.h"
 #include "loong/image.h"
+#include "loong/video.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct chat_conversation;
+struct chat_worker;
 
 /* How pictures of a record are found and written. */
 typedef struct chat_image_rules {
@@ -22,11 +24,29 @@ typedef struct chat_image_rules {
     /* Contents of messages are lists of parts, {"type": "image"} and texts, as
      * the model's own template reads them; else texts with the token. */
     bool parts;
+    /* Of videos: NULL: there are none. Their token stands for one in the text
+     * of a template, too. */
+    const loong_image_processor_t *videos;
+    const char *video_token;
 } chat_image_rules_t;
+
+/* Those that a record lists. */
+typedef struct chat_listed {
+    const loong_json_t *list; /* a path or a list; or NULL */
+    int64_t count, used;
+} chat_listed_t;
+
+/* Of a sample. */
+typedef struct chat_image {
+    int64_t at;       /* which of the sample's tokens stands for it */
+    int64_t path;     /* where its path begins among all */
+    int64_t part_at;  /* where its parts' places begin among all */
+    loong_video_t of; /* frames 0: it is a picture, with nothing known */
+} chat_image_t;
 
 /* ---- images.c ------------------------------------------------------------ */
 
-/* "images" or "image" of a record. */
+/* "images" or "image" of a record, "videos" or "video". */
 LOONG_NODISCARD loong_status_t loongi_chat_take_images(
     struct chat_conversation *c, const loong_json_t *record);
 /* The same of plain texts, in which data.image_token stands for them. */
@@ -40,13 +60,24 @@ LOONG_NODISCARD loong_status_t
 loongi_chat_put_content(struct chat_conversation *c,
                         const loong_json_t *content, const char *where);
 
+/* ---- place_images.c ------------------------------------------------------ */
+
+/* What stands for the videos of the conversation in a text, with the learned
+ * bytes and the turns of the worker moved along: *text_p and *length_p, which
+ * the worker has where they are others. */
+LOONG_NODISCARD loong_status_t loongi_chat_expand(struct chat_worker *w,
+                                                  const char **text_p,
+                                                  size_t *length_p);
+/* Finds the tokens that stand for them among those of the worker behind the
+ * first `before`; nobody learns them. */
+LOONG_NODISCARD loong_status_t loongi_chat_place_images(struct chat_worker *w,
+                                                        int64_t before);
+
 /* ---- image_items.c ------------------------------------------------------- */
 
-typedef struct chat_image {
-    int64_t at;   /* which of the sample's tokens stands for it */
-    int64_t path; /* where its path begins among all */
-} chat_image_t;
-
+/* Room for the sizes of all, of which those of videos are known, and the frames
+ * of the longest. */
+LOONG_NODISCARD loong_status_t loongi_chat_open_sizes(loong_chat_t *chat);
 /* Of sample i. Adds the items, without pixels. */
 void loongi_chat_list_images(const loong_chat_t *chat, int64_t i,
                              loong_items_t *items);

@@ -323,8 +323,8 @@ static void forget(chat_conversation_t *c)
     c->count = 0;
     c->num_parts = 0;
     c->left_out = false;
-    c->images = NULL;
-    c->num_listed = c->num_used = c->num_images = 0;
+    memset(c->listed, 0, sizeof(c->listed));
+    c->num_images = 0;
     c->image_paths.length = 0;
 }
 
@@ -364,5 +364,6 @@ void loongi_chat_conversation_free(chat_conversation_t *c)
     forget(c);
     loongi_text_free(&c->text);
     loongi_text_free(&c->image_paths);
+    loongi_free(c->ctx, c->images);
     loongi_free(c->ctx, c->message);
 }

@@ -33,7 +33,12 @@ loong_status_t loongi_chat_worker_create(const chat_template_t *form,
     w->image_id = images->token != NULL
                       ? loong_tokenizer_token_to_id(tokenizer, images->token)
                       : -1;
+    w->video_id =
+        images->videos != NULL
+            ? loong_tokenizer_token_to_id(tokenizer, images->video_token)
+            : -1;
     w->plain = loongi_text_begin(ctx);
+    w->expanded = loongi_text_begin(ctx);
     status = loong_text_encoder_create(ctx, tokenizer, &w->encoder);
     if (status == LOONG_OK) {
         status = loongi_jinja_values_create(ctx, &w->values);
@@ -59,6 +64,9 @@ void loongi_chat_worker_destroy(chat_worker_t **worker)
     loongi_jinja_output_free(&w->whole);
     loongi_jinja_output_free(&w->part);
     loongi_text_free(&w->plain);
+    loongi_text_free(&w->expanded);
+    loongi_free(ctx, w->images);
+    loongi_free(ctx, w->part_at);
     loongi_text_free(&w->image_paths);
     loongi_free(ctx, w->learned);
     loongi_free(ctx, w->turns);
@@ -102,10 +110,13 @@ static loong_status_t add_text(chat_worker_t *w, const char *text,
     int32_t bounds[2];
     bool bound =
         loong_tokenizer_image_bounds(w->tokenizer, w->image_id, bounds);
-    int64_t more = 1 + (bound ? 2 * w->conversation.num_images : 0);
+    int64_t more = 1;
+    for (int64_t i = 0; i < tokens.count && bound; i++) {
+        more += tokens.ids[i] == w->image_id ? 2 : 0;
+    }
     LOONG_TRY(room(w, tokens.count + more));
     for (int64_t i = 0; i < tokens.count; i++) {
-        bool image = bound && tokens.ids[i] == w->image_id && more > 1;
+        bool image = bound && tokens.ids[i] == w->image_id;
         while (k < w->num_learned &&
                (int64_t)w->learned[k].end <= spans[i].begin) {
             k++;
@@ -121,7 +132,6 @@ static loong_status_t add_text(chat_worker_t *w, const char *text,
             put(w, bounds[0], false, starts);
             put(w, tokens.ids[i], false, 0);
             put(w, bounds[1], false, 0);
-            more -= 2;
         } else {
             put(w, tokens.ids[i], learned, starts);
         }
@@ -149,7 +159,10 @@ static loong_status_t encode_plain(chat_worker_t *w)
         }
     }
     LOONG_TRY(w->plain.status);
-    LOONG_TRY(add_text(w, loongi_text_get(&w->plain), w->plain.length, true));
+    const char *text = loongi_text_get(&w->plain);
+    size_t length = w->plain.length;
+    LOONG_TRY(loongi_chat_expand(w, &text, &length));
+    LOONG_TRY(add_text(w, text, length, true));
     bool ended = w->count > before && w->ids[w->count - 1] == end;
     if (end >= 0 && !ended) {
         w->starts[w->count] = w->count == before ? LOONG_START_DOCUMENT : 0;
@@ -161,26 +174,6 @@ static loong_status_t encode_plain(chat_worker_t *w)
     return LOONG_OK;
 }
 
-/* A token for each picture, which nobody learns. */
-static loong_status_t place_images(chat_worker_t *w, int64_t before)
-{
-    const chat_conversation_t *c = &w->conversation;
-    int64_t found = 0;
-    for (int64_t i = before; i < w->count && w->image_id >= 0; i++) {
-        if (w->ids[i] == w->image_id) {
-            w->weight[i] = 0;
-            found++;
-        }
-    }
-    LOONG_CHECK(w->ctx, found == c->num_images, LOONG_ERR_FORMAT,
-                "'%s' stands %lld times in the rendered text, pictures: %lld",
-                c->rules.token != NULL ? c->rules.token : "", (long long)found,
-                (long long)c->num_images);
-    loongi_text_append(&w->image_paths, c->image_paths.data,
-                       c->image_paths.length);
-    return w->image_paths.status;
-}
-
 loong_status_t loongi_chat_encode(chat_worker_t *w, int64_t *learned_p)
 {
     int64_t before = w->count;
@@ -188,9 +181,12 @@ loong_status_t loongi_chat_encode(chat_worker_t *w, int64_t *learned_p)
         LOONG_TRY(encode_plain(w));
     } else {
         LOONG_TRY(loongi_chat_render(w));
-        LOONG_TRY(add_text(w, w->whole.text, w->whole.length, false));
+        const char *text = w->whole.text;
+        size_t length = w->whole.length;
+        LOONG_TRY(loongi_chat_expand(w, &text, &length));
+        LOONG_TRY(add_text(w, text, length, false));
     }
-    LOONG_TRY(place_images(w, before));
+    LOONG_TRY(loongi_chat_place_images(w, before));
     *learned_p = 0;
     for (int64_t i = before + 1; i < w->count; i++) {
         *learned_p += w->weight[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pictures of a sample as items. Called by source_class.c, from several
+ * The pictures and videos of a sample as items. Called by source_class.c, from several
  * threads. Read chat.h before. */
 #include <string.h>
 
@@ -29,6 +29,20 @@ static loong_status_t noted(const loong_chat_t *chat, int64_t i,
     return status;
 }
 
+loong_status_t loongi_chat_open_sizes(loong_chat_t *chat)
+{
+    int64_t count = chat->places[chat->samples].images;
+    LOONG_TRY(loongi_calloc(chat->ctx, (size_t)count, sizeof(*chat->sizes),
+                            "sizes of pictures", &chat->sizes));
+    for (int64_t k = 0; k < count; k++) {
+        const loong_video_t *of = &chat->images[k].of;
+        chat->sizes[k][0] = of->width;
+        chat->sizes[k][1] = of->height;
+        chat->info.most_frames = LOONG_MAX(chat->info.most_frames, of->frames);
+    }
+    return LOONG_OK;
+}
+
 void loongi_chat_list_images(const loong_chat_t *chat, int64_t i,
                              loong_items_t *items)
 {
@@ -36,11 +50,18 @@ void loongi_chat_list_images(const loong_chat_t *chat, int64_t i,
     pthread_mutex_t *lock = (pthread_mutex_t *)&chat->lock;
     pthread_mutex_lock(lock);
     for (int64_t k = place->images; k < place[1].images; k++) {
+        const chat_image_t *image = &chat->images[k];
+        const int32_t *part_at =
+            image->of.parts > 1 ? chat->part_at + image->part_at : NULL;
         items->item[items->count++] =
             (loong_item_t){.type = LOONG_ITEM_IMAGE,
                            .name = path_of(chat, k),
-                           .at = chat->images[k].at,
-                           .size = {chat->sizes[k][0], chat->sizes[k][1]}};
+                           .at = image->at,
+                           .size = {chat->sizes[k][0], chat->sizes[k][1]},
+                           .frames = image->of.frames,
+                           .seconds = image->of.seconds,
+                           .parts = image->of.parts,
+                           .part_at = part_at};
     }
     pthread_mutex_unlock(lock);
 }
@@ -69,9 +90,22 @@ loong_status_t loongi_chat_measure_images(const loong_chat_t *chat, int64_t i,
     return LOONG_OK;
 }
 
-static size_t bytes_of(const loong_image_sample_t *image)
+/* Of the pixels of picture k of sample i, or of its video's. */
+static size_t bytes_of(const loong_chat_t *chat, int64_t i, int64_t k,
+                       const loong_image_sample_t *image)
 {
-    return (size_t)(image->info.width * image->info.height) * 3;
+    const loong_video_t *video = &chat->images[place_of(chat, i)->images + k].of;
+    int64_t size[2] = {image->info.width, image->info.height};
+    if (video->frames > 0) {
+        loong_video_size(chat->videos, video->width, video->height,
+                         video->frames, size);
+    }
+    return (size_t)(size[0] * size[1] * LOONG_MAX(video->frames, 1)) * 3;
+}
+
+static bool is_wanted(const loong_items_t *items, int64_t k)
+{
+    return items->picture == 0 || items->picture == k + 1;
 }
 
 loong_status_t loongi_chat_read_images(const loong_chat_t *chat, int64_t i,
@@ -85,14 +119,15 @@ loong_status_t loongi_chat_read_images(const loong_chat_t *chat, int64_t i,
         items->sizes ? loongi_chat_measure_images(chat, i, items->ctx)
                      : LOONG_OK;
     for (int64_t k = 0; k < place[1].images - place->images; k++) {
-        bool wanted = items->picture == 0 || items->picture == k + 1;
-        if (wanted && status == LOONG_OK) {
+        bool wanted = is_wanted(items, k);
+        bool video = chat->images[place->images + k].of.frames > 0;
+        if (wanted && !video && status == LOONG_OK) {
             status = noted(chat, i, items->ctx,
                            loong_image_load(items->ctx,
                                             path_of(chat, place->images + k),
                                             &images[k]));
         }
-        *bytes_p += bytes_of(&images[k]) + PADDING;
+        *bytes_p += PADDING + (wanted ? bytes_of(chat, i, k, &images[k]) : 0);
     }
     for (int k = 0; k < LOONG_MAX_ITEMS && status != LOONG_OK; k++) {
         loong_image_sample_free(items->ctx, &images[k]);
@@ -107,12 +142,19 @@ loong_status_t loongi_chat_fill_images(const loong_chat_t *chat, int64_t i,
     const chat_place_t *place = place_of(chat, i);
     for (int64_t k = 0; k < place[1].images - place->images; k++) {
         loong_item_t *item = &items->item[1 + k];
-        if (images[k].bytes != NULL) {
-            item->pixels = loong_items_take(items, bytes_of(&images[k]));
-            LOONG_TRY(noted(
-                chat, i, items->ctx,
-                loong_image_decode_item(items->ctx, &images[k], item)));
+        const chat_image_t *image = &chat->images[place->images + k];
+        if (!is_wanted(items, k)) {
+            continue;
         }
+        item->pixels =
+            loong_items_take(items, bytes_of(chat, i, k, &images[k]));
+        LOONG_TRY(noted(
+            chat, i, items->ctx,
+            image->of.frames > 0
+                ? loong_video_read(items->ctx, chat->videos,
+                                   path_of(chat, place->images + k), &image->of,
+                                   item->pixels)
+                : loong_image_decode_item(items->ctx, &images[k], item)));
     }
     return LOONG_OK;
 }

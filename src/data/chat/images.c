@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Contents of messages, with the pictures that stand in them: parts of a list
- * in OpenAI's form, or <image> in a text for each one of the record's "images".
+ * Contents of messages, with the pictures and videos that stand in them: parts
+ * of a list in OpenAI's form, or <image> and <video> in a text for each one of
+ * the record's "images" and "videos".
  * Called by convert.c. Read chat.h before. */
 #include <inttypes.h>
 #include <string.h>
@@ -9,45 +10,67 @@
 #include "chat.h"
 #include "file.h"
 
-#define MARKER "<image>"
+/* Of chat_conversation_t.listed. */
+enum { PICTURE, VIDEO };
 
-/* ---- where pictures are -------------------------------------------------- */
+static const struct {
+    const char *marker, *part, *name, *key, *list;
+} kinds[] = {{"<image>", "image", "picture", "image", "images"},
+             {"<video>", "video", "video", "video", "videos"}};
+
+static bool reads(const chat_conversation_t *c, int kind)
+{
+    return kind == PICTURE ? c->rules.token != NULL : c->rules.videos != NULL;
+}
+
+/* ---- where they are ------------------------------------------------------ */
+
+static loong_status_t take_listed(chat_conversation_t *c,
+                                  const loong_json_t *record, int kind)
+{
+    chat_listed_t *l = &c->listed[kind];
+    const loong_json_t *list = loongi_json_get(record, kinds[kind].list);
+    l->list = list != NULL ? list : loongi_json_get(record, kinds[kind].key);
+    bool none = l->list == NULL || loongi_json_kind(l->list) == LOONG_JSON_NULL;
+    bool many = loongi_json_kind(l->list) == LOONG_JSON_ARRAY;
+    l->count = none ? 0 : many ? loongi_json_count(l->list) : 1;
+    LOONG_CHECK(c->ctx, l->count == 0 || reads(c, kind), LOONG_ERR_FORMAT,
+                "the record lists %" PRId64 " %ss, this source has %s: a model "
+                "that sees %ss is wanted",
+                l->count, kinds[kind].name,
+                c->rules.token == NULL ? "texts alone" : "texts and pictures",
+                kinds[kind].name);
+    return LOONG_OK;
+}
 
 loong_status_t loongi_chat_take_images(chat_conversation_t *c,
                                        const loong_json_t *record)
 {
-    const loong_json_t *one = loongi_json_get(record, "image");
-    const loong_json_t *list = loongi_json_get(record, "images");
-    c->images = list != NULL ? list : one;
-    bool none =
-        c->images == NULL || loongi_json_kind(c->images) == LOONG_JSON_NULL;
-    bool many = loongi_json_kind(c->images) == LOONG_JSON_ARRAY;
-    c->num_listed = none ? 0 : many ? loongi_json_count(c->images) : 1;
-    LOONG_CHECK(c->ctx, c->num_listed == 0 || c->rules.token != NULL,
-                LOONG_ERR_FORMAT,
-                "the record lists %" PRId64 " pictures, this source has texts "
-                "alone: a model that sees pictures is wanted",
-                c->num_listed);
-    return LOONG_OK;
+    LOONG_TRY(take_listed(c, record, PICTURE));
+    return take_listed(c, record, VIDEO);
 }
 
 loong_status_t loongi_chat_check_images(const chat_conversation_t *c)
 {
-    LOONG_CHECK(c->ctx, c->num_used == c->num_listed, LOONG_ERR_FORMAT,
-                "the record lists %" PRId64 " pictures, of which %" PRId64
-                " stand in its messages, as " MARKER " or as parts",
-                c->num_listed, c->num_used);
+    for (int kind = PICTURE; kind <= VIDEO; kind++) {
+        const chat_listed_t *l = &c->listed[kind];
+        LOONG_CHECK(c->ctx, l->used == l->count, LOONG_ERR_FORMAT,
+                    "the record lists %" PRId64 " %ss, of which %" PRId64
+                    " stand in its messages, as %s or as parts",
+                    l->count, kinds[kind].name, l->used, kinds[kind].marker);
+    }
     LOONG_CHECK(c->ctx, c->num_images < LOONG_MAX_ITEMS, LOONG_ERR_UNSUPPORTED,
-                "%" PRId64 " pictures, up to %d are allowed", c->num_images,
-                LOONG_MAX_ITEMS - 1);
+                "%" PRId64 " pictures and videos, up to %d are allowed",
+                c->num_images, LOONG_MAX_ITEMS - 1);
     return LOONG_OK;
 }
 
-/* What a picture is given as: the value of an object that has one of these
- * keys, a path if all is well. NULL: nothing is said. */
+/* What a picture or a video is given as: the value of an object that has one of
+ * these keys, a path if all is well. NULL: nothing is said. */
 static const loong_json_t *path_of(const loong_json_t *image)
 {
-    static const char *const keys[] = {"image", "image_url", "url", "path"};
+    static const char *const keys[] = {"image", "image_url", "video",
+                                       "video_url", "url", "path"};
     const loong_json_t *path = NULL;
     for (int64_t i = 0; i < LOONG_COUNT_OF(keys) && path == NULL; i++) {
         const loong_json_t *value = loongi_json_get(image, keys[i]);
@@ -58,23 +81,35 @@ static const loong_json_t *path_of(const loong_json_t *image)
     return path;
 }
 
-static loong_status_t add_path(chat_conversation_t *c, const char *where,
-                               const loong_json_t *given)
+static loong_status_t look_at(chat_conversation_t *c, int kind,
+                              const char *path, loong_video_t *video)
+{
+    loong_image_info_t info;
+    *video = (loong_video_t){.frames = 0};
+    LOONG_CHECK(c->ctx, loongi_file_exists(path), LOONG_ERR_FORMAT,
+                "there is no %s '%s'", kinds[kind].name, path);
+    return kind == VIDEO
+               ? loong_video_measure(c->ctx, c->rules.videos, path, video)
+               : loong_image_get_file_info(c->ctx, path, &info);
+}
+
+static loong_status_t add_path(chat_conversation_t *c, int kind,
+                               const char *where, const loong_json_t *given)
 {
     static const char file[] = "file://";
     const char *slash = c->path != NULL ? strrchr(c->path, '/') : NULL;
     size_t before = c->image_paths.length;
-    loong_image_info_t info;
     LOONG_CHECK(c->ctx, loongi_json_kind(given) == LOONG_JSON_STRING,
-                LOONG_ERR_FORMAT,
-                "%s: picture %" PRId64 " is %s, a path is wanted", where,
-                c->num_images + 1, loongi_json_kind_text(given));
+                LOONG_ERR_FORMAT, "%s: %s %" PRId64 " is %s, a path is wanted",
+                where, kinds[kind].name, c->num_images + 1,
+                loongi_json_kind_text(given));
     const char *path = loongi_json_string(given);
     path += strncmp(path, file, sizeof(file) - 1) == 0 ? sizeof(file) - 1 : 0;
     LOONG_CHECK(c->ctx,
                 strstr(path, "://") == NULL && strncmp(path, "data:", 5) != 0,
                 LOONG_ERR_UNSUPPORTED,
-                "a picture is '%.40s': paths of files are read", path);
+                "a %s is '%.40s': paths of files are read", kinds[kind].name,
+                path);
     if (path[0] != '/' && c->rules.root != NULL) {
         loongi_text_printf(&c->image_paths, "%s/", c->rules.root);
     } else if (path[0] != '/' && slash != NULL) {
@@ -83,35 +118,64 @@ static loong_status_t add_path(chat_conversation_t *c, const char *where,
     }
     loongi_text_append(&c->image_paths, path, strlen(path) + 1);
     LOONG_TRY(c->image_paths.status);
-    c->num_images++;
-    LOONG_CHECK(c->ctx, loongi_file_exists(c->image_paths.data + before),
-                LOONG_ERR_FORMAT, "there is no picture '%s'",
-                c->image_paths.data + before);
-    return loong_image_get_file_info(c->ctx, c->image_paths.data + before,
-                                     &info);
+    LOONG_TRY(loongi_grow(c->ctx, &c->images, &c->images_room,
+                          c->num_images + 1, sizeof(*c->images),
+                          "pictures of a conversation"));
+    return look_at(c, kind, c->image_paths.data + before,
+                   &c->images[c->num_images++]);
 }
 
 /* The next one that the record lists. */
-static loong_status_t add_listed(chat_conversation_t *c, const char *where)
+static loong_status_t add_listed(chat_conversation_t *c, int kind,
+                                 const char *where)
 {
-    bool many = loongi_json_kind(c->images) == LOONG_JSON_ARRAY;
-    LOONG_CHECK(c->ctx, c->num_used < c->num_listed, LOONG_ERR_FORMAT,
-                "%s: picture %" PRId64 " has no path, the record lists "
-                "%" PRId64,
-                where, c->num_used + 1, c->num_listed);
+    chat_listed_t *l = &c->listed[kind];
+    bool many = loongi_json_kind(l->list) == LOONG_JSON_ARRAY;
+    LOONG_CHECK(c->ctx, l->used < l->count, LOONG_ERR_FORMAT,
+                "%s: %s %" PRId64 " has no path, the record lists %" PRId64,
+                where, kinds[kind].name, l->used + 1, l->count);
     const loong_json_t *image =
-        many ? loongi_json_at(c->images, c->num_used) : c->images;
-    c->num_used++;
+        many ? loongi_json_at(l->list, l->used) : l->list;
+    l->used++;
     const loong_json_t *path = path_of(image);
-    return add_path(c, where, path != NULL ? path : image);
+    return add_path(c, kind, where, path != NULL ? path : image);
 }
 
+static const char *token_of(const chat_conversation_t *c, int kind)
+{
+    return kind == PICTURE ? c->rules.token : c->rules.video_token;
+}
+
+/* What stands for one in a text, that or another where it is NULL, and where
+ * the first is; *kind_p -1: none does. */
+static const char *find_first(const chat_conversation_t *c, const char *text,
+                              bool markers, int *kind_p)
+{
+    const char *first = NULL;
+    *kind_p = -1;
+    for (int kind = PICTURE; kind <= VIDEO; kind++) {
+        const char *mark = markers ? kinds[kind].marker : token_of(c, kind);
+        const char *at = reads(c, kind) ? strstr(text, mark) : NULL;
+        if (at != NULL && (first == NULL || at < first)) {
+            first = at;
+            *kind_p = kind;
+        }
+    }
+    return first;
+}
+
+/* In the order in which their tokens stand in the texts. */
 loong_status_t loongi_chat_use_images(chat_conversation_t *c,
                                       const loong_json_t *record)
 {
     LOONG_TRY(loongi_chat_take_images(c, record));
-    while (c->num_used < c->num_listed) {
-        LOONG_TRY(add_listed(c, "the record"));
+    for (int i = 0; i < c->num_parts; i++) {
+        const char *at = c->part[i].text;
+        int kind = -1;
+        while ((at = find_first(c, at, false, &kind)) != NULL) {
+            LOONG_TRY(add_listed(c, kind, "the record"));
+            at += strlen(token_of(c, kind));
+        }
     }
     return loongi_chat_check_images(c);
 }
@@ -147,28 +211,29 @@ static loong_status_t add_text(content_t *t, const char *text, size_t length)
     return status == LOONG_OK ? t->text.status : status;
 }
 
-static loong_status_t add_image(content_t *t)
+static loong_status_t add_image(content_t *t, int kind)
 {
     if (t->c->rules.parts) {
-        loongi_text_printf(&t->text, "%s{\"type\":\"image\"}",
-                           t->text.length > 0 ? "," : "");
+        loongi_text_printf(&t->text, "%s{\"type\":\"%s\"}",
+                           t->text.length > 0 ? "," : "", kinds[kind].part);
     } else {
-        loongi_text_printf(&t->text, "%s", t->c->rules.token);
+        loongi_text_printf(&t->text, "%s", token_of(t->c, kind));
     }
     return t->text.status;
 }
 
-/* Where the model sees pictures, markers are such. */
+/* Where the model sees pictures or videos, markers are such. */
 static loong_status_t add_marked(content_t *t, const loong_json_t *text)
 {
     const char *at = loongi_json_string(text);
     const char *end = at + loongi_json_string_length(text);
     const char *mark = NULL;
-    while (t->c->rules.token != NULL && (mark = strstr(at, MARKER)) != NULL) {
+    int kind = -1;
+    while ((mark = find_first(t->c, at, true, &kind)) != NULL) {
         LOONG_TRY(add_text(t, at, (size_t)(mark - at)));
-        LOONG_TRY(add_listed(t->c, t->where));
-        LOONG_TRY(add_image(t));
-        at = mark + strlen(MARKER);
+        LOONG_TRY(add_listed(t->c, kind, t->where));
+        LOONG_TRY(add_image(t, kind));
+        at = mark + strlen(kinds[kind].marker);
     }
     return add_text(t, at, (size_t)(end - at));
 }
@@ -186,16 +251,21 @@ static loong_status_t add_part(content_t *t, const loong_json_t *part,
         loongi_json_kind(text) == LOONG_JSON_STRING) {
         return add_marked(t, text);
     }
+    bool video = strcmp(type, "video") == 0 || strcmp(type, "video_url") == 0;
     bool image = strcmp(type, "image") == 0 || strcmp(type, "image_url") == 0;
-    LOONG_CHECK(c->ctx, image && c->rules.token != NULL, LOONG_ERR_UNSUPPORTED,
+    int kind = video ? VIDEO : PICTURE;
+    LOONG_CHECK(c->ctx, (image || video) && reads(c, kind),
+                LOONG_ERR_UNSUPPORTED,
                 "%s: part %" PRId64 " of its content is of type '%s', this "
                 "source has texts%s",
                 t->where, i, type,
-                c->rules.token != NULL ? " and pictures" : " alone");
+                c->rules.videos != NULL  ? ", pictures and videos"
+                : c->rules.token != NULL ? " and pictures"
+                                         : " alone");
     const loong_json_t *path = path_of(part);
-    LOONG_TRY(path != NULL ? add_path(c, t->where, path)
-                           : add_listed(c, t->where));
-    return add_image(t);
+    LOONG_TRY(path != NULL ? add_path(c, kind, t->where, path)
+                           : add_listed(c, kind, t->where));
+    return add_image(t, kind);
 }
 
 static loong_status_t add_content(content_t *t, const loong_json_t *content)

@@ -20,7 +20,7 @@
 
 /* Of what is written and of how conversations become tokens: counted up when
  * either changes. */
-enum { VERSION = 5 };
+enum { VERSION = 6 };
 
 /* ---- the name ------------------------------------------------------------ */
 
@@ -80,6 +80,11 @@ static loong_status_t describe(loong_chat_t *chat, const char *tokenizer,
                            bound ? bounds[0] : -1, bound ? bounds[1] : -1,
                            real != NULL ? real : "");
         free(real);
+    }
+    if (chat->videos != NULL) {
+        loongi_text_printf(key, "%s %016" PRIx64 "\n",
+                           chat->image_rules.video_token,
+                           loong_video_processor_hash(chat->videos));
     }
     for (int64_t i = 0; i < chat->files.count; i++) {
         const chat_file_t *f = &chat->files.file[i];
@@ -195,11 +200,13 @@ static loong_status_t write_report(loong_chat_t *chat)
     loongi_text_printf(
         &text,
         "{\"version\":%d,\"samples\":%" PRId64 ",\"turns\":%" PRId64
-        ",\"images\":%" PRId64 ",\"image_bytes\":%" PRId64
+        ",\"images\":%" PRId64 ",\"parts\":%" PRId64
+        ",\"image_bytes\":%" PRId64
         ",\"learned\":%" PRId64 ",\"hash\":\"%016" PRIx64
         "\",\"refused_image_bytes\":%" PRId64
         ",\"refused_images\":\"%016" PRIx64 "\",\"refused\":",
-        VERSION, chat->samples, turns, images, chat->image_bytes, chat->learned,
+        VERSION, chat->samples, turns, images, chat->num_parts,
+        chat->image_bytes, chat->learned,
         chat->hash, chat->refused_image_bytes,
         stamp_of(chat->refused_images, chat->refused_image_bytes));
     loongi_text_json_string(&text, chat->first_refused);
@@ -221,6 +228,10 @@ static loong_status_t write_report(loong_chat_t *chat)
     if (status == LOONG_OK) {
         status = write_file(chat, "images", chat->images,
                             (size_t)images * sizeof(*chat->images));
+    }
+    if (status == LOONG_OK) {
+        status = write_file(chat, "parts", chat->part_at,
+                            (size_t)chat->num_parts * sizeof(*chat->part_at));
     }
     if (status == LOONG_OK) {
         status = write_file(chat, "image_paths", chat->image_paths,
@@ -294,6 +305,10 @@ static loong_status_t take_report(loong_chat_t *chat, const loong_json_t *json)
     LOONG_TRY(read_file(chat, "images",
                         (size_t)number(json, "images") * sizeof(*chat->images),
                         &chat->images));
+    chat->num_parts = number(json, "parts");
+    LOONG_TRY(read_file(chat, "parts",
+                        (size_t)chat->num_parts * sizeof(*chat->part_at),
+                        &chat->part_at));
     LOONG_TRY(read_file(chat, "image_paths",
                         (size_t)number(json, "image_bytes"),
                         &chat->image_paths));

@@ -37,6 +37,7 @@ typedef struct entry {
     const chat_worker_t *worker; /* that has its tokens */
     int64_t first, count, learned;
     size_t paths;         /* where those of its pictures begin */
+    int64_t images, num_images; /* likewise, of the worker's */
     size_t refused_paths; /* bytes of them when it is refused */
     char *why;            /* of the worker */
 } entry_t;
@@ -55,7 +56,7 @@ typedef struct build {
     int refused_fd;
     int64_t refused_at;
     int64_t num_refused, places_room, turns_room, num_turns;
-    int64_t images_room, num_images;
+    int64_t images_room, num_images, parts_room;
     loong_text_t image_paths, refused_images;
     loong_text_t named;
     XXH3_state_t *hash;
@@ -109,7 +110,9 @@ static void encode_entry(const build_t *b, chat_worker_t *w, entry_t *e)
     e->record.bytes = b->bytes.data + e->at;
     e->first = w->count;
     e->paths = w->image_paths.length;
+    e->images = w->num_images;
     e->worker = w;
+    int64_t parts = w->num_parts;
     w->conversation.path = file->path;
     loong_status_t status =
         loongi_chat_convert(&w->conversation, file->format, &e->record);
@@ -123,6 +126,8 @@ static void encode_entry(const build_t *b, chat_worker_t *w, entry_t *e)
     if (status != LOONG_OK) {
         w->count = e->first;
         w->image_paths.length = e->paths;
+        w->num_images = e->images;
+        w->num_parts = parts;
         e->refused_paths = w->conversation.image_paths.length;
         loongi_text_append(&w->image_paths,
                            loongi_text_get(&w->conversation.image_paths),
@@ -132,6 +137,7 @@ static void encode_entry(const build_t *b, chat_worker_t *w, entry_t *e)
     }
     e->outcome = USED;
     e->count = w->count - e->first;
+    e->num_images = w->num_images - e->images;
 }
 
 static void run_task(void *user, int reader, int64_t task)
@@ -222,21 +228,42 @@ static loong_status_t refuse(build_t *b, const entry_t *e)
     return b->named.status;
 }
 
+/* Where the parts of a video stand. */
+static loong_status_t add_parts(build_t *b, const int32_t *part_at,
+                                chat_image_t *image)
+{
+    loong_chat_t *chat = b->chat;
+    int64_t parts = image->of.parts;
+    image->part_at = chat->num_parts;
+    if (image->of.frames > 0) {
+        XXH3_64bits_update(b->hash, &image->of, sizeof(image->of));
+    }
+    if (parts <= 1) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_grow(b->ctx, &chat->part_at, &b->parts_room,
+                          chat->num_parts + parts, sizeof(*chat->part_at),
+                          "parts of videos"));
+    memcpy(chat->part_at + chat->num_parts, part_at,
+           (size_t)parts * sizeof(*part_at));
+    chat->num_parts += parts;
+    return LOONG_OK;
+}
+
 static loong_status_t add_images(build_t *b, const entry_t *e)
 {
     loong_chat_t *chat = b->chat;
-    const char *path = loongi_text_get(&e->worker->image_paths) + e->paths;
-    const int32_t *ids = e->worker->ids + e->first;
-    for (int64_t i = 0; i < e->count && e->worker->image_id >= 0; i++) {
-        if (ids[i] != e->worker->image_id) {
-            continue;
-        }
+    const chat_worker_t *w = e->worker;
+    const char *path = loongi_text_get(&w->image_paths) + e->paths;
+    for (int64_t i = 0; i < e->num_images; i++) {
+        chat_image_t image = w->images[e->images + i];
         size_t length = strlen(path) + 1;
         LOONG_TRY(loongi_grow(b->ctx, &chat->images, &b->images_room,
                               b->num_images + 1, sizeof(*chat->images),
                               "pictures of samples"));
-        chat->images[b->num_images++] =
-            (chat_image_t){i, (int64_t)b->image_paths.length};
+        LOONG_TRY(add_parts(b, w->part_at + image.part_at, &image));
+        image.path = (int64_t)b->image_paths.length;
+        chat->images[b->num_images++] = image;
         loongi_text_append(&b->image_paths, path, length);
         XXH3_64bits_update(b->hash, path, length);
         path += length;
@@ -315,6 +342,8 @@ static loong_status_t flush(build_t *b)
     for (int i = 0; i < b->num_workers; i++) {
         b->workers[i]->count = 0;
         b->workers[i]->image_paths.length = 0;
+        b->workers[i]->num_images = 0;
+        b->workers[i]->num_parts = 0;
     }
     b->count = 0;
     b->bytes.length = 0;

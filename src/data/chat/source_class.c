@@ -169,7 +169,9 @@ static loong_status_t open_images(loong_chat_t *chat,
                 p->data, p->tokenizer,
                 p->image_token != NULL ? p->image_token : "");
     chat->image_rules = (chat_image_rules_t){
-        p->image_token, p->image_root, chat->form.knows_images};
+        p->image_token,     p->image_root,     chat->form.knows_images,
+        p->video_processor, p->video_token};
+    chat->videos = p->video_processor;
     LOONG_CHECK(chat->ctx,
                 p->image_root == NULL || loongi_dir_exists(p->image_root),
                 LOONG_ERR_CONFIG,
@@ -198,9 +200,7 @@ static loong_status_t open_all(loong_chat_t *chat,
                                         &chat->form));
     LOONG_TRY(open_images(chat, p));
     LOONG_TRY(loongi_chat_keep(chat, p->tokenizer));
-    LOONG_TRY(loongi_calloc(ctx, (size_t)chat->places[chat->samples].images,
-                            sizeof(*chat->sizes), "sizes of pictures",
-                            &chat->sizes));
+    LOONG_TRY(loongi_chat_open_sizes(chat));
     LOONG_TRY(check_refused(chat));
     LOONG_TRY(take_share(chat, p));
     return loong_dataset_create(ctx, chat->prefix, &chat->dataset);
@@ -238,6 +238,7 @@ void loong_chat_close(loong_chat_t **chat_p)
     loongi_free(chat->ctx, chat->places);
     loongi_free(chat->ctx, chat->turns);
     loongi_free(chat->ctx, chat->images);
+    loongi_free(chat->ctx, chat->part_at);
     loongi_free(chat->ctx, chat->image_paths);
     loongi_free(chat->ctx, chat->refused_images);
     loongi_free(chat->ctx, chat->sizes);

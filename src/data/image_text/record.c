@@ -54,6 +54,11 @@ static loong_status_t find_images(loong_context_t *ctx, const char *where,
     LOONG_CHECK(ctx, one == NULL || list == NULL, LOONG_ERR_FORMAT,
                 "%s: has both 'image' and 'images'", where);
     r->images = one != NULL ? one : list;
+    LOONG_CHECK(ctx,
+                loongi_json_get(r->json, "video") == NULL &&
+                    loongi_json_get(r->json, "videos") == NULL,
+                LOONG_ERR_UNSUPPORTED,
+                "%s: has videos, which sources of class chat read", where);
     if (r->images == NULL) {
         return LOONG_OK;
     }

@@ -428,6 +428,12 @@ static const field_kind_t fields[] = {
 static const loong_field_table_t table = {"picture", fields, sizeof(fields[0]),
                                           LOONG_COUNT_OF(fields)};
 
+/* Of all pictures of a micro-batch, at most. */
+static int64_t grids_of(const loong_patch_params_t *p)
+{
+    return loongi_picture_capacity(p) * LOONG_MAX(p->max_tiles, 1);
+}
+
 static int64_t elements_of(const loong_patch_params_t *p, extent_t extent)
 {
     switch (extent) {
@@ -444,10 +450,9 @@ static int64_t elements_of(const loong_patch_params_t *p, extent_t extent)
     case BOUNDS:
         return loongi_grids_all_equal(p)
                    ? p->rows / loongi_picture_each(p).encoder + 2
-                   : loongi_picture_capacity(p) + 2 +
-                         p->rows / LOONG_PADDING_ROWS;
-    case WINDOW_BOUNDS: /* one more a picture than its rows / (m w) */
-        return loongi_picture_capacity(p) + 2 +
+                   : grids_of(p) + 2 + p->rows / LOONG_PADDING_ROWS;
+    case WINDOW_BOUNDS: /* one more a grid than its rows / (m w) */
+        return grids_of(p) + 2 +
                p->rows /
                    LOONG_MAX(LOONG_MIN(window_side(p), LOONG_PADDING_ROWS), 1);
     default:

@@ -10,6 +10,7 @@
 
 #include "base.h"
 #include "loong/image.h"
+#include "loong/video.h"
 #include "patch_fields.h"
 #include "source_class.h"
 
@@ -33,17 +34,43 @@ loong_picture_rows_t loongi_picture_grids(const loong_patch_params_t *p,
         rows.sent = grids * (p->sends_class_token ? each : patches);
         rows.text = rows.sent / (merge * merge);
         rows.columns = rows.width / merge;
+        rows.moments = 1;
     }
     return rows;
 }
 
-loong_picture_rows_t loong_picture_rows(const void *params, int64_t width,
-                                        int64_t height)
+/* The product is of 32 bits, as torch has it. */
+static loong_picture_rows_t video_rows(const loong_patch_params_t *p,
+                                       const loong_item_t *video)
+{
+    int64_t size[2] = {0, 0};
+    int64_t each = LOONG_MAX(p->cut.frames, 1);
+    int64_t moments = (video->frames + each - 1) / each;
+    if (p->video != NULL) {
+        loong_video_size(p->video, video->size[0], video->size[1],
+                         video->frames, size);
+    }
+    loong_picture_rows_t rows =
+        loongi_picture_grids(p, moments, size[0], size[1]);
+    rows.moments = LOONG_MAX(moments, 1);
+    rows.step = p->tokens_per_second > 0
+                    ? (float)p->tokens_per_second * (float)video->seconds
+                    : 1.0F;
+    return rows;
+}
+
+loong_picture_rows_t loong_picture_rows(const void *params,
+                                        const loong_item_t *picture)
 {
     const loong_patch_params_t *p = params;
+    if (picture->frames > 0) {
+        return video_rows(p, picture);
+    }
     if (loongi_pictures_all_equal(p)) {
         return loongi_picture_each(p);
     }
+    int64_t width = picture->size[0];
+    int64_t height = picture->size[1];
     int64_t size[2];
     loong_image_processor_size(p->processor, width, height, &size[0], &size[1]);
     return loongi_picture_grids(
@@ -155,7 +182,7 @@ static loong_picture_rows_t size_of(const loong_patch_params_t *p,
     for (int i = 0; items != NULL && i < items->count; i++) {
         const loong_item_t *item = &items->item[i];
         if (item->type == LOONG_ITEM_IMAGE && item->pixels != NULL) {
-            return loong_picture_rows(p, item->size[0], item->size[1]);
+            return loong_picture_rows(p, item);
         }
     }
     return none;
@@ -200,18 +227,24 @@ static loong_status_t keep(const void *config, int64_t draw,
     }
     LOONG_TRY(find_items(p, items, &picture, &label));
     LOONG_TRY(judge(p, items));
-    LOONG_TRY(check_size(items->ctx, p, picture->name, picture->size));
+    LOONG_TRY(picture->frames == 0
+                  ? check_size(items->ctx, p, picture->name, picture->size)
+                  : LOONG_OK);
     loong_image_t image = {.width = picture->size[0],
                            .height = picture->size[1],
                            .pixels = picture->pixels};
     memcpy(image.clear, picture->clear, sizeof(image.clear));
     row->label = label != NULL ? label->label : -1;
     row->draw = draw;
-    row->size = loong_picture_rows(p, image.width, image.height);
+    row->size = loong_picture_rows(p, picture);
     sums[PICTURES_SUM] += label != NULL ? 1.0 : 0.0;
     sums[MASKED_SUM] += (double)loongi_masked_patches(p, &row->size);
-    loong_status_t status = loong_image_process(items->ctx, p->processor,
-                                                &image, &p->cut, row->patches);
+    loong_status_t status =
+        picture->frames > 0
+            ? loong_video_process(items->ctx, p->video, picture, &p->cut,
+                                  row->patches)
+            : loong_image_process(items->ctx, p->processor, &image, &p->cut,
+                                  row->patches);
     if (status != LOONG_OK) {
         loongi_error_note(items->ctx, "picture %s", picture->name);
     }
@@ -228,8 +261,10 @@ static int64_t example_side(const loong_patch_params_t *p)
     if (loongi_grids_all_equal(p)) {
         return p->image_size;
     }
-    return side > 0 && loong_picture_rows(p, side, side).encoder <= most ? side
-                                                                         : 1;
+    const loong_item_t picture = {.type = LOONG_ITEM_IMAGE,
+                                  .size = {side, side}};
+    return side > 0 && loong_picture_rows(p, &picture).encoder <= most ? side
+                                                                       : 1;
 }
 
 /* Any picture of any class. */

@@ -16,12 +16,12 @@ static int64_t nearest(int64_t length, int64_t unit)
     return (int64_t)nearbyint((double)length / (double)unit) * unit;
 }
 
-/* Sides of Qwen2-VL's smart_resize; 0: it refuses the picture. */
-static void bounded_size(const loong_image_processor_t *p, int64_t width,
-                         int64_t height, int64_t size[2])
+void loongi_bounded_size(const loong_image_processor_t *p,
+                         const target_t *bounds, int64_t width, int64_t height,
+                         int64_t size[2])
 {
     enum { LONGEST = 200 }; /* times the other side */
-    const target_t *n = &p->size;
+    const target_t *n = bounds;
     int64_t unit = p->cut.patch * p->cut.merge;
     int64_t of[] = {width, height};
     double pixels = (double)width * (double)height;
@@ -54,7 +54,7 @@ static void resized_size(const loong_image_processor_t *p, int64_t width,
     int64_t edge = p->size.edge;
     if (loongi_processor_is_bounded(p)) {
         int64_t size[2];
-        bounded_size(p, width, height, size);
+        loongi_bounded_size(p, &p->size, width, height, size);
         *width_p = size[0];
         *height_p = size[1];
     } else if (!p->resize) {
@@ -142,10 +142,12 @@ static void copy_row(const loong_image_t *image, const float values[256],
 }
 
 /* Tiles of width x height pixels, of an image whose pixel (left, top) comes
- * first; to [rows,columns,CHANNELS,frames,height,width], tiles in blocks. */
+ * first; to [rows,columns,CHANNELS,frames,height,width], tiles in blocks. The
+ * picture is frames [first, last) of them. */
 typedef struct tiling {
     int64_t left, top, rows, columns, width, height;
     loong_patch_cut_t cut;
+    int64_t first, last;
 } tiling_t;
 
 static void unfold(const loong_image_processor_t *p, const loong_image_t *image,
@@ -158,27 +160,49 @@ static void unfold(const loong_image_processor_t *p, const loong_image_t *image,
         loong_patch_place_t at = loongi_patch_place(&grid, tile);
         int64_t x = t->left + at.column * t->width;
         int64_t first = t->top + at.row * t->height;
-        for (int c = 0; c < CHANNELS; c++) {
-            const float *frame = to;
-            for (int64_t y = first; y < first + t->height; y++) {
+        for (int c = 0; c < CHANNELS; c++, to += t->cut.frames * pixels) {
+            float *frame = to + t->first * pixels;
+            for (int64_t y = 0; y < t->height; y++) {
                 const uint8_t *row = NULL;
-                if (y >= 0 && y < image->height) {
-                    row = image->pixels + y * image->width * CHANNELS + c;
+                if (first + y >= 0 && first + y < image->height) {
+                    row = image->pixels +
+                          (first + y) * image->width * CHANNELS + c;
                 }
-                copy_row(image, p->values[c], x, row, t->width, to);
-                to += t->width;
+                copy_row(image, p->values[c], x, row, t->width,
+                         frame + y * t->width);
             }
-            for (int64_t f = 1; f < t->cut.frames; f++, to += pixels) {
-                memcpy(to, frame, (size_t)pixels * sizeof(*to));
+            for (int64_t f = t->first + 1; f < t->last; f++) {
+                memcpy(to + f * pixels, frame, (size_t)pixels * sizeof(*to));
             }
         }
     }
 }
 
-/* A cut that the processor's file states is the model's. */
-static loong_status_t check_cut(loong_context_t *ctx,
-                                const loong_image_processor_t *p,
-                                const loong_patch_cut_t *cut)
+/* The cut of a picture of width x height pixels into patches. */
+static void cut_patches(const loong_patch_cut_t *cut, int64_t width,
+                        int64_t height, tiling_t *t)
+{
+    t->rows = height / cut->patch;
+    t->columns = width / cut->patch;
+    t->width = t->height = cut->patch;
+    t->cut.window = cut->window;
+    t->cut.merge = LOONG_MAX(cut->merge, 1);
+    t->cut.frames = LOONG_MAX(cut->frames, 1);
+}
+
+void loongi_process_frame(const loong_image_processor_t *p,
+                          const loong_image_t *image,
+                          const loong_patch_cut_t *cut, int64_t first,
+                          int64_t last, float *patches)
+{
+    tiling_t t = {.first = first, .last = last};
+    cut_patches(cut, image->width, image->height, &t);
+    unfold(p, image, &t, patches);
+}
+
+loong_status_t loongi_processor_check_cut(loong_context_t *ctx,
+                                          const loong_image_processor_t *p,
+                                          const loong_patch_cut_t *cut)
 {
     const loong_patch_cut_t *own = &p->cut;
     LOONG_CHECK(ctx, cut->patch >= 0, LOONG_ERR_ARG,
@@ -267,18 +291,15 @@ loong_status_t loong_image_process(loong_context_t *ctx,
     loong_image_t white;
     loong_image_tiles_t tiles =
         loong_image_processor_tiles(processor, image->width, image->height);
-    job_t job = {ctx, processor, {0, 0, 1, 1, 0, 0, {0, 1, 1, 0}}, patches};
+    job_t job = {
+        ctx, processor, {0, 0, 1, 1, 0, 0, {0, 1, 1, 0}, 0, 1}, patches};
     tiling_t *t = &job.tiling;
-    LOONG_TRY(check_cut(ctx, processor, cut));
+    LOONG_TRY(loongi_processor_check_cut(ctx, processor, cut));
     loong_image_processor_size(processor, image->width, image->height,
                                &t->width, &t->height);
     if (cut->patch > 0) {
-        t->rows = t->height / cut->patch;
-        t->columns = t->width / cut->patch;
-        t->width = t->height = cut->patch;
-        t->cut.window = cut->window;
-        t->cut.merge = LOONG_MAX(cut->merge, 1);
-        t->cut.frames = LOONG_MAX(cut->frames, 1);
+        cut_patches(cut, t->width, t->height, t);
+        t->last = t->cut.frames;
     }
     LOONG_TRY(make_white(&job, image, &white));
     loong_status_t status = put_tiles(&job, &white, tiles.columns, tiles.rows);

@@ -16,7 +16,13 @@
 #define CLIP_MEAN {0.48145466, 0.4578275, 0.40821073}
 #define CLIP_DEVIATION {0.26862954, 0.26130258, 0.27577711}
 
-/* Classes and what they take for fields that the file leaves out. */
+#define BOUNDED(patch_, cut_frames_, mean_, deviation_)                     \
+    .cut = {patch_, 2, cut_frames_, 0}, .resize = true, .convert_rgb = true, \
+    .rescale = true, .normalize = true, .filter = LOONG_IMAGE_BICUBIC,      \
+    .factor = 1.0 / 255, .mean = mean_, .deviation = deviation_
+
+/* Classes and what they take for fields that the file leaves out; those with
+ * a form are of videos. */
 static const struct {
     const char *name;
     loong_image_processor_t defaults;
@@ -67,16 +73,36 @@ static const struct {
       .mean = CLIP_MEAN,
       .deviation = CLIP_DEVIATION}},
     {"Qwen2VL",
-     {.cut = {14, 2, 2, 0},
+     {BOUNDED(14, 2, CLIP_MEAN, CLIP_DEVIATION),
+      .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280}}},
+    {"Qwen2VL",
+     {BOUNDED(14, 2, CLIP_MEAN, CLIP_DEVIATION),
+      .size = {.min_pixels = 128 * 28 * 28, .max_pixels = 768 * 28 * 28},
+      .video = {.form = LOONG_VIDEO_WHOLE,
+                .min_frames = 4,
+                .max_frames = 768,
+                .max_tokens = 128000}}},
+    {"Qwen3VL",
+     {BOUNDED(16, 2, HALF, HALF),
+      .size = {.min_pixels = 128 * 32 * 32, .max_pixels = 768 * 32 * 32},
+      .video = {.form = LOONG_VIDEO_TIMES,
+                .sample = true,
+                .fps = 2.0,
+                .min_frames = 4,
+                .max_frames = 768,
+                .max_tokens = 768}}},
+    {"InternVL",
+     {.is_tiled = true, /* its files of pictures say so; frames are not cut */
       .resize = true,
       .convert_rgb = true,
       .rescale = true,
       .normalize = true,
-      .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280},
+      .size = {.width = 384, .height = 384},
       .filter = LOONG_IMAGE_BICUBIC,
       .factor = 1.0 / 255,
       .mean = CLIP_MEAN,
-      .deviation = CLIP_DEVIATION}},
+      .deviation = CLIP_DEVIATION,
+      .video = {.form = LOONG_VIDEO_FRAMES, .shift = -1.0}}},
 };
 
 /* ---- fields: readers take a value to its member; false: it is none --------*/
@@ -136,6 +162,41 @@ static bool read_number(const loong_image_processor_t *p,
     (void)p;
     *(double *)to = loongi_json_real(value);
     return kind == LOONG_JSON_INT || kind == LOONG_JSON_REAL;
+}
+
+/* Of videos. */
+static bool read_sampling(const loong_image_processor_t *p,
+                          const loong_json_t *value, void *to)
+{
+    return read_bool(p, value, to) && p->video.form != LOONG_VIDEO_NONE;
+}
+
+static bool read_rate(const loong_image_processor_t *p,
+                      const loong_json_t *value, void *to)
+{
+    return read_number(p, value, to) && *(double *)to > 0 &&
+           p->video.form != LOONG_VIDEO_NONE;
+}
+
+static bool read_frames(const loong_image_processor_t *p,
+                        const loong_json_t *value, void *to)
+{
+    enum { MOST = 1 << 24 };
+    *(int64_t *)to = loongi_json_int(value);
+    return *(int64_t *)to > 0 && *(int64_t *)to <= MOST &&
+           p->video.form != LOONG_VIDEO_NONE;
+}
+
+/* true: half of the distance between two frames; false: 0. */
+static bool read_shift(const loong_image_processor_t *p,
+                       const loong_json_t *value, void *to)
+{
+    bool known = p->video.form == LOONG_VIDEO_FRAMES;
+    if (loongi_json_kind(value) == LOONG_JSON_BOOL) {
+        *(double *)to = loongi_json_bool(value) ? -1.0 : 0.0;
+        return known;
+    }
+    return read_number(p, value, to) && *(double *)to >= 0 && known;
 }
 
 static bool read_channels(const loong_image_processor_t *p,
@@ -211,6 +272,7 @@ static bool read_size(const loong_image_processor_t *p,
 #define AT(member) offsetof(loong_image_processor_t, member)
 #define SIZE "a size of 1 to 65536, or {\"height\": ., \"width\": .}"
 #define COUNT "a number above 0, of a Qwen2VLImageProcessor"
+#define VIDEO "of a video processor"
 
 /* Fields without a reader change nothing here. */
 static const struct {
@@ -238,6 +300,21 @@ static const struct {
     {"do_normalize", read_bool, AT(normalize), "true or false"},
     {"image_mean", read_channels, AT(mean), "a number or 3"},
     {"image_std", read_divisors, AT(deviation), "a number or 3, none 0"},
+    {"do_sample_frames", read_sampling, AT(video.sample), "false or, " VIDEO
+     ", true"},
+    {"fps", read_rate, AT(video.fps), "a number above 0, " VIDEO},
+    {"num_frames", read_frames, AT(video.num_frames), "a number, " VIDEO},
+    {"min_frames", read_frames, AT(video.min_frames), "a number, " VIDEO},
+    {"max_frames", read_frames, AT(video.max_frames), "a number, " VIDEO},
+    {"cap_pixels_per_frame", read_sampling, AT(video.cap), "true or false, "
+     VIDEO},
+    {"max_video_tokens", read_frames, AT(video.max_tokens), "a number, "
+     VIDEO},
+    {"initial_shift", read_shift, AT(video.shift),
+     "true, false or a number, of InternVL's videos"},
+    {"video_processor_type", NULL, 0, NULL},
+    {"max_image_size", NULL, 0, NULL},
+    {"return_metadata", NULL, 0, NULL},
     {"image_processor_type", NULL, 0, NULL},
     {"feature_extractor_type", NULL, 0, NULL},
     {"processor_class", NULL, 0, NULL},
@@ -276,6 +353,19 @@ static loong_status_t read_field(const char *path, const char *key,
     return LOONG_OK;
 }
 
+/* The class of pictures or videos that has this name; -1: none. */
+static int64_t kind_named(const char *name, size_t length, bool videos)
+{
+    for (int64_t k = 0; k < LOONG_COUNT_OF(kinds); k++) {
+        bool of_videos = kinds[k].defaults.video.form != LOONG_VIDEO_NONE;
+        if (of_videos == videos && strlen(kinds[k].name) == length &&
+            strncmp(kinds[k].name, name, length) == 0) {
+            return k;
+        }
+    }
+    return -1;
+}
+
 /* "CLIPImageProcessor", "CLIPImageProcessorFast", "CLIPFeatureExtractor". */
 static loong_status_t find_kind(loong_context_t *ctx, const char *path,
                                 const loong_json_t *json, int64_t *kind_p)
@@ -286,12 +376,11 @@ static loong_status_t find_kind(loong_context_t *ctx, const char *path,
     const loong_json_t *type = loongi_json_get(json, "image_processor_type");
     const char *name = loongi_json_string(
         type != NULL ? type : loongi_json_get(json, "feature_extractor_type"));
-    for (int64_t k = 0; k < LOONG_COUNT_OF(kinds); k++) {
-        size_t length = strlen(kinds[k].name);
-        bool begins = strncmp(name, kinds[k].name, length) == 0;
-        for (int64_t e = 0; begins && e < LOONG_COUNT_OF(endings); e++) {
-            if (strcmp(name + length, endings[e]) == 0) {
-                *kind_p = k;
+    for (int64_t e = 0; e < LOONG_COUNT_OF(endings); e++) {
+        const char *end = strstr(name, endings[e]);
+        if (end != NULL && strcmp(end, endings[e]) == 0) {
+            *kind_p = kind_named(name, (size_t)(end - name), false);
+            if (*kind_p >= 0) {
                 return LOONG_OK;
             }
         }
@@ -300,6 +389,27 @@ static loong_status_t find_kind(loong_context_t *ctx, const char *path,
                       "%s: image_processor_type is \"%s\", of which ViT, CLIP, "
                       "Siglip, GotOcr2 and Qwen2VLImageProcessor are read",
                       path, name);
+}
+
+/* Of videos: by the file, else the one that is asked for. */
+static loong_status_t find_video_kind(loong_context_t *ctx, const char *path,
+                                      const loong_json_t *json,
+                                      const char *class_name, int64_t *kind_p)
+{
+    static const char ending[] = "VideoProcessor";
+    const loong_json_t *type = loongi_json_get(json, "video_processor_type");
+    const char *name = type != NULL ? loongi_json_string(type) : class_name;
+    const char *end = type != NULL ? strstr(name, ending) : NULL;
+    *kind_p = kind_named(name, end != NULL ? (size_t)(end - name) : strlen(name),
+                         true);
+    LOONG_CHECK(ctx,
+                *kind_p >= 0 && (type == NULL ||
+                                 (end != NULL && strcmp(end, ending) == 0)),
+                LOONG_ERR_UNSUPPORTED,
+                "%s: video_processor_type is \"%s\", of which Qwen2VL, Qwen3VL "
+                "and InternVLVideoProcessor are read",
+                path != NULL ? path : "videos", name);
+    return LOONG_OK;
 }
 
 /* numpy's order of types: bytes are multiplied in 64 bits, then rounded to 32;
@@ -317,17 +427,25 @@ static void tabulate(loong_image_processor_t *p)
     }
 }
 
-/* whole: the processor of texts and pictures, which may be the same object. */
+/* whole: the processor of texts, pictures and videos, beside others as
+ * transformers 5 writes it; it may be the same object. videos: the class that
+ * is meant where none is named; NULL: it is of pictures. */
 static loong_status_t read_fields(loong_context_t *ctx, const char *path,
-                                  const loong_json_t *whole,
+                                  const loong_json_t *whole, const char *videos,
                                   loong_image_processor_t *p)
 {
-    const loong_json_t *own = loongi_json_get(whole, "image_processor");
+    const loong_json_t *own = loongi_json_get(
+        whole, videos != NULL ? "video_processor" : "image_processor");
+    if (own == NULL && videos != NULL) { /* pictures' own, as transformers does */
+        own = loongi_json_get(whole, "image_processor");
+    }
     const loong_json_t *json = own != NULL ? own : whole;
     int64_t kind = 0;
     LOONG_CHECK(ctx, loongi_json_kind(json) == LOONG_JSON_OBJECT,
                 LOONG_ERR_FORMAT, "%s: is not an object", path);
-    LOONG_TRY(find_kind(ctx, path, json, &kind));
+    LOONG_TRY(videos != NULL
+                  ? find_video_kind(ctx, path, json, videos, &kind)
+                  : find_kind(ctx, path, json, &kind));
     *p = kinds[kind].defaults;
     p->ctx = ctx;
     for (const loong_json_member_t *it = loongi_json_first(json); it != NULL;
@@ -353,8 +471,8 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
     return LOONG_OK;
 }
 
-loong_status_t
-loong_image_processor_create(loong_context_t *ctx, const char *path,
+static loong_status_t create(loong_context_t *ctx, const char *path,
+                             const char *videos,
                              loong_image_processor_t **processor_p)
 {
     loong_json_t *json = NULL;
@@ -362,8 +480,8 @@ loong_image_processor_create(loong_context_t *ctx, const char *path,
     LOONG_TRY(loongi_json_load(ctx, path, &json));
     loong_status_t status =
         loongi_alloc(ctx, sizeof(*processor), "image processor", &processor);
-    if (status == LOONG_OK) { /* beside others, as transformers 5 writes it */
-        status = read_fields(ctx, path, json, processor);
+    if (status == LOONG_OK) {
+        status = read_fields(ctx, path, json, videos, processor);
     }
     loongi_json_destroy(&json);
     if (status != LOONG_OK) {
@@ -375,17 +493,39 @@ loong_image_processor_create(loong_context_t *ctx, const char *path,
 }
 
 loong_status_t
+loong_image_processor_create(loong_context_t *ctx, const char *path,
+                             loong_image_processor_t **processor_p)
+{
+    return create(ctx, path, NULL, processor_p);
+}
+
+loong_status_t
+loong_video_processor_create(loong_context_t *ctx, const char *path,
+                             const char *class_name,
+                             loong_image_processor_t **processor_p)
+{
+    int64_t kind = 0;
+    loong_image_processor_t *p = NULL;
+    if (path != NULL) {
+        return create(ctx, path, class_name, processor_p);
+    }
+    LOONG_TRY(find_video_kind(ctx, NULL, NULL, class_name, &kind));
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*p), "video processor", &p));
+    *p = kinds[kind].defaults;
+    p->ctx = ctx;
+    tabulate(p);
+    *processor_p = p;
+    return LOONG_OK;
+}
+
+loong_status_t
 loong_image_processor_create_default(loong_context_t *ctx,
                                      const char *class_name, int64_t image_size,
                                      loong_image_processor_t **processor_p)
 {
-    int64_t kind = 0;
-    while (kind < LOONG_COUNT_OF(kinds) &&
-           strcmp(kinds[kind].name, class_name) != 0) {
-        kind++;
-    }
+    int64_t kind = kind_named(class_name, strlen(class_name), false);
     LOONG_CHECK(ctx,
-                kind < LOONG_COUNT_OF(kinds) &&
+                kind >= 0 &&
                     (image_size > 0 ||
                      loongi_processor_is_bounded(&kinds[kind].defaults)),
                 LOONG_ERR_ARG, "no image processor %s of %" PRId64 " pixels",

@@ -6,6 +6,7 @@
 
 #include "base.h"
 #include "loong/image.h"
+#include "loong/video.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +22,18 @@ typedef struct target {
     int64_t min_pixels, max_pixels;
 } target_t;
 
+/* Which frames of a video are read, and for how many pixels; a processor of
+ * pictures has none. */
+typedef struct video_rules {
+    loong_video_form_t form;
+    bool sample; /* else all frames are read */
+    double fps;  /* 0: not said */
+    int64_t num_frames, min_frames, max_frames; /* likewise */
+    double shift;                               /* of the first; < 0: half */
+    bool cap;                                   /* pixels of a frame */
+    int64_t max_tokens;                         /* by which it is capped */
+} video_rules_t;
+
 struct loong_image_processor {
     loong_context_t *ctx;
     bool is_clip; /* crops, and "size": 224 is a shortest edge */
@@ -30,11 +43,29 @@ struct loong_image_processor {
     bool is_tiled, tile; /* it may cut pictures into tiles, and does */
     int64_t min_tiles, max_tiles;
     target_t size, crop_size;
+    video_rules_t video;
     loong_image_filter_t filter;
     double factor;
     double mean[CHANNELS], deviation[CHANNELS];
     float values[CHANNELS][256]; /* of a byte of a channel, in the end */
 };
+
+/* Sides of width x height pixels as multiples of patch x merge, between the
+ * bounds, by Qwen2-VL's smart_resize; 0: it refuses them. */
+void loongi_bounded_size(const loong_image_processor_t *p,
+                         const target_t *bounds, int64_t width, int64_t height,
+                         int64_t size[2]);
+
+/* Of the pixels of a picture, to frames [first, last) of each patch. */
+void loongi_process_frame(const loong_image_processor_t *p,
+                          const loong_image_t *image,
+                          const loong_patch_cut_t *cut, int64_t first,
+                          int64_t last, float *patches);
+
+/* A cut that the processor's file states is the model's. */
+LOONG_NODISCARD loong_status_t loongi_processor_check_cut(
+    loong_context_t *ctx, const loong_image_processor_t *p,
+    const loong_patch_cut_t *cut);
 
 static inline bool
 loongi_processor_is_bounded(const loong_image_processor_t *p)

@@ -200,6 +200,7 @@ static const loong_hf_layout_t kimi_layouts[] = {
         .fields = qwen3_5_fields,                                    \
         .num_layouts = LOONG_COUNT_OF(qwen3_vl_layouts),             \
         .layouts = qwen3_vl_layouts, .image_token = "<|image_pad|>", \
+        .video_token = "<|video_pad|>",                              \
         .image_token_id = "image_token_id"                           \
     }
 
@@ -222,6 +223,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .num_layouts = LOONG_COUNT_OF(qwen2_vl_layouts),
      .layouts = qwen2_vl_layouts,
      .image_token = "<|image_pad|>",
+     .video_token = "<|video_pad|>",
      .image_token_id = "image_token_id"},
     {.model_type = "qwen2_5_vl",
      .architecture = "Qwen2_5_VLForConditionalGeneration",
@@ -241,6 +243,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .num_layouts = LOONG_COUNT_OF(qwen2_vl_layouts),
      .layouts = qwen2_vl_layouts,
      .image_token = "<|image_pad|>",
+     .video_token = "<|video_pad|>",
      .image_token_id = "image_token_id"},
     {.model_type = "qwen3_vl",
      .architecture = "Qwen3VLForConditionalGeneration",
@@ -259,6 +262,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .num_layouts = LOONG_COUNT_OF(qwen3_vl_layouts),
      .layouts = qwen3_vl_layouts,
      .image_token = "<|image_pad|>",
+     .video_token = "<|video_pad|>",
      .image_token_id = "image_token_id"},
     {.model_type = "qwen3_vl_moe",
      .architecture = "Qwen3VLMoeForConditionalGeneration",
@@ -278,6 +282,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .num_layouts = LOONG_COUNT_OF(qwen3_vl_layouts),
      .layouts = qwen3_vl_layouts,
      .image_token = "<|image_pad|>",
+     .video_token = "<|video_pad|>",
      .image_token_id = "image_token_id"},
     /* Their encoder and projector alone: no family here is the language
      * model. */
@@ -299,6 +304,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .num_layouts = LOONG_COUNT_OF(internvl_layouts),
      .layouts = internvl_layouts,
      .image_token = "<IMG_CONTEXT>",
+     .video_token = "<video>",
      .image_token_id = "image_token_id"},
     {.model_type = "kimi_k25",
      .architecture = "Kimi_K25ForConditionalGeneration",

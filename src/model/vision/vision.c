@@ -405,6 +405,7 @@ static void facts(const void *config, loong_model_facts_t *facts)
     facts->patch_size = c->patch_size;
     facts->temporal_patch_size = c->temporal_patch_size;
     facts->window_size = c->window_size;
+    facts->tokens_per_second = c->tokens_per_second;
     facts->positions = position_table(c);
     for (int64_t i = 0; i < c->num_layers; i++) {
         facts->deep_features += c->deep.of[i];
@@ -488,10 +489,10 @@ static loong_status_t configure(loong_context_t *ctx,
     return status;
 }
 
-#define FAMILY(name_, processor_, projector_)                                  \
+#define FAMILY(name_, processor_, videos_, projector_)                         \
     {                                                                          \
         .name = name_, .role = "image_encoder", .image_processor = processor_, \
-        .projector = projector_, .config_size = sizeof(loong_vision_config_t), \
+        .video_processor = videos_, .projector = projector_, .config_size = sizeof(loong_vision_config_t), \
         .configure = configure, .facts = facts,                                \
         .attention_flops = attention_flops, .check_mesh = check_mesh,          \
         .build = loongi_vision_build, .state = loongi_vision_state,            \
@@ -499,14 +500,14 @@ static loong_status_t configure(loong_context_t *ctx,
     }
 
 static const loong_family_t families[] = {
-    FAMILY("vit", "ViT", "mlp_projector"),
-    FAMILY("clip_vision_model", "CLIP", "mlp_projector"),
-    FAMILY("siglip_vision_model", "Siglip", "mlp_projector"),
-    FAMILY("qwen2_vl_vision", "Qwen2VL", "patch_merger"),
-    FAMILY("qwen2_5_vl_vision", "Qwen2VL", "qwen2_5_vl_merger"),
-    FAMILY("qwen3_vl_vision", "Qwen2VL", "qwen3_vl_merger"),
-    FAMILY("internvl_vision", "GotOcr2", "internvl_projector"),
-    FAMILY("kimi_k25_vision", "Qwen2VL", "kimi_projector")};
+    FAMILY("vit", "ViT", NULL, "mlp_projector"),
+    FAMILY("clip_vision_model", "CLIP", NULL, "mlp_projector"),
+    FAMILY("siglip_vision_model", "Siglip", NULL, "mlp_projector"),
+    FAMILY("qwen2_vl_vision", "Qwen2VL", "Qwen2VL", "patch_merger"),
+    FAMILY("qwen2_5_vl_vision", "Qwen2VL", "Qwen2VL", "qwen2_5_vl_merger"),
+    FAMILY("qwen3_vl_vision", "Qwen2VL", "Qwen3VL", "qwen3_vl_merger"),
+    FAMILY("internvl_vision", "GotOcr2", "InternVL", "internvl_projector"),
+    FAMILY("kimi_k25_vision", "Qwen2VL", NULL, "kimi_projector")};
 
 loong_status_t loongi_register_vision(loong_context_t *ctx)
 {

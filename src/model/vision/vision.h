@@ -40,6 +40,7 @@ typedef struct loong_vision_config {
     int64_t temporal_patch_size; /* frames of a patch */
     int64_t window_size; /* pixels of a side, within which patches see each
                             other; 0: in the whole picture */
+    int64_t tokens_per_second; /* of a video's axis of time; 0: none */
     loong_layer_kinds_t full; /* layers in which they do all the same */
     bool rotary; /* positions turn heads by row and column; else a table */
     /* Of a square table that is resampled to the patches of a picture; 0: the

@@ -46,6 +46,9 @@ static const loong_recipe_field_t fields[] = {
     {INT64("window_size", window_size, 0, 1e5, SAME,
            "pixels of a side of a window, whose patches alone see each other; "
            "0: those of a picture do")},
+    {INT64("tokens_per_second", tokens_per_second, 0, 1e5, SAME,
+           "positions of a second of a video on the axis of time; 0: its "
+           "moments are counted")},
     {TEXT("full_attention_layers", SAME,
           "with windows: numbers of the layers in which the patches of a "
           "picture see each other, as [7,15,23,31]; every eighth when not "
@@ -158,6 +161,7 @@ static const struct {
     {"qwen2_5_vl_vision", {"activation", "swiglu"}},
     {"qwen2_5_vl_vision", {"layernorm_epsilon", "1e-6"}},
     {"qwen2_5_vl_vision", {"window_size", "112"}},
+    {"qwen2_5_vl_vision", {"tokens_per_second", "4"}},
     {"qwen3_vl_vision", {"add_class_token", "false"}},
     {"qwen3_vl_vision", {"post_layernorm", "false"}},
     {"qwen3_vl_vision", {"temporal_patch_size", "2"}},

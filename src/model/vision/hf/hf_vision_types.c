@@ -66,7 +66,7 @@ static const loong_hf_field_t qwen2_5_vl_fields[] = {
     NEUTRAL_FIELD("in_channels", "3"),
     NEUTRAL_FIELD("in_chans", "3"),
     CODE_FIELD("spatial_patch_size"),
-    CODE_FIELD("tokens_per_second"),
+    INT_FIELD("tokens_per_second", "tokens_per_second", "4"),
     CODE_FIELD("rope_parameters"),
     CODE_FIELD(NULL)};
 #define QWEN3_FIELDS                                                    \

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pictures and videos in a rendered text: what a video's token becomes, and
+ * which tokens stand for each. Called by encode.c. Read chat.h before. */
+#include <string.h>
+
+#include "chat.h"
+
+#define VISION_BEGIN "<|vision_start|>"
+#define VISION_END "<|vision_end|>"
+
+/* ---- videos as text ------------------------------------------------------ */
+
+static void put_video(const chat_conversation_t *c, const loong_video_t *video,
+                      loong_text_t *to)
+{
+    const loong_image_processor_t *p = c->rules.videos;
+    loong_video_form_t form = loong_video_processor_form(p);
+    for (int64_t k = 0; k < video->parts; k++) {
+        switch (form) {
+        case LOONG_VIDEO_TIMES:
+            loongi_text_printf(to, "<%.1f seconds>" VISION_BEGIN "%s" VISION_END,
+                               loong_video_time(p, video, k),
+                               c->rules.video_token);
+            break;
+        case LOONG_VIDEO_FRAMES:
+            loongi_text_printf(to, "%sFrame%lld: %s", k > 0 ? "\n" : "",
+                               (long long)k + 1, c->rules.token);
+            break;
+        default:
+            loongi_text_printf(to, "%s", c->rules.video_token);
+        }
+    }
+}
+
+/* Places of the worker that stand at `from` or behind move by what was put in
+ * place of [from, to). */
+typedef struct moving {
+    chat_worker_t *w;
+    int64_t span, turn; /* the first that have not been moved */
+    bool begun;         /* the span's begin has */
+} moving_t;
+
+static void move_until(moving_t *m, size_t limit, size_t by)
+{
+    chat_worker_t *w = m->w;
+    while (m->span < w->num_learned) {
+        loong_jinja_span_t *s = &w->learned[m->span];
+        if (!m->begun && s->begin > limit) {
+            break;
+        }
+        s->begin += m->begun ? 0 : by;
+        m->begun = true;
+        if (s->end > limit) {
+            break;
+        }
+        s->end += by;
+        m->begun = false;
+        m->span++;
+    }
+    while (m->turn < w->num_turns && w->turns[m->turn] <= limit) {
+        w->turns[m->turn++] += by;
+    }
+}
+
+static bool has_videos(const chat_conversation_t *c)
+{
+    bool has = false;
+    for (int64_t i = 0; i < c->num_images; i++) {
+        has = has || c->images[i].frames > 0;
+    }
+    return has;
+}
+
+loong_status_t loongi_chat_expand(chat_worker_t *w, const char **text_p,
+                                  size_t *length_p)
+{
+    const chat_conversation_t *c = &w->conversation;
+    const char *begin = *text_p;
+    const char *at = begin;
+    const char *end = begin + *length_p;
+    moving_t m = {.w = w};
+    if (!has_videos(c)) {
+        return LOONG_OK;
+    }
+    w->expanded.length = 0;
+    for (int64_t i = 0; i < c->num_images; i++) {
+        const char *token = c->rules.video_token;
+        const char *found = NULL;
+        if (c->images[i].frames == 0) {
+            continue;
+        }
+        found = strstr(at, token);
+        if (found == NULL) {
+            break; /* who counts the tokens tells it */
+        }
+        size_t by = w->expanded.length - (size_t)(at - begin);
+        move_until(&m, (size_t)(found - begin), by);
+        loongi_text_append(&w->expanded, at, (size_t)(found - at));
+        put_video(c, &c->images[i], &w->expanded);
+        at = found + strlen(token);
+    }
+    move_until(&m, (size_t)-1, w->expanded.length - (size_t)(at - begin));
+    loongi_text_append(&w->expanded, at, (size_t)(end - at));
+    *text_p = loongi_text_get(&w->expanded);
+    *length_p = w->expanded.length;
+    return w->expanded.status;
+}
+
+/* ---- tokens -------------------------------------------------------------- */
+
+/* The next token that stands for something, from *at on; *at is behind the last
+ * one where there is none. */
+static int32_t find_token(const chat_worker_t *w, int64_t *at)
+{
+    for (; *at < w->count; (*at)++) {
+        int32_t id = w->ids[*at];
+        if (id >= 0 && (id == w->image_id || id == w->video_id)) {
+            return id;
+        }
+    }
+    return -1;
+}
+
+static loong_status_t add_image(chat_worker_t *w, int64_t before,
+                                const loong_video_t *of, int64_t *at,
+                                bool *stands_p)
+{
+    const chat_image_rules_t *rules = &w->conversation.rules;
+    bool video = of->frames > 0;
+    bool by_pictures = !video || loong_video_processor_form(rules->videos) ==
+                                     LOONG_VIDEO_FRAMES;
+    int64_t parts = video ? of->parts : 1;
+    LOONG_TRY(loongi_grow(w->ctx, &w->images, &w->images_room,
+                          w->num_images + 1, sizeof(*w->images),
+                          "pictures of conversations"));
+    LOONG_TRY(loongi_grow(w->ctx, &w->part_at, &w->parts_room,
+                          w->num_parts + parts, sizeof(*w->part_at),
+                          "parts of videos"));
+    chat_image_t *image = &w->images[w->num_images++];
+    *image = (chat_image_t){.part_at = w->num_parts, .of = *of};
+    for (int64_t k = 0; k < parts; k++) {
+        int32_t id = find_token(w, at);
+        *stands_p = *stands_p &&
+                    id == (by_pictures ? w->image_id : w->video_id) && id >= 0;
+        image->at = k == 0 ? *at - before : image->at;
+        if (parts > 1) {
+            w->part_at[w->num_parts++] = (int32_t)(*at - before - image->at);
+        }
+        if (*at < w->count) {
+            w->weight[(*at)++] = 0;
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_chat_place_images(chat_worker_t *w, int64_t before)
+{
+    const chat_conversation_t *c = &w->conversation;
+    int64_t at = before;
+    bool stand = true;
+    for (int64_t i = 0; i < c->num_images; i++) {
+        LOONG_TRY(add_image(w, before, &c->images[i], &at, &stand));
+    }
+    LOONG_CHECK(w->ctx, stand && find_token(w, &at) < 0, LOONG_ERR_FORMAT,
+                "'%s'%s%s do not stand in the rendered text once for each of "
+                "its %lld pictures and videos, in their order",
+                c->rules.token != NULL ? c->rules.token : "",
+                c->rules.videos != NULL ? " and " : "",
+                c->rules.videos != NULL ? c->rules.video_token : "",
+                (long long)c->num_images);
+    loongi_text_append(&w->image_paths, c->image_paths.data,
+                       c->image_paths.length);
+    return w->image_paths.status;
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The video processors of transformers: which frames of a file are read, at
+ * which size, and their patches. Called by patch_processor.c and by sources of
+ * conversations. Read processor.h and backends/video/video_files.h before. */
+#include "loong/video.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#include "codec.h"
+#include "object.h"
+#include "processor.h"
+#include "video_files.h"
+
+enum { MAX_ERROR = 256, MAX_PIXELS = 89478485 /* of a frame */ };
+
+static const loong_video_functions_t *find_functions(void)
+{
+    static const loong_video_functions_t *functions;
+    if (functions == NULL) {
+        functions =
+            loongi_object_symbol(LOONG_VIDEO_OBJECT, LOONG_VIDEO_FUNCTIONS);
+    }
+    return functions;
+}
+
+bool loong_video_loads(void)
+{
+    return find_functions() != NULL;
+}
+
+/* ---- which frames -------------------------------------------------------- */
+
+loong_video_form_t
+loong_video_processor_form(const loong_image_processor_t *processor)
+{
+    return processor->video.form;
+}
+
+loong_status_t loong_video_processor_sample(loong_image_processor_t *processor,
+                                            double fps, int64_t frames)
+{
+    video_rules_t *v = &processor->video;
+    LOONG_CHECK(processor->ctx, fps == 0.0 || frames == 0, LOONG_ERR_CONFIG,
+                "data.video_fps %g and data.video_frames %" PRId64
+                ": one of them says which frames of a video are read",
+                fps, frames);
+    if (fps > 0.0 || frames > 0) {
+        v->sample = true;
+        v->fps = fps;
+        v->num_frames = frames;
+    }
+    return LOONG_OK;
+}
+
+uint64_t
+loong_video_processor_hash(const loong_image_processor_t *processor)
+{
+    const video_rules_t *v = &processor->video;
+    const double of[] = {(double)v->form,      v->sample,
+                         v->fps,               (double)v->num_frames,
+                         (double)v->min_frames, (double)v->max_frames,
+                         v->shift,             (double)processor->cut.frames};
+    return XXH3_64bits(of, sizeof(of));
+}
+
+static int64_t patch_frames(const loong_image_processor_t *p)
+{
+    return LOONG_MAX(p->cut.frames, 1);
+}
+
+/* Elements of torch's arange(from, total, step). */
+static int64_t range(double from, double total, double step)
+{
+    return (int64_t)ceil((total - from) / step);
+}
+
+static double shift_of(const video_rules_t *v, double total, double wanted)
+{
+    return v->form != LOONG_VIDEO_FRAMES ? 0.0
+           : v->shift < 0.0              ? total / wanted / 2.0
+                                         : v->shift;
+}
+
+/* What the processors call num_frames, of a video with a sampling. */
+static int64_t wanted_frames(const video_rules_t *v, int64_t each,
+                             const loong_video_t *video)
+{
+    double total = (double)video->total;
+    double by_rate = total / video->fps * v->fps;
+    double most = (double)LOONG_MIN(v->max_frames, video->total);
+    if (v->form == LOONG_VIDEO_WHOLE && v->num_frames > 0) {
+        return (int64_t)nearbyint((double)v->num_frames / (double)each) * each;
+    }
+    if (v->num_frames > 0) {
+        return v->num_frames;
+    }
+    if (v->fps == 0.0) {
+        return v->form == LOONG_VIDEO_TIMES
+                   ? LOONG_MIN(LOONG_MAX(video->total, v->min_frames),
+                               v->max_frames)
+                   : video->total;
+    }
+    if (v->form == LOONG_VIDEO_WHOLE) {
+        most = floor(most / (double)each) * (double)each;
+        double n =
+            fmin(fmin(fmax(by_rate, (double)v->min_frames), most), total);
+        return (int64_t)floor(n / (double)each) * each;
+    }
+    if (v->form == LOONG_VIDEO_TIMES) {
+        return (int64_t)fmin(fmax(trunc(by_rate), (double)v->min_frames), most);
+    }
+    return (int64_t)trunc(by_rate);
+}
+
+/* Every frame, or those of a distance. */
+static bool takes_all(const video_rules_t *v)
+{
+    return !v->sample || (v->form == LOONG_VIDEO_WHOLE && v->num_frames == 0 &&
+                          v->fps == 0.0);
+}
+
+static loong_status_t choose(loong_context_t *ctx, const char *path,
+                             const loong_image_processor_t *p,
+                             loong_video_t *video)
+{
+    const video_rules_t *v = &p->video;
+    int64_t each = patch_frames(p);
+    double total = (double)video->total;
+    video->frames = video->total;
+    if (!takes_all(v)) {
+        int64_t wanted = wanted_frames(v, each, video);
+        LOONG_CHECK(ctx, wanted > 0 && wanted <= video->total, LOONG_ERR_FORMAT,
+                    "%s: %" PRId64 " of its %" PRId64 " frames are wanted (it "
+                    "has %g a second): data.video_fps or data.video_frames "
+                    "says how many",
+                    path, wanted, video->total, video->fps);
+        video->frames = v->form == LOONG_VIDEO_TIMES
+                            ? wanted
+                            : range(shift_of(v, total, (double)wanted), total,
+                                    total / (double)wanted);
+    }
+    video->parts =
+        v->form == LOONG_VIDEO_WHOLE ? 1 : (video->frames + each - 1) / each;
+    video->seconds =
+        (double)each / ((double)video->frames / total * video->fps);
+    return LOONG_OK;
+}
+
+/* numpy's linspace of whole numbers, and torch's arange in 32 bits. */
+int64_t loong_video_frame(const loong_image_processor_t *processor,
+                          const loong_video_t *video, int64_t k)
+{
+    const video_rules_t *v = &processor->video;
+    double total = (double)video->total;
+    k = LOONG_MIN(k, video->frames - 1);
+    if (takes_all(v)) {
+        return k;
+    }
+    if (v->form == LOONG_VIDEO_TIMES) {
+        double step = (total - 1.0) / (double)LOONG_MAX(video->frames - 1, 1);
+        return k > 0 && k == video->frames - 1
+                   ? video->total - 1
+                   : (int64_t)nearbyint((double)k * step);
+    }
+    int64_t wanted = wanted_frames(v, patch_frames(processor), video);
+    double from = shift_of(v, total, (double)wanted);
+    return (int64_t)(float)(from + (double)k * (total / (double)wanted));
+}
+
+double loong_video_time(const loong_image_processor_t *processor,
+                        const loong_video_t *video, int64_t k)
+{
+    int64_t each = patch_frames(processor);
+    int64_t first = loong_video_frame(processor, video, k * each);
+    int64_t last = loong_video_frame(processor, video, (k + 1) * each - 1);
+    return ((double)first / video->fps + (double)last / video->fps) / 2.0;
+}
+
+/* ---- sizes --------------------------------------------------------------- */
+
+/* Qwen3-VL's smart_resize, whose bounds are those of all frames. */
+static void size_of_all(const loong_image_processor_t *p,
+                        const target_t *bounds, const int64_t of[2],
+                        int64_t frames, int64_t size[2])
+{
+    enum { LONGEST = 200 };
+    int64_t unit = p->cut.patch * p->cut.merge;
+    int64_t each = patch_frames(p);
+    int64_t found = (int64_t)nearbyint((double)frames / (double)each) * each;
+    double side[2] = {(double)of[0], (double)of[1]};
+    double least = (double)unit;
+    if (side[0] < least || side[1] < least) {
+        double scale = fmax(least / side[1], least / side[0]);
+        side[0] = trunc(side[0] * scale);
+        side[1] = trunc(side[1] * scale);
+    }
+    double pixels = (double)frames * side[0] * side[1];
+    size[0] = size[1] = 0;
+    if (frames < each ||
+        fmax(side[0], side[1]) / fmin(side[0], side[1]) > LONGEST) {
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        size[i] = (int64_t)nearbyint(side[i] / least) * unit;
+        found *= size[i];
+    }
+    for (int i = 0; i < 2; i++) {
+        if (found > bounds->max_pixels) {
+            double beta = sqrt(pixels / (double)bounds->max_pixels);
+            int64_t units = (int64_t)floor(side[i] / beta / least);
+            size[i] = LOONG_MAX(units, 1) * unit;
+        } else if (found < bounds->min_pixels) {
+            double beta = sqrt((double)bounds->min_pixels / pixels);
+            size[i] = (int64_t)ceil(side[i] * beta / least) * unit;
+        }
+    }
+}
+
+/* With a share of the pixels of all frames for each. */
+static target_t capped(const loong_image_processor_t *p, int64_t frames)
+{
+    const video_rules_t *v = &p->video;
+    target_t bounds = p->size;
+    int64_t unit = p->cut.patch * p->cut.merge;
+    int64_t floor_pixels = (int64_t)((double)bounds.min_pixels * 1.05);
+    if (!v->cap) {
+        return bounds;
+    }
+    if (v->form == LOONG_VIDEO_TIMES) {
+        int64_t each =
+            LOONG_MIN(v->max_tokens * unit * unit, bounds.max_pixels / frames);
+        bounds.max_pixels = LOONG_MAX(each, floor_pixels) * frames;
+        return bounds;
+    }
+    int64_t all = (int64_t)((double)(v->max_tokens * unit * unit) * 0.9);
+    int64_t each = all * patch_frames(p) / frames;
+    bounds.max_pixels =
+        LOONG_MAX(LOONG_MIN(bounds.max_pixels, each), floor_pixels);
+    return bounds;
+}
+
+void loong_video_size(const loong_image_processor_t *processor, int64_t width,
+                      int64_t height, int64_t frames, int64_t size[2])
+{
+    const loong_image_processor_t *p = processor;
+    const int64_t of[2] = {width, height};
+    size[0] = size[1] = 0;
+    if (width < 1 || height < 1 || frames < 1) {
+        return;
+    }
+    if (!loongi_processor_is_bounded(p)) {
+        loong_image_processor_size(p, width, height, &size[0], &size[1]);
+        return;
+    }
+    target_t bounds = capped(p, frames);
+    if (p->video.form == LOONG_VIDEO_TIMES) {
+        size_of_all(p, &bounds, of, frames, size);
+    } else {
+        loongi_bounded_size(p, &bounds, width, height, size);
+    }
+}
+
+/* ---- files --------------------------------------------------------------- */
+
+/* A file that is open, and its upright size. */
+typedef struct opened {
+    loong_context_t *ctx;
+    const char *path;
+    int fd;
+    void *video;
+    loong_video_stream_t stream;
+    char error[MAX_ERROR];
+} opened_t;
+
+static void close_video(opened_t *o)
+{
+    if (o->video != NULL) {
+        find_functions()->close(o->video);
+    }
+    if (o->fd >= 0) {
+        close(o->fd);
+    }
+}
+
+static loong_status_t open_video(opened_t *o)
+{
+    struct stat info;
+    LOONG_CHECK(o->ctx, find_functions() != NULL, LOONG_ERR_UNSUPPORTED,
+                "%s: this build reads no videos: " LOONG_VIDEO_OBJECT
+                " is wanted, which is made where FFmpeg's libav* are found "
+                "(docs/install.md)",
+                o->path);
+    o->fd = open(o->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    LOONG_CHECK(o->ctx, o->fd >= 0 && fstat(o->fd, &info) == 0,
+                errno == ENOENT ? LOONG_ERR_NOT_FOUND : LOONG_ERR_IO, "%s: %s",
+                o->path, strerror(errno));
+    LOONG_CHECK(o->ctx, S_ISREG(info.st_mode) && info.st_size > 0,
+                LOONG_ERR_FORMAT, "%s: is %s", o->path,
+                S_ISREG(info.st_mode) ? "empty" : "no regular file");
+    const loong_video_file_t file = {o->fd, 0, info.st_size};
+    int code = find_functions()->open(&file, &o->stream, o->error, MAX_ERROR,
+                                      &o->video);
+    LOONG_CHECK(o->ctx, code == 0, LOONG_ERR_FORMAT, "%s: %s", o->path,
+                o->error);
+    LOONG_CHECK(o->ctx, o->stream.frames > 0 && o->stream.fps > 0.0,
+                LOONG_ERR_FORMAT, "%s: %" PRId64 " frames, %g a second",
+                o->path, o->stream.frames, o->stream.fps);
+    LOONG_CHECK(o->ctx, o->stream.width <= MAX_PIXELS / o->stream.height,
+                LOONG_ERR_UNSUPPORTED,
+                "%s: has %" PRId64 " x %" PRId64 " pixels, more than the %d "
+                "that are allowed",
+                o->path, o->stream.width, o->stream.height, MAX_PIXELS);
+    return LOONG_OK;
+}
+
+static loong_status_t describe(const opened_t *o,
+                               const loong_image_processor_t *p,
+                               loong_video_t *video)
+{
+    const loong_video_stream_t *s = &o->stream;
+    int64_t size[2];
+    bool exchanged = s->turns % 2 == 1;
+    *video = (loong_video_t){.width = exchanged ? s->height : s->width,
+                             .height = exchanged ? s->width : s->height,
+                             .total = s->frames,
+                             .fps = s->fps};
+    LOONG_TRY(choose(o->ctx, o->path, p, video));
+    loong_video_size(p, video->width, video->height, video->frames, size);
+    LOONG_CHECK(o->ctx, size[0] > 0, LOONG_ERR_FORMAT,
+                "%s: %" PRId64 " frames of %" PRId64 " x %" PRId64 " pixels "
+                "are fewer, or longer and narrower, than the video processor "
+                "takes",
+                o->path, video->frames, video->width, video->height);
+    return LOONG_OK;
+}
+
+loong_status_t loong_video_measure(loong_context_t *ctx,
+                                   const loong_image_processor_t *processor,
+                                   const char *path, loong_video_t *video)
+{
+    opened_t o = {.ctx = ctx, .path = path, .fd = -1};
+    loong_status_t status = open_video(&o);
+    if (status == LOONG_OK) {
+        status = describe(&o, processor, video);
+    }
+    close_video(&o);
+    return status;
+}
+
+/* ---- frames -------------------------------------------------------------- */
+
+/* Room for a frame as it is stored, and upright. */
+typedef struct frame_room {
+    loong_image_t stored, upright;
+} frame_room_t;
+
+static loong_status_t take_room(const opened_t *o, const loong_video_t *video,
+                                frame_room_t *room)
+{
+    const loong_video_stream_t *s = &o->stream;
+    size_t bytes = (size_t)(s->width * s->height) * CHANNELS;
+    room->stored = (loong_image_t){.width = s->width, .height = s->height};
+    room->upright =
+        (loong_image_t){.width = video->width, .height = video->height};
+    LOONG_TRY(loongi_alloc(o->ctx, bytes, "a frame", &room->stored.pixels));
+    if (s->turns > 0) {
+        return loongi_alloc(o->ctx, bytes, "a frame", &room->upright.pixels);
+    }
+    return LOONG_OK;
+}
+
+/* A frame of the file, upright and at its size, to `to`. */
+static loong_status_t read_frame(opened_t *o, const loong_image_processor_t *p,
+                                 int64_t number, frame_room_t *room,
+                                 loong_image_t *to)
+{
+    static const int orientations[] = {1, 6, 3, 8};
+    loong_image_t *image = &room->stored;
+    loong_image_t resized = {0};
+    int code = find_functions()->read(o->video, number, image->pixels, o->error,
+                                      MAX_ERROR);
+    LOONG_CHECK(o->ctx, code == 0, LOONG_ERR_FORMAT, "%s: %s", o->path,
+                o->error);
+    if (o->stream.turns > 0) {
+        loongi_image_orient(orientations[o->stream.turns], image,
+                            &room->upright);
+        image = &room->upright;
+    }
+    size_t bytes = (size_t)(to->width * to->height) * CHANNELS;
+    if (image->width == to->width && image->height == to->height) {
+        memcpy(to->pixels, image->pixels, bytes);
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_image_resize(o->ctx, image, to->width, to->height,
+                                 p->filter, &resized));
+    memcpy(to->pixels, resized.pixels, bytes);
+    loong_image_free(o->ctx, &resized);
+    return LOONG_OK;
+}
+
+static loong_status_t read_frames(opened_t *o, const loong_image_processor_t *p,
+                                  const loong_video_t *video, uint8_t *pixels)
+{
+    loong_video_t found;
+    frame_room_t room = {{0}, {0}};
+    int64_t size[2];
+    LOONG_TRY(open_video(o));
+    LOONG_TRY(describe(o, p, &found));
+    LOONG_CHECK(o->ctx,
+                found.width == video->width && found.height == video->height &&
+                    found.frames == video->frames,
+                LOONG_ERR_MISMATCH,
+                "%s: is another video than when it was measured", o->path);
+    loong_video_size(p, found.width, found.height, found.frames, size);
+    loong_image_t to = {.width = size[0], .height = size[1]};
+    size_t each = (size_t)(size[0] * size[1]) * CHANNELS;
+    loong_status_t status = take_room(o, &found, &room);
+    int64_t before = -1;
+    for (int64_t k = 0; k < found.frames && status == LOONG_OK; k++) {
+        int64_t number = loong_video_frame(p, &found, k);
+        to.pixels = pixels + (size_t)k * each;
+        if (number == before) {
+            memcpy(to.pixels, to.pixels - each, each);
+        } else {
+            status = read_frame(o, p, number, &room, &to);
+        }
+        before = number;
+    }
+    loong_image_free(o->ctx, &room.stored);
+    loong_image_free(o->ctx, &room.upright);
+    return status;
+}
+
+loong_status_t loong_video_read(loong_context_t *ctx,
+                                const loong_image_processor_t *processor,
+                                const char *path, const loong_video_t *video,
+                                uint8_t *pixels)
+{
+    opened_t o = {.ctx = ctx, .path = path, .fd = -1};
+    loong_status_t status = read_frames(&o, processor, video, pixels);
+    close_video(&o);
+    return status;
+}
+
+loong_status_t loong_video_process(loong_context_t *ctx,
+                                   const loong_image_processor_t *processor,
+                                   const loong_item_t *item,
+                                   const loong_patch_cut_t *cut, float *patches)
+{
+    int64_t size[2];
+    int64_t each = LOONG_MAX(cut->frames, 1);
+    LOONG_TRY(loongi_processor_check_cut(ctx, processor, cut));
+    loong_video_size(processor, item->size[0], item->size[1], item->frames,
+                     size);
+    size_t frame = (size_t)(size[0] * size[1]) * CHANNELS;
+    int64_t grid = (size[0] / cut->patch) * (size[1] / cut->patch) * CHANNELS *
+                   each * cut->patch * cut->patch;
+    for (int64_t k = 0; k < item->frames; k++) {
+        const loong_image_t image = {.width = size[0],
+                                     .height = size[1],
+                                     .pixels =
+                                         item->pixels + (size_t)k * frame};
+        bool last = k + 1 == item->frames;
+        loongi_process_frame(processor, &image, cut, k % each,
+                             last ? each : k % each + 1,
+                             patches + k / each * grid);
+    }
+    return LOONG_OK;
+}

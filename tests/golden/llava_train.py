@@ -61,12 +61,13 @@ def write_texts(place):
          'write_texts "$0" "$1"', SOURCE, place], check=True)
 
 
-def start(build, place, name, keys):
+def start(build, place, name, keys, source="image_text"):
     """The engine's parameters by its names; its texts are in `place`."""
     subprocess.run(
         [os.path.join(build, "loongrun"),
          os.path.join(HERE, name + ".yaml"), f"data.tokenizer={place}", *keys,
-         f"data.train=[{{path: {place}/texts.jsonl}}]", "train.train_iters=1",
+         f"data.train=[{{path: {place}/texts.jsonl, source: {source}}}]",
+         "train.train_iters=1",
          "optimizer.lr=1e-30", f"checkpoint.save={place}/start"],
         check=True, stdout=subprocess.DEVNULL)
     with h5py.File(glob.glob(f"{place}/start/step_*/index.h5")[0]) as f:

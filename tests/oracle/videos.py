@@ -211,8 +211,10 @@ def compare(library, kind, settings, path, sampling):
         metadata.frames_indices = np.array(numbers)
         assert abs(video.seconds - 2 / metadata.sampled_fps) < 1e-12
     assert out.shape == wanted.shape, (kind, path, out.shape, wanted.shape)
-    deviation = max(processor.image_std)
-    return float(np.abs(out - wanted).max() * deviation * 255)
+    shape = (len(out), 3, -1)  # of a patch, channels first
+    deviation = np.array(processor.image_std)[:, None] * 255
+    off = (out - wanted).reshape(shape) * deviation
+    return float(np.abs(off).max())
 
 
 QWEN2 = dict(size=dict(shortest_edge=3136, longest_edge=50176), patch_size=14,
@@ -248,7 +250,7 @@ def main():
     rng = random.Random(7)
     count, refused, worst = 0, 0, 0.0
     with tempfile.TemporaryDirectory() as place:
-        while count < 100:
+        while count < int(os.environ.get("COUNT", 100)):
             ending, asked = drawn(rng)
             path = os.path.join(place, f"v{count}.{ending}")
             make(path, rng=rng, **asked)
@@ -284,6 +286,41 @@ def fixtures():
     make(path("mpeg4.avi"), 13, Fraction(15, 2), (48, 32))
     make(path("uneven.mkv"), 20, 25, (48, 48), "libx264", uneven=True)
     make(path("turned.mp4"), 9, 3, (64, 32), "libx264", turn=90)
+    # Without loss: what is trained on them does not depend on a decoder.
+    make(path("clip.mov"), 7, Fraction(7, 2), (16, 8), "png", pix_fmt="rgb24")
+    make(path("wide.mov"), 9, 3, (24, 8), "png", pix_fmt="rgb24")
+    with open(path("expected.txt"), "w") as f:
+        f.writelines(expected(path(name), *case) + "\n"
+                     for name in sorted(os.listdir(to))
+                     if name.endswith((".mp4", ".avi", ".mkv"))
+                     for case in CASES)
+
+
+CASES = [("Qwen2VL", QWEN2, {}), ("Qwen2VL", QWEN2, dict(fps=5)),
+         ("Qwen2VL", QWEN2, dict(num_frames=5)), ("Qwen3VL", QWEN3, {}),
+         ("Qwen3VL", QWEN3, dict(fps=7)),
+         ("InternVL", INTERNVL, dict(num_frames=4))]
+
+
+def expected(path, kind, settings, sampling):
+    """A line: the case; what is known of the video; numbers of its frames; the
+    means of three parts of its patches."""
+    processor = CLASSES[kind](**settings)
+    found, numbers, metadata = theirs(processor, path, sampling)
+    values = found["pixel_values_videos"].numpy()
+    if kind == "InternVL":
+        values, size = internvl_patches(values[0], 14), (56, 56)
+    else:
+        _, h, w = found["video_grid_thw"][0].tolist()
+        size = w * settings["patch_size"], h * settings["patch_size"]
+    metadata.frames_indices = np.array(numbers)
+    each = 1 if kind == "InternVL" else 2
+    thirds = [float(part.mean()) for part in np.array_split(values, 3)]
+    return " ".join(map(str, [
+        os.path.basename(path), kind, sampling.get("fps", 0),
+        sampling.get("num_frames", 0), metadata.width, metadata.height,
+        metadata.total_num_frames, *size, repr(each / metadata.sampled_fps),
+        *(f"{v:.4f}" for v in thirds), len(numbers), *numbers]))
 
 
 if __name__ == "__main__":

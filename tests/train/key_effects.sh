@@ -31,6 +31,8 @@ grep . "$source/README.md" | cut -c1-20 | sed G >lines.txt
 index short --split-blank-lines lines.txt
 . "$source/tests/train/texts_with_pictures.sh"
 write_texts "$source" "$place/captions"
+. "$source/tests/train/texts_with_videos.sh"
+write_videos "$source" "$place/videos"
 . "$source/tests/train/conversations.sh"
 write_conversations "$source" "$place/chat"
 echo "{{ strftime_now('%d %b %Y') }}{% for m in messages %}
@@ -79,6 +81,14 @@ model.image_projector.family=patch_merger
 v.patch_size=14;v.num_attention_heads=2;$m.vocab_size=12;data.max_images=4
 data.train=[{path: $place/captions/texts.jsonl, source: image_text}]
 data.tokenizer=$place/captions;data.image_token=<picture>"
+    [VIDEOS]="v.family=qwen2_vl_vision;v.num_layers=1;v.hidden_size=32
+model.image_projector.family=patch_merger;$m.max_position_embeddings=96
+v.patch_size=14;v.num_attention_heads=2;$m.vocab_size=34;data.max_images=4
+$m.mrope_section=\"[2,3,3]\";data.seq_length=96;data.chat.cache=$place/cache
+data.video_processor=$source/tests/fixtures/videos/small.json
+data.train=[{path: $place/videos/texts.jsonl, source: chat}]
+data.tokenizer=$place/videos;data.image_token=<picture>"
+    [SMALLER]="$source/tests/fixtures/videos/smaller.json"
     [CHAT]="training_phase=sft;data.train=[$place/chat/chat.jsonl]
 data.tokenizer=$place/chat/model;$m.vocab_size=512;data.seq_length=256
 $m.max_position_embeddings=256"
@@ -88,7 +98,7 @@ $m.max_position_embeddings=256"
     [TILES]="CAPTIONS;data.image_processor=$source/tests/fixtures/images/tiles.json"
     [PLAIN]="$source/tests/fixtures/images/vit_plain.json"
     [SAVED]=$place/saved/save [HF]=$place/saved/hf)
-order=(CHAT PAIRS DATED SHARES BROKEN TILES CAPTIONS NATIVE VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
+order=(VIDEOS SMALLER CHAT PAIRS DATED SHARES BROKEN TILES CAPTIONS NATIVE VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
     LINES SAVED HF)
 
 # The keys of a text as overrides, one a line.

@@ -172,6 +172,8 @@ typedef struct chat_worker {
     loong_text_t plain, expanded;
     loong_jinja_span_t *learned; /* bytes, ascending */
     int64_t num_learned, learned_room;
+    loong_jinja_span_t *inserted; /* likewise, by videos: not learned */
+    int64_t num_inserted, inserted_room;
     size_t *turns; /* bytes where users' messages begin, ascending */
     int64_t num_turns, turns_room;
     int32_t image_id, video_id; /* of tokens for them; -1: none */

@@ -69,6 +69,7 @@ void loongi_chat_worker_destroy(chat_worker_t **worker)
     loongi_free(ctx, w->part_at);
     loongi_text_free(&w->image_paths);
     loongi_free(ctx, w->learned);
+    loongi_free(ctx, w->inserted);
     loongi_free(ctx, w->turns);
     loongi_free(ctx, w->starts);
     loongi_free(ctx, w->ids);
@@ -103,6 +104,7 @@ static loong_status_t add_text(chat_worker_t *w, const char *text,
 {
     loong_text_tokens_t tokens;
     int64_t k = 0;    /* the first learned span that ends behind the token */
+    int64_t j = 0;    /* likewise, inserted */
     int64_t turn = 0; /* the first one that has not begun */
     LOONG_TRY(loong_text_encode_spans(w->encoder, text, length, add_special,
                                       &tokens));
@@ -121,7 +123,13 @@ static loong_status_t add_text(chat_worker_t *w, const char *text,
                (int64_t)w->learned[k].end <= spans[i].begin) {
             k++;
         }
-        bool learned = k < w->num_learned && spans[i].end > spans[i].begin &&
+        while (j < w->num_inserted &&
+               (int64_t)w->inserted[j].end <= spans[i].begin) {
+            j++;
+        }
+        bool inserted = j < w->num_inserted &&
+                        (int64_t)w->inserted[j].begin <= spans[i].begin;
+        bool learned = !inserted && k < w->num_learned && spans[i].end > spans[i].begin &&
                        (int64_t)w->learned[k].begin < spans[i].end;
         uint8_t starts = i == 0 ? LOONG_START_DOCUMENT : 0;
         if (turn < w->num_turns && (int64_t)w->turns[turn] <= spans[i].begin) {

@@ -80,6 +80,7 @@ loong_status_t loongi_chat_expand(chat_worker_t *w, const char **text_p,
     const char *at = begin;
     const char *end = begin + *length_p;
     moving_t m = {.w = w};
+    w->num_inserted = 0;
     if (!has_videos(c)) {
         return LOONG_OK;
     }
@@ -97,7 +98,13 @@ loong_status_t loongi_chat_expand(chat_worker_t *w, const char **text_p,
         size_t by = w->expanded.length - (size_t)(at - begin);
         move_until(&m, (size_t)(found - begin), by);
         loongi_text_append(&w->expanded, at, (size_t)(found - at));
+        LOONG_TRY(loongi_grow(w->ctx, &w->inserted, &w->inserted_room,
+                              w->num_inserted + 1, sizeof(*w->inserted),
+                              "videos of a text"));
+        loong_jinja_span_t *put = &w->inserted[w->num_inserted++];
+        put->begin = w->expanded.length;
         put_video(c, &c->images[i], &w->expanded);
+        put->end = w->expanded.length;
         at = found + strlen(token);
     }
     move_until(&m, (size_t)-1, w->expanded.length - (size_t)(at - begin));

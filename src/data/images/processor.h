@@ -56,6 +56,12 @@ void loongi_bounded_size(const loong_image_processor_t *p,
                          const target_t *bounds, int64_t width, int64_t height,
                          int64_t size[2]);
 
+/* loong_image_resize as torch does it with bytes: rows first, weights of 16
+ * bits. */
+LOONG_NODISCARD loong_status_t loongi_image_resize_as_torch(
+    loong_context_t *ctx, const loong_image_t *image, const int64_t size[2],
+    loong_image_filter_t filter, loong_image_t *resized);
+
 /* Of the pixels of a picture, to frames [first, last) of each patch. */
 void loongi_process_frame(const loong_image_processor_t *p,
                           const loong_image_t *image,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Resizing with antialias, as Pillow does since its version 13 (earlier ones
- * always take rows first): one pass along rows, one along columns, each rounded
+ * Resizing with antialias, as Pillow does since its version 13 (earlier ones,
+ * and torch, always take rows first): one pass along rows, one along columns, each rounded
  * to 8 bits, weights in fixed point of 22 bits. The
  * weights of a position are the filter stretched by the scale (when that is
  * more than 1) and divided by their sum. Called by processor.c. Read
@@ -12,8 +12,9 @@
 #include "base.h"
 #include "loong/image.h"
 #include "port.h"
+#include "processor.h"
 
-enum { BITS = 32 - 8 - 2, CHANNELS = 3, MAX_PIXELS = 1 << 28 };
+enum { BITS = 32 - 8 - 2, MAX_PIXELS = 1 << 28 };
 
 static double bilinear(double x)
 {
@@ -40,6 +41,7 @@ static const struct {
 /* Of every output position, the inputs it reads and their weights. */
 typedef struct taps {
     int64_t size;  /* of weights of a position */
+    int bits;      /* of a weight, behind the point */
     int64_t *from; /* [outputs] first input */
     int64_t *count;
     int32_t *weights; /* [outputs, size] */
@@ -55,6 +57,7 @@ static void fill_position(loong_image_filter_t filter, double scale,
                           int64_t inputs, int64_t i, double *exact,
                           taps_t *taps)
 {
+    exact += i * taps->size;
     double stretch = LOONG_MAX(scale, 1.0);
     double support = filters[filter].support * stretch;
     double center = ((double)i + 0.5) * scale;
@@ -67,26 +70,48 @@ static void fill_position(loong_image_filter_t filter, double scale,
         sum += exact[k];
     }
     for (int64_t k = 0; k < to - from; k++) {
-        double weight = sum != 0.0 ? exact[k] / sum : exact[k];
-        double fixed = weight * (1 << BITS);
-        taps->weights[i * taps->size + k] =
-            (int32_t)(fixed < 0 ? fixed - 0.5 : fixed + 0.5);
+        exact[k] = sum != 0.0 ? exact[k] / sum : exact[k];
     }
     taps->from[i] = from;
     taps->count[i] = to - from;
 }
 
-static loong_status_t make_taps(loong_context_t *ctx,
-                                loong_image_filter_t filter, int64_t inputs,
-                                int64_t outputs, taps_t *taps)
+/* Pillow's weights have 22 bits; torch's 16 in all, as many behind the point as
+ * the largest leaves. */
+static void fix_weights(const double *exact, int64_t count, bool as_torch,
+                        taps_t *taps)
 {
+    double most = 0.0;
+    for (int64_t k = 0; k < count; k++) {
+        most = fmax(most, exact[k]);
+    }
+    taps->bits = BITS;
+    for (int bits = 0; bits < BITS && as_torch; bits++) {
+        taps->bits = bits;
+        if ((int)(0.5 + most * (1 << (bits + 1))) >= 1 << 15) {
+            break;
+        }
+    }
+    for (int64_t k = 0; k < count; k++) {
+        double fixed = exact[k] * (1 << taps->bits);
+        taps->weights[k] = (int32_t)(fixed < 0 ? fixed - 0.5 : fixed + 0.5);
+    }
+}
+
+static loong_status_t make_taps(loong_context_t *ctx,
+                                loong_image_filter_t filter, bool as_torch,
+                                int64_t sizes[2], taps_t *taps)
+{
+    int64_t inputs = sizes[0];
+    int64_t outputs = sizes[1];
     double scale = (double)inputs / (double)outputs;
     double support = filters[filter].support * LOONG_MAX(scale, 1.0);
     double *exact = NULL;
     loong_status_t status = LOONG_OK;
     taps->size = (int64_t)ceil(support) * 2 + 1;
-    LOONG_TRY_GOTO(loongi_calloc(ctx, (size_t)taps->size, sizeof(*exact),
-                                 "weights of a filter", &exact),
+    LOONG_TRY_GOTO(loongi_calloc(ctx, (size_t)(outputs * taps->size),
+                                 sizeof(*exact), "weights of a filter",
+                                 &exact),
                    status, out);
     LOONG_TRY_GOTO(loongi_calloc(ctx, (size_t)outputs * 2, sizeof(*taps->from),
                                  "taps of a filter", &taps->from),
@@ -99,14 +124,15 @@ static loong_status_t make_taps(loong_context_t *ctx,
     for (int64_t i = 0; i < outputs; i++) {
         fill_position(filter, scale, inputs, i, exact, taps);
     }
+    fix_weights(exact, outputs * taps->size, as_torch, taps);
 out:
     loongi_free(ctx, exact);
     return status;
 }
 
-static inline uint8_t to_byte(int32_t sum)
+static inline uint8_t to_byte(int32_t sum, int bits)
 {
-    int32_t value = sum >> BITS;
+    int32_t value = sum >> bits;
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
@@ -117,30 +143,32 @@ LOONG_CLONES static void filter_row(const taps_t *taps, const uint8_t *row,
     for (int64_t i = 0; i < outputs; i++, to += CHANNELS) {
         const uint8_t *from = row + taps->from[i] * CHANNELS;
         const int32_t *weights = taps->weights + i * taps->size;
-        int32_t r = 1 << (BITS - 1), g = r, b = r;
+        int32_t r = 1 << (taps->bits - 1), g = r, b = r;
         for (int64_t k = 0; k < taps->count[i]; k++) {
             r += from[CHANNELS * k] * weights[k];
             g += from[CHANNELS * k + 1] * weights[k];
             b += from[CHANNELS * k + 2] * weights[k];
         }
-        to[0] = to_byte(r);
-        to[1] = to_byte(g);
-        to[2] = to_byte(b);
+        to[0] = to_byte(r, taps->bits);
+        to[1] = to_byte(g, taps->bits);
+        to[2] = to_byte(b, taps->bits);
     }
 }
 
 /* A sum of rows of `width` bytes; the sums of a block stay in registers or in
  * the nearest cache. */
-LOONG_CLONES static void filter_rows(const uint8_t *rows, int64_t width,
-                                     const int32_t *weights, int64_t count,
+LOONG_CLONES static void filter_rows(const taps_t *taps, int64_t y,
+                                     const uint8_t *rows, int64_t width,
                                      uint8_t *to)
 {
+    const int32_t *weights = taps->weights + y * taps->size;
+    int64_t count = taps->count[y];
     enum { BLOCK = 512 };
     int32_t sums[BLOCK];
     for (int64_t x = 0; x < width; x += BLOCK) {
         int64_t n = LOONG_MIN(BLOCK, width - x);
         for (int64_t j = 0; j < n; j++) {
-            sums[j] = 1 << (BITS - 1);
+            sums[j] = 1 << (taps->bits - 1);
         }
         for (int64_t k = 0; k < count; k++) {
             const uint8_t *from = rows + k * width + x;
@@ -150,23 +178,31 @@ LOONG_CLONES static void filter_rows(const uint8_t *rows, int64_t width,
             }
         }
         for (int64_t j = 0; j < n; j++) {
-            to[x + j] = to_byte(sums[j]);
+            to[x + j] = to_byte(sums[j], taps->bits);
         }
     }
 }
 
+/* A filter, and how it is computed. */
+typedef struct means {
+    loong_context_t *ctx;
+    loong_image_filter_t filter;
+    bool as_torch;
+} means_t;
+
 /* One pass: `outputs` pixels along each row, or along each column. */
-static loong_status_t pass(loong_context_t *ctx, const loong_image_t *image,
-                           loong_image_filter_t filter, bool along_rows,
-                           int64_t outputs, loong_image_t *resized)
+static loong_status_t pass(const means_t *m, const loong_image_t *image,
+                           bool along_rows, int64_t outputs,
+                           loong_image_t *resized)
 {
+    loong_context_t *ctx = m->ctx;
     taps_t taps = {0};
-    int64_t inputs = along_rows ? image->width : image->height;
+    int64_t sizes[2] = {along_rows ? image->width : image->height, outputs};
     int64_t bytes = image->width * CHANNELS;
     loong_image_t result = *image;
     *(along_rows ? &result.width : &result.height) = outputs;
     result.pixels = NULL;
-    loong_status_t status = make_taps(ctx, filter, inputs, outputs, &taps);
+    loong_status_t status = make_taps(ctx, m->filter, m->as_torch, sizes, &taps);
     if (status == LOONG_OK) {
         status = loongi_calloc(ctx, (size_t)(result.width * result.height),
                                CHANNELS, "pixels of a picture", &result.pixels);
@@ -176,8 +212,8 @@ static loong_status_t pass(loong_context_t *ctx, const loong_image_t *image,
         if (along_rows) {
             filter_row(&taps, image->pixels + y * bytes, outputs, to);
         } else {
-            filter_rows(image->pixels + taps.from[y] * bytes, bytes,
-                        taps.weights + y * taps.size, taps.count[y], to);
+            filter_rows(&taps, y, image->pixels + taps.from[y] * bytes, bytes,
+                        to);
         }
     }
     taps_free(ctx, &taps);
@@ -186,31 +222,58 @@ static loong_status_t pass(loong_context_t *ctx, const loong_image_t *image,
     return LOONG_OK;
 }
 
+static loong_status_t check(loong_context_t *ctx, const int64_t size[2],
+                            loong_image_filter_t filter)
+{
+    LOONG_CHECK(ctx,
+                size[0] > 0 && size[1] > 0 && size[0] <= MAX_PIXELS / size[1],
+                LOONG_ERR_ARG,
+                "a picture cannot be resized to %" PRId64 " x %" PRId64
+                " pixels; 1 to %d are allowed", size[0], size[1], MAX_PIXELS);
+    LOONG_CHECK(ctx,
+                filter >= LOONG_IMAGE_BILINEAR && filter <= LOONG_IMAGE_BICUBIC,
+                LOONG_ERR_ARG, "there is no filter %d", (int)filter);
+    return LOONG_OK;
+}
+
+static loong_status_t resize(const means_t *m, const loong_image_t *image,
+                             const int64_t size[2], bool rows_first,
+                             loong_image_t *resized)
+{
+    loong_image_t between;
+    LOONG_TRY(check(m->ctx, size, m->filter));
+    if (size[1] == image->height) {
+        return pass(m, image, true, size[0], resized);
+    }
+    if (size[0] == image->width) {
+        return pass(m, image, false, size[1], resized);
+    }
+    LOONG_TRY(pass(m, image, rows_first, rows_first ? size[0] : size[1],
+                   &between));
+    loong_status_t status = pass(m, &between, !rows_first,
+                                 rows_first ? size[1] : size[0], resized);
+    loong_image_free(m->ctx, &between);
+    return status;
+}
+
+loong_status_t loongi_image_resize_as_torch(loong_context_t *ctx,
+                                            const loong_image_t *image,
+                                            const int64_t size[2],
+                                            loong_image_filter_t filter,
+                                            loong_image_t *resized)
+{
+    const means_t m = {ctx, filter, true};
+    return resize(&m, image, size, true, resized);
+}
+
 loong_status_t loong_image_resize(loong_context_t *ctx,
                                   const loong_image_t *image, int64_t width,
                                   int64_t height, loong_image_filter_t filter,
                                   loong_image_t *resized)
 {
-    loong_image_t between;
-    LOONG_CHECK(ctx, width > 0 && height > 0 && width <= MAX_PIXELS / height,
-                LOONG_ERR_ARG,
-                "a picture cannot be resized to %" PRId64 " x %" PRId64
-                " pixels; 1 to %d are allowed", width, height, MAX_PIXELS);
-    LOONG_CHECK(ctx,
-                filter >= LOONG_IMAGE_BILINEAR && filter <= LOONG_IMAGE_BICUBIC,
-                LOONG_ERR_ARG, "there is no filter %d", (int)filter);
-    if (height == image->height) {
-        return pass(ctx, image, filter, true, width, resized);
-    }
-    if (width == image->width) {
-        return pass(ctx, image, filter, false, height, resized);
-    }
+    const means_t m = {ctx, filter, false};
+    const int64_t size[2] = {width, height};
     bool rows_first = height >= image->height ||
                       image->height - height <= 2 * (image->width - width);
-    LOONG_TRY(pass(ctx, image, filter, rows_first, rows_first ? width : height,
-                   &between));
-    loong_status_t status = pass(ctx, &between, filter, !rows_first,
-                                 rows_first ? height : width, resized);
-    loong_image_free(ctx, &between);
-    return status;
+    return resize(&m, image, size, rows_first, resized);
 }

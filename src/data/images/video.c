@@ -138,7 +138,9 @@ static loong_status_t choose(loong_context_t *ctx, const char *path,
     video->frames = video->total;
     if (!takes_all(v)) {
         int64_t wanted = wanted_frames(v, each, video);
-        LOONG_CHECK(ctx, wanted > 0 && wanted <= video->total, LOONG_ERR_FORMAT,
+        bool repeats = v->form == LOONG_VIDEO_TIMES; /* frames, as numpy */
+        LOONG_CHECK(ctx, wanted > 0 && (repeats || wanted <= video->total),
+                    LOONG_ERR_FORMAT,
                     "%s: %" PRId64 " of its %" PRId64 " frames are wanted (it "
                     "has %g a second): data.video_fps or data.video_frames "
                     "says how many",
@@ -400,8 +402,9 @@ static loong_status_t read_frame(opened_t *o, const loong_image_processor_t *p,
         memcpy(to->pixels, image->pixels, bytes);
         return LOONG_OK;
     }
-    LOONG_TRY(loong_image_resize(o->ctx, image, to->width, to->height,
-                                 p->filter, &resized));
+    const int64_t size[2] = {to->width, to->height};
+    LOONG_TRY(loongi_image_resize_as_torch(o->ctx, image, size, p->filter,
+                                           &resized));
     memcpy(to->pixels, resized.pixels, bytes);
     loong_image_free(o->ctx, &resized);
     return LOONG_OK;

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Twenty AdamW steps of transformers' Qwen2.5-VL and Qwen3-VL on texts,
+pictures and videos, from the engine's own start.
+
+  vl_video_train.py BUILD          writes qwen2_5_vl_video_train.txt and
+                                   qwen3_vl_video_train.txt, as llava_train.py
+  vl_video_train.py BUILD --check  computes again and compares
+
+Models and pictures are those of qwen2_5_vl_train.py and qwen3_vl_train.py, the
+texts those of tests/train/texts_with_videos.sh. Frames are PyAV's, without loss
+and at their own size; their numbers, the sizes, the seconds of a row of patches
+and the times in a text are those of transformers' video processors and of its
+processor of texts. Wants torchvision and av beside the others.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import types
+
+import av
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import \
+    Qwen2VLImageProcessorPil
+from transformers.models.qwen2_vl.video_processing_qwen2_vl import \
+    Qwen2VLVideoProcessor
+from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
+from transformers.models.qwen3_vl.video_processing_qwen3_vl import \
+    Qwen3VLVideoProcessor
+from transformers.video_utils import VideoMetadata
+
+import llava_train
+import qwen2_5_vl_train
+import qwen2_vl_train as qwen2
+import qwen3_vl_train
+
+PICTURE, VIDEO, BEGIN, END = 1, 2, 3, 4
+VOCAB = 34
+BOUNDS = {"qwen2_5_vl": dict(shortest_edge=64, longest_edge=384),
+          "qwen3_vl": dict(shortest_edge=128, longest_edge=4096)}
+FPS = {"qwen2_5_vl": 2.0, "qwen3_vl": 1.5}
+KINDS = {"qwen2_5_vl": Qwen2VLVideoProcessor,
+         "qwen3_vl": Qwen3VLVideoProcessor}
+
+
+def processor_of(name):
+    return KINDS[name](size=BOUNDS[name], fps=FPS[name], do_sample_frames=True,
+                       min_frames=2, max_frames=8,
+                       cap_pixels_per_frame=False, **qwen2.CUT)
+
+
+def write(place, name):
+    subprocess.run(
+        ["bash", "-c", '. "$0/tests/train/texts_with_videos.sh"; '
+         'write_videos "$0" "$1"', llava_train.SOURCE, place], check=True)
+    keys = qwen2.prepare(place)
+    path = os.path.join(place, "video_preprocessor_config.json")
+    with open(path, "w") as f:
+        json.dump(dict(video_processor_type=KINDS[name].__name__,
+                       size=BOUNDS[name], fps=FPS[name], min_frames=2,
+                       max_frames=8, do_sample_frames=True, **qwen2.CUT), f)
+    return keys + [f"data.video_processor={path}",
+                   f"model.foundation.vocab_size={VOCAB}",
+                   "model.foundation.max_position_embeddings=96",
+                   "data.seq_length=96", "data.max_images=4",
+                   "data.max_patches=96", "train.global_batch_size=8",
+                   f"data.chat.cache={place}/cache"]
+
+
+def values_of(frames, mean, deviation):
+    """As the library has them: rescaled in 64 bits, the rest in 32."""
+    found = np.float32(frames * (1 / 255.0))
+    return (found - np.float32(mean)) / np.float32(deviation)
+
+
+def read_video(path, name):
+    """Patches, grid, seconds of a row of patches, and times of the rows."""
+    processor = processor_of(name)
+    with av.open(path) as container:
+        rate = float(container.streams.video[0].average_rate)
+        frames = np.stack([f.to_ndarray(format="rgb24")
+                           for f in container.decode(video=0)])
+    metadata = VideoMetadata(total_num_frames=len(frames), fps=rate)
+    indices = np.asarray(processor.sample_frames(
+        metadata, **(dict(fps=FPS[name]))))
+    metadata.frames_indices = indices
+    own = torch.from_numpy(frames[indices].transpose(0, 3, 1, 2).copy())
+    resized = processor.resize(own[None], transformers.image_utils.SizeDict(
+        **BOUNDS[name]), 3, 8, 2)[0]
+    assert torch.equal(resized, own), "the fixtures keep their sizes"
+    values = values_of(own.numpy().transpose(0, 2, 3, 1),
+                       processor.image_mean, processor.image_std)
+    patches, *grid = processor.patchify(
+        torch.from_numpy(values.transpose(0, 3, 1, 2).copy())[None], 4, 2, 2)
+    times = Qwen3VLProcessor._calculate_timestamps(None, indices, rate, 2)
+    return patches[0].double(), grid, 2 / metadata.sampled_fps, times
+
+
+def samples(place, name):
+    with open(os.path.join(place, "tokenizer.json")) as f:
+        vocab = json.load(f)["model"]["vocab"]
+    pictures = Qwen2VLImageProcessorPil(size=qwen2.PIXELS, **qwen2.CUT)
+    with open(os.path.join(place, "texts.jsonl")) as f:
+        records = [json.loads(line) for line in f]
+    for record in records:
+        images = [Image.open(os.path.join(place, file)).convert("RGB")
+                  for file in record.get("images", [])]
+        videos = record.get("videos", [record["video"]] if "video" in record
+                            else [])
+        found = pictures(images, return_tensors="np") if images else {}
+        grids = iter(found.get("image_grid_thw", []))
+        read = [read_video(os.path.join(place, file), name) for file in videos]
+        left = iter(read)
+        ids, learned, kinds = [], [], []
+
+        def put(tokens, learns, kind=0):
+            ids.extend(tokens)
+            learned.extend([learns] * len(tokens))
+            kinds.extend([kind] * len(tokens))
+
+        for part in record["text"].replace("<picture>", "\0").replace(
+                "<video>", "\1"):
+            if part == "\0":
+                put([PICTURE] * int(np.prod(next(grids)) // 4), False, 1)
+            elif part == "\1":
+                _, (t, h, w), _, times = next(left)
+                if name == "qwen2_5_vl":
+                    put([VIDEO] * (t * h * w // 4), False, 2)
+                    continue
+                for moment in times:
+                    put([vocab[c] for c in f"<{moment:.1f} seconds>"], False)
+                    put([BEGIN], False)
+                    put([VIDEO] * (h * w // 4), False, 2)
+                    put([END], False)
+            else:
+                put([vocab[part]], True)
+        extra = {}
+        if images:
+            extra.update(
+                pixel_values=torch.from_numpy(found["pixel_values"]).double(),
+                image_grid_thw=torch.from_numpy(found["image_grid_thw"]))
+        if read:
+            extra.update(
+                pixel_values_videos=torch.cat([r[0] for r in read]),
+                video_grid_thw=torch.tensor([r[1] for r in read]))
+            if name == "qwen2_5_vl":
+                extra["second_per_grid_ts"] = torch.tensor(
+                    [r[2] for r in read], dtype=torch.float32)
+        if extra:
+            extra["mm_token_type_ids"] = torch.tensor([kinds])
+        yield torch.tensor([ids]), extra, torch.tensor(learned[1:])
+
+
+def model_of(name):
+    text = dict(qwen2.TEXT, vocab_size=VOCAB, max_position_embeddings=96)
+    ids = dict(image_token_id=PICTURE, video_token_id=VIDEO,
+               vision_start_token_id=BEGIN, vision_end_token_id=END,
+               tie_word_embeddings=False)
+    if name == "qwen2_5_vl":
+        config = transformers.Qwen2_5_VLConfig(
+            vision_config=dict(
+                depth=3, hidden_size=16, out_hidden_size=24, num_heads=2,
+                intermediate_size=20, patch_size=4, spatial_merge_size=2,
+                temporal_patch_size=2, window_size=16,
+                fullatt_block_indexes=[1]), text_config=text, **ids)
+        kind = transformers.Qwen2_5_VLForConditionalGeneration
+    else:
+        config = transformers.Qwen3VLConfig(
+            vision_config=qwen3_vl_train.VISION,
+            text_config=dict(text, num_hidden_layers=3, head_dim=6), **ids)
+        kind = transformers.Qwen3VLForConditionalGeneration
+    with llava_train.wide.widened():
+        return kind._from_config(
+            config, attn_implementation="eager").double().eval()
+
+
+def run(name):
+    own = {"qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train}[name]
+    of = types.SimpleNamespace(make=lambda: model_of(name), load=own.load)
+    file = os.path.join(llava_train.HERE, name + "_video_train.txt")
+    with tempfile.TemporaryDirectory() as place:
+        keys = write(place, name)
+        params = llava_train.start(sys.argv[1], place, name + "_train", keys,
+                                   source="chat")
+        batches = [list(samples(place, name))] * llava_train.STEPS
+    lines = llava_train.train(of, params, batches)
+    if "--check" not in sys.argv[1:]:
+        with open(file, "w") as f:
+            f.writelines(f"{a!r} {b!r}\n" for a, b in lines)
+        return 0.0
+    return np.max(np.abs(np.array(lines) - np.loadtxt(file)))
+
+
+def main():
+    worst = max(run(name) for name in KINDS)
+    print(f"{worst:.1e}")
+    sys.exit(worst > 1e-10)
+
+
+if __name__ == "__main__":
+    main()

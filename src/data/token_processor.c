@@ -92,7 +92,7 @@ static loong_picture_rows_t picture_rows(const loong_token_params_t *p,
     return p->pictures.rows(p->pictures.config, picture);
 }
 
-/* Rows of all pictures, without as many as tokens stand for them. */
+/* Rows of all pictures. */
 static loong_status_t pictures_rows(const loong_token_params_t *p,
                                     const loong_items_t *items, int64_t *sum_p)
 {
@@ -105,7 +105,7 @@ static loong_status_t pictures_rows(const loong_token_params_t *p,
                     "narrower than the image processor takes",
                     picture->name != NULL ? picture->name : "a picture",
                     picture->size[0], picture->size[1]);
-        *sum_p += rows - loong_item_parts(picture);
+        *sum_p += rows;
     }
     return LOONG_OK;
 }
@@ -117,8 +117,10 @@ static loong_status_t judge(const void *config, const loong_items_t *items)
     const char *name = text->name != NULL ? text->name : "a text";
     int64_t pictures = items->count - 1;
     bool known = items->count > 0 && text->type == LOONG_ITEM_TOKENS;
+    int64_t tokens = 0; /* that stand for them */
     for (int64_t k = 0; k < pictures; k++) {
         known = known && items->item[1 + k].type == LOONG_ITEM_IMAGE;
+        tokens += loong_item_parts(&items->item[1 + k]);
     }
     bool alone = known && pictures == 0 && text->size[0] <= p->seq_length + 1;
     LOONG_CHECK(items->ctx, known && (alone || p->pictures.rows != NULL),
@@ -128,7 +130,7 @@ static loong_status_t judge(const void *config, const loong_items_t *items)
                 p->seq_length + 1);
     int64_t of_pictures = 0;
     LOONG_TRY(pictures_rows(p, items, &of_pictures));
-    int64_t rows = text->size[0] + of_pictures;
+    int64_t rows = text->size[0] - tokens + of_pictures;
     LOONG_CHECK(items->ctx, alone || rows <= p->seq_length, LOONG_ERR_CONFIG,
                 "%s: takes %" PRId64 " rows, of which %" PRId64
                 " are its %" PRId64 " pictures; data.seq_length allows "

@@ -255,9 +255,90 @@ static void test_slots(void **state)
     end(&f);
 }
 
+/* Three moments of two rows beside each other, a second and a half apart. */
+static loong_picture_rows_t moments(const void *config,
+                                    const loong_item_t *picture)
+{
+    (void)config;
+    assert_int_equal(picture->frames, 6);
+    return (loong_picture_rows_t){.grids = 3,
+                                  .encoder = 6,
+                                  .sent = 6,
+                                  .text = 6,
+                                  .columns = 2,
+                                  .moments = 3,
+                                  .step = 1.5F};
+}
+
+/* A text of ids[count] with a video that the token at 1 stands for, and others
+ * behind it. */
+static void keep_video(fixture_t *f, const loong_token_params_t *p,
+                       int32_t *ids, int64_t count, const int32_t *part_at)
+{
+    double sums[LOONG_MAX_NORMALISERS] = {0};
+    uint8_t weight[T], starts[T] = {1};
+    memset(weight, 1, sizeof(weight));
+    assert_ok(f->ctx, loong_token_processor.begin(p, &f->items));
+    f->items.count = 2;
+    f->items.item[0] = (loong_item_t){.type = LOONG_ITEM_TOKENS,
+                                      .size = {count},
+                                      .ids = ids,
+                                      .weight = weight,
+                                      .starts = starts};
+    f->items.item[1] = (loong_item_t){.type = LOONG_ITEM_IMAGE,
+                                      .size = {16, 8},
+                                      .at = 1,
+                                      .frames = 6,
+                                      .parts = part_at != NULL ? 3 : 1,
+                                      .part_at = part_at};
+    if (f->row[0] == NULL) {
+        assert_ok(f->ctx,
+                  loongi_alloc(f->ctx, loong_token_processor.row_size(p, NULL),
+                               "row", &f->row[0]));
+    }
+    assert_ok(f->ctx, loong_token_processor.keep(p, 0, &f->items, f->row[0],
+                                                 sums));
+}
+
+/* Whole, its rows have the time of their moment, and what follows goes on
+ * behind its rows and columns; in parts, each of them begins where it stands. */
+static void test_videos(void **state)
+{
+    (void)state;
+    fixture_t f;
+    loong_token_params_t p = token_params(T);
+    int32_t whole[] = {A, IMAGE, B, C};
+    int32_t parts[] = {A, IMAGE, B, IMAGE, IMAGE, C};
+    begin(&f);
+    p.pictures.rows = moments;
+    keep_video(&f, &p, whole, 4, NULL);
+    check_field(&f, &p, "tokens", T,
+                (int32_t[]){A, IMAGE, IMAGE, IMAGE, IMAGE, IMAGE, IMAGE, B, C,
+                            0, 0, 0});
+    check_field(&f, &p, "axis_positions", 3 * T,
+                (int32_t[]){0, 1, 1, 2, 2, 4, 4, 3, 4, 5, 6, 7,
+                            0, 1, 1, 1, 1, 1, 1, 3, 4, 5, 6, 7,
+                            0, 1, 2, 1, 2, 1, 2, 3, 4, 5, 6, 7});
+    keep_video(&f, &p, parts, 6, (const int32_t[]){0, 2, 3});
+    check_field(&f, &p, "tokens", T,
+                (int32_t[]){A, IMAGE, IMAGE, B, IMAGE, IMAGE, IMAGE, IMAGE, C,
+                            0, 0, 0});
+    check_field(&f, &p, "axis_positions", 3 * T,
+                (int32_t[]){0, 1, 1, 3, 4, 4, 6, 6, 8, 9, 10, 11,
+                            0, 1, 1, 3, 4, 4, 6, 6, 8, 9, 10, 11,
+                            0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+    check_field(&f, &p, "is_feature", T,
+                (int32_t[]){0, 1, 1, 0, 1, 1, 1, 1, 0, 0, 0, 0});
+    check_field(&f, &p, "labels", T,
+                (int32_t[]){NONE, NONE, B, NONE, NONE, NONE, NONE, C, NONE,
+                            NONE, NONE, NONE});
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_videos),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_slots),

@@ -68,7 +68,7 @@ def write(place, name):
                    f"model.foundation.vocab_size={VOCAB}",
                    "model.foundation.max_position_embeddings=96",
                    "data.seq_length=96", "data.max_images=4",
-                   "data.max_patches=96", "train.global_batch_size=8",
+                   "data.max_patches=160", "train.global_batch_size=8",
                    f"data.chat.cache={place}/cache"]
 
 

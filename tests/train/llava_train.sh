@@ -18,6 +18,8 @@ write_texts "$source" "$place"
 e=model.image_encoder.parallel. t=tensor_model_parallel_size
 
 model=llava_train
+golden=
+texts="{path: $place/texts.jsonl}"
 keys=()
 
 # steps RANKS FIRST [KEY=VALUE...]: the metrics against lines FIRST on.
@@ -27,14 +29,14 @@ steps() {
     [ "$ranks" = 1 ] || run=("$mpirun" --oversubscribe -n "$ranks")
     rm -rf "$place/log"
     "${run[@]}" "$build/loongrun" "$source/tests/golden/$model.yaml" \
-        "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \
+        "data.train=[$texts]" "data.tokenizer=$place" \
         "log.dir=$place/log" "${keys[@]}" "$@" >"$place/out" 2>&1 || {
         cat "$place/out"
         exit 1
     }
     grep -oE '"(loss|grad_norm)":[^,}]*' "$place/log/metrics.jsonl" |
         sed 's/.*://' | paste -d ' ' - - >"$place/got"
-    tail -n +"$first" "$source/tests/golden/$model.txt" | head -n 20 |
+    tail -n +"$first" "$source/tests/golden/${golden:-$model}.txt" | head -n 20 |
         paste -d ' ' - "$place/got" | awk -v what="$ranks ranks $*" '
         function off(a, b) { d = a - b; d = d < 0 ? -d : d; return d > 1e-8 * a }
         NF != 4 || off($1, $3) || off($2, $4) {
@@ -241,4 +243,38 @@ also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
 steps 2 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
     model.image_projector.parallel.$t=2
+# Pictures, videos and texts, in a row each and several in a row (the golden of
+# vl_video_train.py).
+if [ -e "$build/libloong_video.so" ]; then
+    . "$source/tests/train/texts_with_videos.sh"
+    write_videos "$source" "$place"
+    texts="{path: $place/texts.jsonl, source: chat}"
+    sed -i 's/"temporal_patch_size": 1/"temporal_patch_size": 2/' \
+        "$place/preprocessor_config.json"
+    cut='"patch_size": 4, "merge_size": 2, "temporal_patch_size": 2,
+        "min_frames": 2, "max_frames": 8, "do_sample_frames": true'
+    keys=("data.image_processor=$place/preprocessor_config.json"
+        "data.video_processor=$place/videos.json" model.foundation.vocab_size=34
+        model.foundation.max_position_embeddings=192 data.seq_length=96
+        data.max_images=4 data.max_patches=160 train.global_batch_size=8
+        data.chat.cache="$place/cache")
+    shared=(data.packing=best_fit data.seq_length=192 data.row_patches=192
+        data.row_images=6 "~data.max_patches" "~data.max_images"
+        train.global_batch_size=2 train.micro_batch_size=1)
+    model=qwen2_5_vl_train golden=qwen2_5_vl_video_train
+    echo '{"video_processor_type": "Qwen2VLVideoProcessor", "fps": 2, "size":
+        {"shortest_edge": 64, "longest_edge": 384},' "$cut}" >"$place/videos.json"
+    also 1 1
+    steps 2 1 "${shared[@]}"
+    model=qwen3_vl_train golden=qwen3_vl_video_train
+    echo '{"video_processor_type": "Qwen3VLVideoProcessor", "fps": 1.5, "size":
+        {"shortest_edge": 128, "longest_edge": 4096},' "$cut}" \
+        >"$place/videos.json"
+    also 1 1
+    also 2 1 "${shared[@]}"
+    steps 4 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
+        ${m}image_projector.parallel.$t=2 \
+        ${m}image_projector.parallel.sequence_parallel=true \
+        parallel.pipeline_model_parallel_size=2
+fi
 echo "$runs layouts, twenty steps each"

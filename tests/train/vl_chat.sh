@@ -43,6 +43,35 @@ diff <(sort ids) <(sort "$golden/ids.txt") >/dev/null || {
     fail "ids or masks are others than those of transformers"
 }
 
+# Videos, in each of the forms that they take in a text.
+videos=$source/tests/fixtures/videos
+if [ -e "$build/libloong_video.so" ]; then
+    for kind in Qwen2VL Qwen3VL InternVL; do
+        model=qwen2_vl token='<|image_pad|>' video='<|video_pad|>'
+        chosen=(--video-fps 5)
+        [ $kind != InternVL ] || {
+            model=internvl token='<IMG_CONTEXT>' video='<video>'
+            chosen=(--video-frames 4)
+        }
+        inspect $model "$token" "$golden/videos.jsonl" --video-token "$video" \
+            --image-root "$pictures" "${chosen[@]}" --video-processor \
+            "$videos/$(tr '[:upper:]' '[:lower:]' <<<"$kind").json" |
+            awk -v line=$kind '/^[+ ] +[0-9]+ / {
+                line = line " " ($1 == "+" ? $2 : $1) } END { print line }'
+    done >video_ids
+    diff video_ids "$golden/video_ids.txt" >/dev/null ||
+        fail "ids of videos are others than those of transformers"
+    head -c 3000 "$videos/h264.mp4" >cut.mp4
+    cat >one.jsonl <<END
+{"messages": [{"role": "user", "content": [{"type": "video", "video":
+"./cut.mp4"}]}, {"role": "assistant", "content": "No."}]}
+END
+    tr '\n' ' ' <one.jsonl >two.jsonl
+    inspect llava '<image>' two.jsonl --video-token '<image>' >out 2>&1
+    grep -qF 'two.jsonl:1: ./cut.mp4: is no video that is known' out ||
+        fail "a broken video is not named: $(tail -n 2 out)"
+fi
+
 # refused WHY RECORD
 refused() {
     echo "$2" >one.jsonl

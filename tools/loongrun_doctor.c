@@ -20,6 +20,7 @@
 #include "loong/exit_code.h"
 #include "loong/launch.h"
 #include "loong/register.h"
+#include "loong/video.h"
 #include "loongrun_banner.h"
 
 static void line(const char *what, const char *value)
@@ -268,6 +269,9 @@ int doctor(loong_context_t *ctx)
     if (launch.rank == 0) {
         banner(stdout);
         dl_iterate_phdr(tell_library, NULL);
+        line("videos", loong_video_loads()
+                           ? "by libloong_video.so"
+                           : "none: no libloong_video.so, docs/install.md");
         tell_isa(ctx);
         tell_memory();
         tell_devices(ctx);

@@ -73,7 +73,7 @@ typedef struct loong_picture_rows {
     int64_t text;          /* rows of a text: blocks of m x m of those */
     int64_t columns;       /* of them: so many stand side by side */
     int64_t moments;       /* of a video, a grid each; else 1, or 0 */
-    float step;            /* from one moment to the next, on the axis of time */
+    float step; /* from one moment to the next, on the axis of time */
 } loong_picture_rows_t;
 
 /* A square table of learned positions, resampled to the patches of each picture

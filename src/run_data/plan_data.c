@@ -131,7 +131,7 @@ loongi_run_data_count_moments(loong_run_data_t *d, int count,
     }
     LOONG_TRY(loongi_run_data_video_processor(d));
     if (d->video_processor == NULL ||
-        loongi_run_data_open_blends(d) != LOONG_OK) { /* told where it is read */
+        loongi_run_data_open_blends(d) != LOONG_OK) { /* that is told later */
         return LOONG_OK;
     }
     int64_t most = most_frames(d);

@@ -301,7 +301,7 @@ static void keep_video(fixture_t *f, const loong_token_params_t *p,
 }
 
 /* Whole, its rows have the time of their moment, and what follows goes on
- * behind its rows and columns; in parts, each of them begins where it stands. */
+ * behind its rows and columns; in parts, each begins where it stands. */
 static void test_videos(void **state)
 {
     (void)state;

@@ -129,7 +129,8 @@ static loong_status_t add_text(chat_worker_t *w, const char *text,
         }
         bool inserted = j < w->num_inserted &&
                         (int64_t)w->inserted[j].begin <= spans[i].begin;
-        bool learned = !inserted && k < w->num_learned && spans[i].end > spans[i].begin &&
+        bool learned = !inserted && k < w->num_learned &&
+                       spans[i].end > spans[i].begin &&
                        (int64_t)w->learned[k].begin < spans[i].end;
         uint8_t starts = i == 0 ? LOONG_START_DOCUMENT : 0;
         if (turn < w->num_turns && (int64_t)w->turns[turn] <= spans[i].begin) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pictures and videos of a sample as items. Called by source_class.c, from several
- * threads. Read chat.h before. */
+ * The pictures and videos of a sample as items. Called by source_class.c, from
+ * several threads. Read chat.h before. */
 #include <string.h>
 
 #include "chat.h"
@@ -94,7 +94,8 @@ loong_status_t loongi_chat_measure_images(const loong_chat_t *chat, int64_t i,
 static size_t bytes_of(const loong_chat_t *chat, int64_t i, int64_t k,
                        const loong_image_sample_t *image)
 {
-    const loong_video_t *video = &chat->images[place_of(chat, i)->images + k].of;
+    const loong_video_t *video =
+        &chat->images[place_of(chat, i)->images + k].of;
     int64_t size[2] = {image->info.width, image->info.height};
     if (video->frames > 0) {
         loong_video_size(chat->videos, video->width, video->height,

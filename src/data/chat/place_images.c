@@ -19,9 +19,9 @@ static void put_video(const chat_conversation_t *c, const loong_video_t *video,
     for (int64_t k = 0; k < video->parts; k++) {
         switch (form) {
         case LOONG_VIDEO_TIMES:
-            loongi_text_printf(to, "<%.1f seconds>" VISION_BEGIN "%s" VISION_END,
-                               loong_video_time(p, video, k),
-                               c->rules.video_token);
+            loongi_text_printf(
+                to, "<%.1f seconds>" VISION_BEGIN "%s" VISION_END,
+                loong_video_time(p, video, k), c->rules.video_token);
             break;
         case LOONG_VIDEO_FRAMES:
             loongi_text_printf(to, "%sFrame%lld: %s", k > 0 ? "\n" : "",

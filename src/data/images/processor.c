@@ -400,8 +400,8 @@ static loong_status_t find_video_kind(loong_context_t *ctx, const char *path,
     const loong_json_t *type = loongi_json_get(json, "video_processor_type");
     const char *name = type != NULL ? loongi_json_string(type) : class_name;
     const char *end = type != NULL ? strstr(name, ending) : NULL;
-    *kind_p = kind_named(name, end != NULL ? (size_t)(end - name) : strlen(name),
-                         true);
+    size_t length = end != NULL ? (size_t)(end - name) : strlen(name);
+    *kind_p = kind_named(name, length, true);
     LOONG_CHECK(ctx,
                 *kind_p >= 0 && (type == NULL ||
                                  (end != NULL && strcmp(end, ending) == 0)),
@@ -436,7 +436,7 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
 {
     const loong_json_t *own = loongi_json_get(
         whole, videos != NULL ? "video_processor" : "image_processor");
-    if (own == NULL && videos != NULL) { /* pictures' own, as transformers does */
+    if (own == NULL && videos != NULL) { /* as in transformers */
         own = loongi_json_get(whole, "image_processor");
     }
     const loong_json_t *json = own != NULL ? own : whole;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Resizing with antialias, as Pillow does since its version 13 (earlier ones,
- * and torch, always take rows first): one pass along rows, one along columns, each rounded
- * to 8 bits, weights in fixed point of 22 bits. The
- * weights of a position are the filter stretched by the scale (when that is
- * more than 1) and divided by their sum. Called by processor.c. Read
- * loong/image.h before. */
+ * and torch, always take rows first): one pass along rows, one along columns,
+ * each rounded to 8 bits, weights in fixed point of 22 bits. The weights of a
+ * position are the filter stretched by the scale (when that is more than 1) and
+ * divided by their sum. Called by process.c and video.c. Read loong/image.h
+ * before. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -202,7 +202,8 @@ static loong_status_t pass(const means_t *m, const loong_image_t *image,
     loong_image_t result = *image;
     *(along_rows ? &result.width : &result.height) = outputs;
     result.pixels = NULL;
-    loong_status_t status = make_taps(ctx, m->filter, m->as_torch, sizes, &taps);
+    loong_status_t status =
+        make_taps(ctx, m->filter, m->as_torch, sizes, &taps);
     if (status == LOONG_OK) {
         status = loongi_calloc(ctx, (size_t)(result.width * result.height),
                                CHANNELS, "pixels of a picture", &result.pixels);

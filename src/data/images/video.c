@@ -388,10 +388,16 @@ static loong_status_t read_frame(opened_t *o, const loong_image_processor_t *p,
     static const int orientations[] = {1, 6, 3, 8};
     loong_image_t *image = &room->stored;
     loong_image_t resized = {0};
-    int code = find_functions()->read(o->video, number, image->pixels, o->error,
-                                      MAX_ERROR);
+    bool as_is = o->stream.turns == 0 && image->width == to->width &&
+                 image->height == to->height;
+    int code = find_functions()->read(o->video, number,
+                                      as_is ? to->pixels : image->pixels,
+                                      o->error, MAX_ERROR);
     LOONG_CHECK(o->ctx, code == 0, LOONG_ERR_FORMAT, "%s: %s", o->path,
                 o->error);
+    if (as_is) {
+        return LOONG_OK;
+    }
     if (o->stream.turns > 0) {
         loongi_image_orient(orientations[o->stream.turns], image,
                             &room->upright);

@@ -492,10 +492,11 @@ static loong_status_t configure(loong_context_t *ctx,
 #define FAMILY(name_, processor_, videos_, projector_)                         \
     {                                                                          \
         .name = name_, .role = "image_encoder", .image_processor = processor_, \
-        .video_processor = videos_, .projector = projector_, .config_size = sizeof(loong_vision_config_t), \
-        .configure = configure, .facts = facts,                                \
-        .attention_flops = attention_flops, .check_mesh = check_mesh,          \
-        .build = loongi_vision_build, .state = loongi_vision_state,            \
+        .video_processor = videos_, .projector = projector_,                   \
+        .config_size = sizeof(loong_vision_config_t), .configure = configure,  \
+        .facts = facts, .attention_flops = attention_flops,                    \
+        .check_mesh = check_mesh, .build = loongi_vision_build,                \
+        .state = loongi_vision_state,                                          \
         .loss_keys = "num_classes or masked_image_modeling"                    \
     }
 

@@ -126,7 +126,7 @@ loongi_run_data_count_moments(loong_run_data_t *d, int count,
                               const loong_component_params_t *asked)
 {
     loong_picture_plan_t *p = &d->plan->pictures;
-    if (count < 2 || lacks_data(d)) {
+    if (count < 2 || !d->plan->reads_data) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_run_data_video_processor(d));
@@ -314,7 +314,7 @@ static int64_t step_rows(const loong_run_data_t *d, const sample_figures_t *of)
 static loong_picture_rows_t one_row(const void *config,
                                     const loong_item_t *picture)
 {
-    (void)config, (void)width, (void)height;
+    (void)config, (void)picture;
     return (loong_picture_rows_t){.text = 1};
 }
 

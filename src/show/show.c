@@ -167,7 +167,9 @@ static int64_t place_of(const loong_show_t *s, const loong_shown_row_t *row,
         const loong_planned_image_t *image = &s->images[i];
         bool before = image->draw == row->draw && image->number <= pictures &&
                       picture[image->number - 1].at < t;
-        place += before ? image->rows.text - 1 : 0;
+        place += before ? image->rows.text -
+                              loong_item_parts(&picture[image->number - 1])
+                        : 0;
     }
     return place;
 }

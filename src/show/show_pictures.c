@@ -164,7 +164,15 @@ typedef struct picture {
     int64_t number; /* in the row, from 1 on */
     loong_picture_rows_t rows;
     int64_t first, place;
+    const int32_t *part_at; /* as loong_item_t has it */
 } picture_t;
+
+/* Where grid g of it begins in the text. */
+static int64_t place_of(const picture_t *p, int64_t g)
+{
+    int64_t between = p->part_at != NULL ? p->part_at[g] - g : 0;
+    return p->place + g * (p->rows.text / p->rows.grids) + between;
+}
 
 static void put_caption(loong_show_t *s, const loong_shown_row_t *row,
                         const picture_t *p)
@@ -188,7 +196,9 @@ static void put_caption(loong_show_t *s, const loong_shown_row_t *row,
     if (p->place >= 0) {
         loongi_text_printf(&s->html,
                            ", places %" PRId64 " to %" PRId64 " of the text",
-                           p->place, p->place + p->rows.text - 1);
+                           p->place,
+                           place_of(p, p->rows.grids - 1) +
+                               p->rows.text / p->rows.grids - 1);
     }
     loongi_text_printf(&s->html, "</figcaption>\n");
 }
@@ -209,7 +219,7 @@ static loong_status_t put_picture(loong_show_t *s, const loong_shown_row_t *row,
                        p->first + g * rows + rows - patches,
                        p->rows.width,
                        p->rows.height,
-                       p->place >= 0 ? p->place + g * text : -1,
+                       p->place >= 0 ? place_of(p, g) : -1,
                        text - patches / (merge * merge)};
         LOONG_TRY(put_grid(s, row, &grid));
     }
@@ -222,14 +232,14 @@ loong_status_t loongi_show_pictures(loong_show_t *s,
 {
     if (s->T == 0) {
         loong_picture_rows_t each = loongi_picture_each(s->cut);
-        picture_t p = {1, each, row->number * each.encoder, -1};
+        picture_t p = {1, each, row->number * each.encoder, -1, NULL};
         return put_picture(s, row, &p);
     }
     for (int64_t i = 0; i < s->num_images; i++) {
         const loong_planned_image_t *image = &s->images[i];
         picture_t p = {image->number, image->rows,
                        image->at[s->data->images.encoder].row,
-                       image->row - row->number * s->T};
+                       image->row - row->number * s->T, image->part_at};
         if (image->draw == row->draw) {
             LOONG_TRY(put_picture(s, row, &p));
         }

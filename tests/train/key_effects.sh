@@ -88,7 +88,7 @@ $m.mrope_section=\"[2,3,3]\";data.seq_length=96;data.chat.cache=$place/cache
 data.video_processor=$source/tests/fixtures/videos/small.json
 data.train=[{path: $place/videos/texts.jsonl, source: chat}]
 data.tokenizer=$place/videos;data.image_token=<picture>"
-    [SMALLER]="$source/tests/fixtures/videos/smaller.json"
+    [LARGER]="$source/tests/fixtures/videos/larger.json"
     [CHAT]="training_phase=sft;data.train=[$place/chat/chat.jsonl]
 data.tokenizer=$place/chat/model;$m.vocab_size=512;data.seq_length=256
 $m.max_position_embeddings=256"
@@ -98,7 +98,7 @@ $m.max_position_embeddings=256"
     [TILES]="CAPTIONS;data.image_processor=$source/tests/fixtures/images/tiles.json"
     [PLAIN]="$source/tests/fixtures/images/vit_plain.json"
     [SAVED]=$place/saved/save [HF]=$place/saved/hf)
-order=(VIDEOS SMALLER CHAT PAIRS DATED SHARES BROKEN TILES CAPTIONS NATIVE VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
+order=(VIDEOS LARGER CHAT PAIRS DATED SHARES BROKEN TILES CAPTIONS NATIVE VIT PICTURES PLAIN MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
     LINES SAVED HF)
 
 # The keys of a text as overrides, one a line.

@@ -51,7 +51,7 @@ def qwen2_vl(sizes, vocab, tied=False):
 def qwen2_5_vl(sizes, vocab, ffn=3420, tied=False):
     vision = dict(model_type="qwen2_5_vl_vision", depth=32, hidden_size=1280,
                   intermediate_size=ffn, num_heads=16,
-                  out_hidden_size=sizes[1], patch_size=14, window_size=112,
+                  out_hidden_size=sizes[1], patch_size=14, window_size=112, tokens_per_second=2,
                   fullatt_block_indexes=[7, 15, 23, 31], spatial_merge_size=2,
                   temporal_patch_size=2)
     return whole("qwen2_5_vl", vision, text(

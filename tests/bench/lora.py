@@ -85,8 +85,9 @@ Called = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Progress))
 class TrainerParams(ctypes.Structure):  # loong/trainer.h
     _fields_ = [("comm", ctypes.c_void_p), ("recipe", ctypes.c_void_p),
                 ("plan_only", ctypes.c_bool), ("judge", ctypes.c_bool),
-                ("evaluate_only", ctypes.c_bool), ("progress", Called),
-                ("user", ctypes.c_void_p), ("plan_ranks", ctypes.c_int)]
+                ("reads_data", ctypes.c_bool), ("evaluate_only", ctypes.c_bool),
+                ("progress", Called), ("user", ctypes.c_void_p),
+                ("plan_ranks", ctypes.c_int)]
 
 
 def ours(library, recipe):
@@ -162,7 +163,7 @@ def theirs(model, text, dtype, adapters):
 class Worker:
     def __init__(self, *arguments, env=None):
         self.child = subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__), "--worker",
+            [sys.executable, os.path.abspath(sys.argv[0]), "--worker",
              *map(str, arguments)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True,
             env=dict(os.environ, **(env or {"OMP_NUM_THREADS": "1"})))
@@ -222,7 +223,22 @@ def write_text(place, vocab, length):
         f.write(struct.pack("<iqqq", len(ids), 0, 0, 1))
 
 
-def tell(workers, least):
+def take_turns(workers, rounds):
+    """One round more, of which the losses alone are kept, warms up."""
+    try:
+        for number in range(rounds + 1):
+            for worker in workers.values():
+                worker.turn()
+            print(f"{number}/{rounds}", file=sys.stderr, flush=True)
+    finally:
+        for worker in workers.values():
+            worker.end()
+    for worker in workers.values():
+        worker.first_loss = worker.turns[0].get("loss")
+        worker.turns = worker.turns[1:]
+
+
+def tell(workers):
     """Medians, and of the ratios to ours within a round."""
     mine = workers["ours"].turns
     for name, worker in workers.items():
@@ -233,17 +249,20 @@ def tell(workers, least):
         print(f"{name:10} {statistics.median(t['s'] for t in worker.turns):8.3f}"
               f" s  {statistics.median(ratios):6.3f} of ours "
               f"({min(ratios):.3f} to {max(ratios):.3f}){memory}")
-    for name, worker in workers.items():
-        if name.startswith("peft"):
-            gap = abs(worker.turns[0]["loss"] - mine[0]["loss"])
-            if gap > least:
-                sys.exit(f"first losses: {name} {worker.turns[0]['loss']}, "
-                         f"ours {mine[0]['loss']}")
-    for name, most in (("floor", 1.25), ("bare", 1.10)):
-        ratio = statistics.median(
-            b["s"] / a["s"] for a, b in zip(workers[name].turns, mine))
-        print(f"ours / {name:5} {ratio:6.3f}  <= {most}  "
-              f"{'reached' if ratio <= most else 'MISSED'}")
+
+
+def check_losses(workers, name, most):
+    mine, other = workers["ours"].first_loss, workers[name].first_loss
+    if abs(other - mine) > most:
+        sys.exit(f"first losses: {name} {other}, ours {mine}")
+
+
+def check_ratio(workers, over, under, least=0.0, most=float("inf")):
+    ratio = statistics.median(a["s"] / b["s"] for a, b in zip(
+        workers[over].turns, workers[under].turns))
+    bound = f"<= {most}" if least == 0.0 else f">= {least}"
+    print(f"{over} / {under:5} {ratio:6.3f}  {bound}  "
+          f"{'reached' if least <= ratio <= most else 'MISSED'}")
 
 
 def compare(args, place):
@@ -267,21 +286,15 @@ def compare(args, place):
     if args.dtype == "bf16":
         workers["peft bf16"] = Worker("theirs", args.model, text, args.dtype,
                                       "bf16", env=TUNED)
-    try:
-        for number in range(args.rounds + 1):
-            for worker in workers.values():
-                worker.turn()
-            print(f"{number}/{args.rounds}", file=sys.stderr, flush=True)
-    finally:
-        for worker in workers.values():
-            worker.end()
-    first = {name: w.turns[0] for name, w in workers.items()}
-    for name, worker in workers.items():  # the first one warms up
-        worker.turns = worker.turns[1:]
-        worker.turns[0]["loss"] = first[name].get("loss")
+    take_turns(workers, args.rounds)
     print(f"{args.model}, {args.dtype}, {args.length} tokens, "
           f"{args.rounds} rounds")
-    tell(workers, 3e-2 if args.dtype == "bf16" else 1e-4)
+    tell(workers)
+    for name in workers:
+        if name.startswith("peft"):
+            check_losses(workers, name, 3e-2 if args.dtype == "bf16" else 1e-4)
+    check_ratio(workers, "ours", "floor", most=1.25)
+    check_ratio(workers, "ours", "bare", most=1.10)
 
 
 def main():

@@ -25,6 +25,11 @@ typedef struct loong_extension {
     loong_status_t (*enter)(loong_context_t *ctx);
 } loong_extension_t;
 
+/* Makes an error that says why; returns `status`, for the caller to return. */
+LOONG_API loong_status_t loong_extension_fail(loong_context_t *ctx,
+                                              loong_status_t status,
+                                              const char *text);
+
 /* Of the shared object; what it returns lives as long as the process. */
 typedef const loong_extension_t *(*loong_extension_fn)(void);
 #define LOONG_EXTENSION_SYMBOL "loong_extension"

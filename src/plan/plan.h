@@ -61,9 +61,10 @@ typedef struct loong_plan {
     loong_parallel_t parallel; /* that the recipe asks for */
     loong_mesh_t mesh; /* of the component with the loss, seen by this rank */
     bool absent; /* which is none of its ranks: as the first one sees it */
-    struct {                 /* set by plan_shares.c */
+    struct { /* set by plan_shares.c */
         const int64_t *weights; /* of data-parallel ranks; NULL: equal ones */
-        int64_t *of;            /* room for what each has of a step */
+        const int64_t *nanoseconds; /* of each's micro-batch; NULL: unknown */
+        int64_t *of; /* room for what each has of a step */
     } shares;
     loong_device_t *device;                       /* opened by devices.c */
     loong_component_t *component;                 /* of this rank; borrowed */

@@ -77,8 +77,8 @@ static loong_status_t take_shares(const loong_plan_t *plan, int64_t *weights)
 
 static int64_t time_of(const loong_json_t *speeds, const char *kind)
 {
-    const loong_json_t *value = loongi_json_get(
-        loongi_json_get(speeds, loongi_speeds_member), kind);
+    const loong_json_t *value =
+        loongi_json_get(loongi_json_get(speeds, loongi_speeds_member), kind);
     return loongi_json_kind(value) == LOONG_JSON_INT ? loongi_json_int(value)
                                                      : 0;
 }
@@ -106,7 +106,8 @@ const char *loongi_shares_kind(const loong_plan_t *plan,
 
 /* The fastest has the largest weight there is. */
 static loong_status_t take_speeds(const loong_plan_t *plan, const char *path,
-                                  const loong_json_t *speeds, int64_t *weights)
+                                  const loong_json_t *speeds, int64_t *weights,
+                                  int64_t *nanoseconds)
 {
     int64_t least = INT64_MAX;
     for (int r = 0; r < plan->parallel.ranks; r++) {
@@ -117,17 +118,18 @@ static loong_status_t take_speeds(const loong_plan_t *plan, const char *path,
                     path, loongi_speeds_member, kind);
     }
     for (int r = 0; r < replicas(plan); r++) {
-        weights[r] = time_of(speeds, loongi_shares_kind(plan, speeds, r));
-        least = LOONG_MIN(least, weights[r]);
+        nanoseconds[r] = time_of(speeds, loongi_shares_kind(plan, speeds, r));
+        least = LOONG_MIN(least, nanoseconds[r]);
     }
     for (int r = 0; r < replicas(plan); r++) {
-        double share = (double)least / (double)weights[r];
+        double share = (double)least / (double)nanoseconds[r];
         weights[r] = LOONG_MAX((int64_t)(share * LOONG_MAX_WEIGHT), 1);
     }
     return LOONG_OK;
 }
 
-static loong_status_t read_weights(const loong_plan_t *plan, int64_t *weights)
+static loong_status_t read_weights(const loong_plan_t *plan, int64_t *weights,
+                                   int64_t *nanoseconds)
 {
     loong_json_t *speeds = NULL;
     const char *path = loong_recipe_text(plan->recipe, speeds_key);
@@ -136,7 +138,7 @@ static loong_status_t read_weights(const loong_plan_t *plan, int64_t *weights)
     }
     loong_status_t status = loongi_json_load(plan->ctx, path, &speeds);
     if (status == LOONG_OK) {
-        status = take_speeds(plan, path, speeds, weights);
+        status = take_speeds(plan, path, speeds, weights, nanoseconds);
     }
     loongi_json_destroy(&speeds);
     if (status != LOONG_OK) {
@@ -149,19 +151,21 @@ static loong_status_t read_weights(const loong_plan_t *plan, int64_t *weights)
 
 loong_status_t loongi_shares_open(loong_plan_t *plan, loong_arena_t *arena)
 {
-    int64_t *weights = NULL; /* and how reading went, and room for shares */
-    size_t count = (size_t)replicas(plan) + 1;
+    /* Weights, nanoseconds and how reading went; room for shares. */
+    int64_t *weights = NULL;
+    size_t ranks = (size_t)replicas(plan);
+    size_t count = 2 * ranks + 1;
     bool speeds = loong_recipe_is_set(plan->recipe, speeds_key);
     if (plan->evaluate_only ||
         (!speeds && !loong_recipe_is_set(plan->recipe, shares_key))) {
         return LOONG_OK;
     }
     LOONG_TRY(check_keys(plan, speeds ? speeds_key : shares_key));
-    LOONG_TRY(
-        loongi_arena_alloc(arena, 2 * count * sizeof(*weights), &weights));
+    LOONG_TRY(loongi_arena_alloc(arena, (count + ranks) * sizeof(*weights),
+                                 &weights));
     loong_status_t status = LOONG_OK;
     if (loong_comm_rank(plan->comm) == 0) {
-        status = read_weights(plan, weights);
+        status = read_weights(plan, weights, weights + ranks);
         weights[count - 1] = status;
     }
     LOONG_TRY(loong_comm_broadcast(plan->comm, weights,
@@ -172,6 +176,7 @@ loong_status_t loongi_shares_open(loong_plan_t *plan, loong_arena_t *arena)
                 (loong_status_t)weights[count - 1],
                 "rank 0 has no shares of data-parallel ranks");
     plan->shares.weights = weights;
+    plan->shares.nanoseconds = speeds ? weights + ranks : NULL;
     plan->shares.of = weights + count;
     return LOONG_OK;
 }
@@ -220,11 +225,11 @@ static loong_status_t check_step(const loong_plan_t *plan, int64_t samples)
                     "of %lld samples by its share: more samples a step, or a "
                     "job without it",
                     r, replicas(plan), (long long)samples);
-        LOONG_TRY(loongi_to_int(plan->ctx, own, "micro-batches of a step",
-                                &count));
-        LOONG_TRY(own != last ? loongi_model_accepts(
-                                    plan->component->model, count)
-                              : LOONG_OK);
+        LOONG_TRY(
+            loongi_to_int(plan->ctx, own, "micro-batches of a step", &count));
+        LOONG_TRY(own != last
+                      ? loongi_model_accepts(plan->component->model, count)
+                      : LOONG_OK);
         last = own;
     }
     return check_experts(plan, samples);
@@ -251,6 +256,57 @@ loong_status_t loongi_shares_check(const loong_plan_t *plan)
     return check_step(plan, full);
 }
 
+/* ---- what is told -------------------------------------------------------- */
+
+/* Seconds that the micro-batches of a step take, as they are shared out; kind:
+ * on the data-parallel ranks that have it alone. */
+static double seconds_of(const loong_plan_t *plan, const char *kind)
+{
+    int64_t samples = plan->set->global_batch_size;
+    int64_t count = samples / plan->set->micro_batch_size;
+    int64_t longest = 0;
+    int ranks = 0;
+    for (int r = 0; r < replicas(plan); r++) {
+        ranks += kind != NULL &&
+                 strcmp(loongi_shares_kind(plan, NULL, r), kind) == 0;
+    }
+    for (int r = 0; r < replicas(plan); r++) {
+        bool other = kind != NULL &&
+                     strcmp(loongi_shares_kind(plan, NULL, r), kind) != 0;
+        int64_t own = other          ? 0
+                      : kind != NULL ? (count + ranks - 1) / ranks
+                                     : loongi_shares_of_rank(plan, samples, r);
+        longest = LOONG_MAX(longest, own * plan->shares.nanoseconds[r]);
+    }
+    return 1e-9 * (double)longest;
+}
+
+/* What is gained over each kind alone, by the speeds that were measured. */
+static void describe_gain(loong_plan_t *plan)
+{
+    double step = seconds_of(plan, NULL);
+    loongi_text_printf(&plan->text, "  simulated: %.4g ms of micro-batches",
+                       1e3 * step);
+    for (int r = 0; r < replicas(plan); r++) {
+        const char *kind = loongi_shares_kind(plan, NULL, r);
+        bool known = false;
+        for (int q = 0; q < r; q++) {
+            known =
+                known || strcmp(loongi_shares_kind(plan, NULL, q), kind) == 0;
+        }
+        double alone = known ? 0.0 : seconds_of(plan, kind);
+        if (!known && alone > step) {
+            loongi_text_printf(&plan->text,
+                               "; on the ranks with %s alone %.4g ms, %.2f x",
+                               kind, 1e3 * alone, alone / step);
+        }
+    }
+    loongi_text_printf(&plan->text,
+                       "\n    assumed: a micro-batch takes what %s says of "
+                       "its kind, sums and messages of ranks cost nothing\n",
+                       loong_recipe_text(plan->recipe, speeds_key));
+}
+
 void loongi_shares_describe(loong_plan_t *plan)
 {
     if (plan->shares.weights == NULL) {
@@ -261,8 +317,7 @@ void loongi_shares_describe(loong_plan_t *plan)
         int64_t full = plan->set->global_batch_size;
         int64_t own = loongi_shares_of_rank(plan, full, first);
         const char *kind = loongi_shares_kind(plan, NULL, first);
-        if (r < replicas(plan) &&
-            loongi_shares_of_rank(plan, full, r) == own &&
+        if (r < replicas(plan) && loongi_shares_of_rank(plan, full, r) == own &&
             strcmp(loongi_shares_kind(plan, NULL, r), kind) == 0) {
             continue;
         }
@@ -277,4 +332,7 @@ void loongi_shares_describe(loong_plan_t *plan)
         first = r;
     }
     loongi_text_printf(&plan->text, "\n");
+    if (plan->shares.nanoseconds != NULL) {
+        describe_gain(plan);
+    }
 }

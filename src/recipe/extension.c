@@ -15,6 +15,12 @@
 #include "recipe_impl.h"
 #include "registry.h"
 
+loong_status_t loong_extension_fail(loong_context_t *ctx, loong_status_t status,
+                                    const char *text)
+{
+    return LOONG_FAIL(ctx, status, "%s", text);
+}
+
 /* A file beside the working directory is no library of the system's. */
 static loong_status_t open_object(loong_context_t *ctx, const char *path,
                                   const loong_extension_t **extension_p)

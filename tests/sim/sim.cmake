@@ -26,6 +26,7 @@ set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
 include(tests/sim/xpu/xpu.cmake)
 include(tests/sim/xpu/raw.cmake)
 include(tests/xpu/xpu.cmake)
+include(tests/sim/host_offload.cmake)
 
 add_library(cudasim SHARED ${PROJECT_SOURCE_DIR}/tests/sim/fiber.cc
   ${cudasim}/engine.cc ${cudasim}/warp.cc ${cudasim}/memory.cc

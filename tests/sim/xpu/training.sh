@@ -44,6 +44,12 @@ if [ "$ranks" = 2 ]; then
   grep -q 'rank 0 (xpu) 3; data-parallel rank 1 (cpu) 1$' out err ||
     fail 'shares are not told'
   alike cpu mixed 3
+  echo '{"nanoseconds_of_micro_batch": {"xpu": 10, "cpu": 30}}' >made.json
+  "$build/loongrun" recipe.yaml 'devices=[xpu:0, cpu:1]' --dry-run --ranks 2 \
+    $optim parallel.data_parallel_speeds=made.json >out 2>err
+  # 3 of 10 beside 1 of 30; all 4 of them alone take 40 and 120.
+  grep -q 'simulated: 3e-05 ms .* xpu alone 4e-05 ms, 1.33 x; .* 4.00 x$' out ||
+    fail "what is gained: $(cat out err)"
   for refused in "$optim:has no micro-batch of a step of 4 samples" \
     'x=1:optim_grads and optim_grads_params sum in every micro-batch'; do
     "$build/loongrun" recipe.yaml 'devices=[xpu:0, cpu:1]' --check --ranks 2 \

@@ -198,7 +198,8 @@ static loong_status_t build(loong_graph_t *g, const void *config,
         .cu_seqlens =
             loong_graph_input(g, "cu_seqlens", LOONG_I32,
                               loong_shape_1d(request->max_segments + 1)),
-        .token_key = LOONG_NONE};
+        .token_key = LOONG_NONE,
+        .key_ends = LOONG_NONE};
     loong_val_t table =
         loong_nn_table(&nn, "bytes.weight", rows, c->hidden, 0.02);
     loong_val_t x = loong_nn_embedding(&nn, ids, table, rows);

@@ -57,6 +57,7 @@ typedef enum loong_device_error_kind {
     LOONG_DEVICE_ERROR_SEGMENT_END, /* the last of cu_seqlens, not `end` */
     LOONG_DEVICE_ERROR_ROW,         /* rows[place] of queries, up to end - 1 */
     LOONG_DEVICE_ERROR_KEY_ROW,     /* likewise of keys */
+    LOONG_DEVICE_ERROR_KEY_END,     /* key_ends[place], up to end */
     LOONG_DEVICE_ERROR_INDEX,  /* of an operand, not in before .. end - 1 */
     LOONG_DEVICE_ERROR_EXPERT, /* of token `place`, not in -1 .. end - 1 */
     LOONG_DEVICE_ERROR_EXPERT_TWICE, /* by token `place` */

@@ -115,8 +115,7 @@ typedef struct loong_nn_column {
     const char *fused; /* the layer that all are parts of, for adapters; NULL */
 } loong_nn_column_t;
 LOONG_API loong_val_t loong_nn_column_linear(loong_nn_t *nn, int count,
-                                             const loong_nn_column_t *columns,
-                                             loong_val_t x, bool bias);
+    const loong_nn_column_t *columns, loong_val_t x, bool bias);
 
 /* A share of the channels -> out of a region: x [T, in.count], `name`.weight
  * [out, in.total]. The first rank of TP alone holds `name`.bias, so that it
@@ -125,13 +124,13 @@ LOONG_API loong_val_t loong_nn_row_linear(loong_nn_t *nn, const char *name,
                                           loong_val_t x, loong_nn_slice_t in,
                                           int64_t out, bool bias);
 
-typedef enum loong_norm_kind { LOONG_NORM_RMS, LOONG_NORM_LAYER }
-loong_norm_kind_t;
+typedef enum loong_norm_kind { LOONG_NORM_RMS, LOONG_NORM_LAYER,
+                               LOONG_NORM_RMS_1P } loong_norm_kind_t;
 
-/* `name`.weight (and .bias for LayerNorm) of the given width, on the stream. */
+/* `name`.weight (and .bias for LayerNorm) of the given width, on the stream;
+ * of RMS_1P the factors are 1 more. */
 LOONG_API loong_val_t loong_nn_norm(loong_nn_t *nn, const char *name,
-                                    loong_norm_kind_t kind, loong_val_t x,
-                                    int64_t width, double eps);
+    loong_norm_kind_t kind, loong_val_t x, int64_t width, double eps);
 
 /* Attention with its projections; scope "self_attn". */
 typedef struct loong_nn_attention {
@@ -166,6 +165,7 @@ typedef struct loong_nn_sequence {
     loong_val_t rope_table; /* LOONG_NONE: no rotary embedding */
     loong_val_t cu_seqlens;
     loong_val_t token_key; /* LOONG_NONE: no dropout */
+    loong_val_t key_ends;  /* as of loong_attention; LOONG_NONE: none */
 } loong_nn_sequence_t;
 
 LOONG_API loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
@@ -207,13 +207,13 @@ LOONG_API loong_val_t loong_nn_latent_attention(
     const loong_nn_sequence_t *sequence);
 
 typedef enum loong_mlp_kind {
-    LOONG_MLP_SWIGLU, LOONG_MLP_GELU, LOONG_MLP_GELU_TANH, LOONG_MLP_QUICK_GELU
+    LOONG_MLP_SWIGLU, LOONG_MLP_GELU, LOONG_MLP_GELU_TANH, LOONG_MLP_QUICK_GELU,
+    LOONG_MLP_GEGLU_TANH /* as SWIGLU, with GELU_TANH of the gates */
 } loong_mlp_kind_t;
 
 /* Feed-forward; scope "mlp". */
 LOONG_API loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x,
-                                   loong_mlp_kind_t kind, int64_t hidden,
-                                   int64_t ffn, bool bias);
+    loong_mlp_kind_t kind, int64_t hidden, int64_t ffn, bool bias);
 
 typedef struct loong_nn_expert_set { /* of tokens of one type */
     const char *name; /* scope of its parameters; "": none */

@@ -100,21 +100,24 @@ LOONG_API loong_val_t loong_layernorm(loong_graph_t *g, loong_val_t x,
                                       loong_val_t w, loong_val_t b,
                                       double eps);
 
-/* attention: q [Q,heads*d], k [T,kv_heads*d], v [T,kv_heads*dv], cu_seqlens
- * i32 [S+1] -> o [Q,heads*dv], lse [Q,heads] wide (natural log of the sum of
+/* attention: q [Q,heads*d], k [T,kv_heads*d], v [T,kv_heads*dv], cu_seqlens i32
+ * [S+1] -> o [Q,heads*dv], lse [Q,heads] wide (natural log of the sum of
  * exponentials). cu_seqlens[0] = 0; segment s is rows cu[s] .. cu[s+1]-1;
  * entries after the last segment repeat T. No attention across segments. Query
  * head h reads key head h / (heads / kv_heads). `window` > 0: a query sees
  * itself and the window-1 tokens before it. `max_seqlen` bounds a segment.
  * Memory is linear in T. Query t stands in row rows[t] of the sequence, rows
  * i32 [Q] ascending, key t in row key_rows[t], i32 [T] likewise; without them
- * query or key t stands in row t. A query that sees no key gets o 0 and lse
- * minus infinity. Dropout on the probabilities by (seed, step, stream, global
- * token of the query, head, key position in the segment), with token_key i64
- * [Q].
- * attention_grad: do, q, k, v, o, lse, cu_seqlens, token_key, rows, key_rows ->
- * dq, dk, dv. When k and v are some of the keys that o and lse are of, these
- * are their parts of the gradients.
+ * query or key t stands in row t. With key_ends, i32 [T] of all rows and with
+ * causal alone, the query of row t sees the keys before row key_ends[t] in
+ * place of those up to its own: these ascend, each is behind its row and in its
+ * segment, so that rows before a common end see one another. A query that sees
+ * no key gets o 0 and lse minus infinity. Dropout on the probabilities by
+ * (seed, step, stream, global token of the query, head, key position in the
+ * segment), with token_key i64 [Q].
+ * attention_grad: do, q, k, v, o, lse, cu_seqlens, token_key, rows, key_rows,
+ * key_ends -> dq, dk, dv. When k and v are some of the keys that o and lse are
+ * of, these are their parts of the gradients.
  * attention_merge: o_a, lse_a, o_b, lse_b -> o, lse, attention over two sets of
  * keys from the results over each; no attributes. */
 typedef struct loong_attention_attr {
@@ -138,6 +141,7 @@ typedef struct loong_attention_operands {
     loong_val_t token_key; /* LOONG_NONE without dropout */
     loong_val_t rows;      /* LOONG_NONE: query t stands in row t */
     loong_val_t key_rows;  /* likewise of keys */
+    loong_val_t key_ends;  /* LOONG_NONE: each row ends with itself */
 } loong_attention_operands_t;
 LOONG_API loong_val_t
 loong_attention(loong_graph_t *g, const loong_attention_operands_t *operands,
@@ -157,15 +161,18 @@ LOONG_API loong_val_t loong_gelu(loong_graph_t *g, loong_val_t x,
                                  loong_activation_t form);
 
 /* add: a, b of one shape and type -> a + b. multiply: a, b likewise -> a b,
- * element by element. scale: x -> factor * x. */
+ * element by element. scale: x -> factor * x + shift. */
 LOONG_API loong_val_t loong_add(loong_graph_t *g, loong_val_t a, loong_val_t b);
 LOONG_API loong_val_t loong_multiply(loong_graph_t *g, loong_val_t a,
                                      loong_val_t b);
 typedef struct loong_scale_attr {
     double factor;
+    double shift;
 } loong_scale_attr_t;
 LOONG_API loong_val_t loong_scale(loong_graph_t *g, loong_val_t x,
                                   double factor);
+LOONG_API loong_val_t loong_shift(loong_graph_t *g, loong_val_t x,
+                                  double shift);
 
 /* dropout: x [T,H], token_key i64 [T] (global token number) -> x * mask /
  * (1-p), the mask a function of (seed, step, stream, token_key, channel): the

@@ -169,6 +169,10 @@ typedef struct loong_token_params {
  *     cu_seqlens      i32 [count] starts of the segments (rows, or documents in
  *                     rows) among the A tokens, then A in the rest; A + 1
  *                     elements always suffice
+ *     key_ends        i32 [A], context_parallel_size 1: of each token, behind
+ *                     the last one that it sees: those before the first learned
+ *                     one of a segment all see one another, the others
+ *                     themselves and what stands before
  *     row_crc         i32 [rows] the bits of the CRC-32 of the T ids of each
  *                     whole row */
 LOONG_API extern const loong_processor_t loong_token_processor;

@@ -105,6 +105,29 @@ static loong_status_t find_keys(loong_context_t *ctx, const rows_t *rows,
     return LOONG_OK;
 }
 
+/* Each row sees itself and no less than the row before it. */
+static loong_status_t check_ends(loong_context_t *ctx,
+                                 const loong_attention_sequence_t *s)
+{
+    int64_t segment = 0;
+    int32_t before = 0;
+    for (int64_t t = 0; s->key_ends != NULL && t < s->keys; t++) {
+        while (t >= s->cu_seqlens[segment + 1]) {
+            segment++;
+        }
+        int32_t end = s->key_ends[t];
+        LOONG_CHECK(ctx,
+                    end > t && end >= before &&
+                        end <= s->cu_seqlens[segment + 1],
+                    LOONG_ERR_ARG,
+                    "key_ends[%lld] is %d after %d, must ascend, be behind its "
+                    "row and not behind its segment, %d",
+                    (long long)t, end, before, s->cu_seqlens[segment + 1]);
+        before = end;
+    }
+    return LOONG_OK;
+}
+
 int64_t loongi_attention_max_runs(const loong_kernel_query_t *query)
 {
     return loong_karg_rows(&query->arg[0]);
@@ -127,6 +150,7 @@ loong_status_t loongi_attention_sequence(
     loong_attention_sequence_t s = {
         .cu_seqlens = call->ptr[cu],
         .token_key = cu + 1 < q->num_in ? call->ptr[cu + 1] : NULL,
+        .key_ends = cu + 4 < q->num_in ? call->ptr[cu + 4] : NULL,
         .keys = loong_karg_rows(&q->arg[2]),
         .runs = memory};
     s.key_place =
@@ -142,6 +166,7 @@ loong_status_t loongi_attention_sequence(
                 (long long)keys.end, (long long)s.keys);
     LOONG_TRY(find_runs(call->ctx, &queries, &s));
     LOONG_TRY(find_keys(call->ctx, &keys, &s));
+    LOONG_TRY(check_ends(call->ctx, &s));
     *sequence_p = s;
     return LOONG_OK;
 }

@@ -131,6 +131,9 @@ static inline loong_status_t make_spans(const loong_kernel_call_t *call,
                            ? static_cast<const int32_t *>(call->ptr[operand])
                            : NULL;
     }
+    s.ends = cu + 4 < query->num_in
+                 ? static_cast<const int32_t *>(call->ptr[cu + 4])
+                 : NULL;
     s.side[0] = a.q;
     s.side[1] = a.k;
     s.attr = *static_cast<const loong_attention_attr_t *>(query->attr);

@@ -26,10 +26,12 @@ typedef struct loong_attention_run {
 } loong_attention_run_t;
 
 /* The sequence of a launch. Operands: 2 has a row for each key, cu is
- * cu_seqlens, cu + 1 token_key, cu + 2 rows, cu + 3 key_rows. */
+ * cu_seqlens, cu + 1 token_key, cu + 2 rows, cu + 3 key_rows, cu + 4
+ * key_ends. */
 typedef struct loong_attention_sequence {
     const int32_t *cu_seqlens;
     const int64_t *token_key; /* NULL without dropout */
+    const int32_t *key_ends;  /* NULL: a causal query is its own last key */
     int64_t keys;             /* rows of k */
     int64_t segments;         /* up to the last one that is not empty */
     int32_t *first_key; /* row of k where each segment begins, and the end */
@@ -76,12 +78,18 @@ static inline int loongi_attention_v_dim(const loong_attention_attr_t *attr)
     return attr->v_head_dim > 0 ? attr->v_head_dim : attr->head_dim;
 }
 
-/* Rows [*begin, *end) of the segment are the keys that its row q sees. */
-static inline void loongi_attention_keys(const loong_attention_attr_t *attr,
-                                         int64_t q, int64_t length,
-                                         int64_t *begin, int64_t *end)
+/* Rows [*begin, *end) of the segment are the keys that its row q sees; an end
+ * that is none of the segment's stands for all. */
+static inline void
+loongi_attention_keys(const loong_attention_attr_t *attr,
+                      const loong_attention_sequence_t *sequence,
+                      int64_t segment, int64_t q, int64_t *begin, int64_t *end)
 {
-    *end = attr->causal ? q + 1 : length;
+    const int32_t *ends = sequence->key_ends;
+    int64_t first = sequence->cu_seqlens[segment];
+    *end = !attr->causal   ? INT64_MAX
+           : ends != NULL ? ends[first + q] - first
+                           : q + 1;
     *begin =
         attr->window > 0 && q + 1 > attr->window ? q + 1 - attr->window : 0;
 }

@@ -176,8 +176,8 @@ static inline void key_range(const job_t *j, const block_t *b, int64_t *begin,
     int64_t first = 0;
     int64_t last = 0;
     int64_t unused = 0;
-    loongi_attention_keys(j->attr, b->q0, INT64_MAX, &first, &unused);
-    loongi_attention_keys(j->attr, b->q0 + b->queries - 1, INT64_MAX, &unused,
+    loongi_attention_keys(j->attr, s, segment, b->q0, &first, &unused);
+    loongi_attention_keys(j->attr, s, segment, b->q0 + b->queries - 1, &unused,
                           &last);
     *begin = loongi_attention_keys_before(s, segment, first) / TILE_PAIR *
              TILE_PAIR;
@@ -198,6 +198,19 @@ static inline void clip_keys(block_t *b, int64_t first, int64_t begin,
     b->keys = (end < first + KEYS ? end : first + KEYS) - b->key0;
 }
 
+/* The first query of a block that sees the key at a place of the segment,
+ * where ends are given; queries and ends ascend. */
+static inline int64_t first_query(const job_t *j, const block_t *b,
+                                  int64_t place, int64_t from)
+{
+    int64_t first = j->sequence.cu_seqlens[b->part.segment];
+    const int32_t *ends = j->sequence.key_ends + first + b->q0;
+    while (from < b->queries && ends[from] - first <= place) {
+        from++;
+    }
+    return from;
+}
+
 /* Sets scores that no probability belongs to to minus infinity. */
 static inline void mask_scores(const job_t *j, const block_t *b, float *s)
 {
@@ -205,9 +218,14 @@ static inline void mask_scores(const job_t *j, const block_t *b, float *s)
     const int32_t *place = places_of(j, b);
     bool future = j->attr->causal && place[b->keys - 1] > b->q0;
     bool past = window > 0 && place[0] - b->q0 + window < QUERIES;
+    int64_t seen = 0;
     for (int64_t r = 0; r < b->keys && (future || past); r++) {
         int64_t ahead = place[r] - b->q0;
         int64_t low = future ? ahead : 0;
+        if (j->sequence.key_ends != NULL) {
+            seen = first_query(j, b, place[r], seen);
+            low = seen;
+        }
         int64_t high = past ? ahead + window : QUERIES;
         for (int64_t c = 0; c < QUERIES; c++) {
             if (c < low || c >= high) {

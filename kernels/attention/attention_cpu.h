@@ -70,10 +70,11 @@ static inline part_t part_of(const job_t *j, int64_t segment, int head)
                 head / (j->attr->heads / j->attr->kv_heads)};
     if (behind > 0 && s->runs[behind - 1].segment == segment) {
         const loong_attention_run_t *last = &s->runs[behind - 1];
-        p.seen = j->attr->causal
-                     ? loongi_attention_keys_before(s, segment,
-                                                    last->begin + last->count)
-                     : keys;
+        int64_t begin = 0;
+        int64_t end = 0;
+        loongi_attention_keys(j->attr, s, segment,
+                              last->begin + last->count - 1, &begin, &end);
+        p.seen = loongi_attention_keys_before(s, segment, end);
     }
     return p;
 }

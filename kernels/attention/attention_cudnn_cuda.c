@@ -193,6 +193,10 @@ static bool takes_operand(const loong_kernel_query_t *query, int o,
 static bool takes_rows(const loong_kernel_query_t *query,
                        char reason[LOONG_REASON_SIZE])
 {
+    int ends = cu_of(query) + 4;
+    if (ends < query->num_in && query->arg[ends].rank > 0) {
+        return refuse(reason, "queries see keys behind them (key_ends)");
+    }
     for (int i = cu_of(query) + 2; i < query->num_in; i++) {
         if (query->arg[i].rank > 0) {
             return refuse(reason, "%s are some of the rows, cuDNN takes all",

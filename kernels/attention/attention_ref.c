@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attention and attention_grad. For query row t of head h, with keys j in the
- * set that it sees (its segment, causal, window), key head h' = h / group, and
- * m the dropout mask (0 or 1 / (1 - p); 1 without dropout):
+ * set that it sees (its segment, causal, window, key_ends), key head
+ * h' = h / group, and m the dropout mask (0 or 1 / (1 - p); 1 without dropout):
  *
  *     s_j = scale q_t . k_j          lse = ln sum_j exp(s_j)
  *     p_j = exp(s_j - lse)           o_t = sum_j m_j p_j v_j
@@ -171,7 +171,7 @@ static row_t row_of(const reference_t *r, const loong_attention_run_t *run,
 {
     const loong_attention_sequence_t *s = &r->sequence;
     row_t row = {s->first_key[run->segment], 0, 0, 0, 0, run->row + i};
-    loongi_attention_keys(r->attr, run->begin + i, INT64_MAX, &row.begin,
+    loongi_attention_keys(r->attr, s, run->segment, run->begin + i, &row.begin,
                           &row.end);
     row.begin = loongi_attention_keys_before(s, run->segment, row.begin);
     row.end = loongi_attention_keys_before(s, run->segment, row.end);

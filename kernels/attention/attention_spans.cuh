@@ -24,6 +24,7 @@ struct sequence_t {
     const int32_t *cu_seqlens;
     int entries;
     const int32_t *rows[2]; /* of queries, of keys; NULL: all */
+    const int32_t *ends; /* of each row, behind its last key; NULL: itself */
     mat_t side[2];          /* q and k: how many there are */
     loong_attention_attr_t attr;
     span_t *span[2];
@@ -111,6 +112,41 @@ static __device__ int segment_of(const sequence_t &s, int64_t row)
     return low;
 }
 
+/* Behind the last key of a row, whatever stands in ends. */
+static __device__ int64_t end_of(const sequence_t &s, int64_t row, int64_t last)
+{
+    bool there = s.ends != NULL && row >= 0 && row < s.side[1].rows;
+    int64_t end = there ? s.ends[row] : row + 1;
+    return end <= row ? row + 1 : end < last ? end : last;
+}
+
+/* The first row of a segment that sees this one. */
+static __device__ int64_t first_of(const sequence_t &s, int64_t row,
+                                   int64_t first, int64_t last)
+{
+    int64_t low = first;
+    int64_t high = row;
+    while (s.ends != NULL && low < high) {
+        int64_t middle = (low + high) / 2;
+        if (end_of(s, middle, last) <= row) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return high;
+}
+
+/* An end of row t that does not ascend, or is not in its segment. */
+static __device__ void check_end(const sequence_t &s, int64_t t, int64_t last)
+{
+    int32_t before = t > 0 ? s.ends[t - 1] : 0;
+    int32_t end = s.ends[t];
+    if (end <= t || end < before || end > last) {
+        report_error(s.error, LOONG_DEVICE_ERROR_KEY_END, t, end, before, last);
+    }
+}
+
 /* side 0: what query t sees; 1: what sees key t. `others`: of the other
  * side. */
 static __device__ void find_span(const sequence_t &s, int side, int64_t t,
@@ -134,12 +170,15 @@ static __device__ void find_span(const sequence_t &s, int side, int64_t t,
     /* Never below 0, also of rows that were told to be wrong: it numbers words
      * of random bits. */
     span.place = row > first ? (int32_t)(row - first) : 0;
+    if (side == 1 && s.ends != NULL) {
+        check_end(s, t, last);
+    }
     if (side == 0) {
-        last = s.attr.causal ? row + 1 : last;
+        last = s.attr.causal ? end_of(s, row, last) : last;
         first = window > 0 && row + 1 - window > first ? row + 1 - window
                                                        : first;
     } else {
-        first = s.attr.causal ? row : first;
+        first = s.attr.causal ? first_of(s, row, first, last) : first;
         last = window > 0 && row + window < last ? row + window : last;
     }
     span.begin = (int32_t)rows_before(s.rows[1 - side], others, first);

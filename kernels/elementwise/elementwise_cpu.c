@@ -34,12 +34,13 @@ static void multiply_chunk(const void *how, const float *const *in,
 static void scale_chunk(const void *how, const float *const *in,
                         float *const *out, int64_t n)
 {
-    const float factor = *(const float *)how;
+    const float factor = ((const float *)how)[0];
+    const float shift = ((const float *)how)[1];
     const float *x = in[0];
     float *y = out[0];
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        y[i] = factor * x[i];
+        y[i] = factor * x[i] + shift;
     }
 }
 
@@ -73,8 +74,8 @@ static loong_status_t run_multiply(const loong_kernel_call_t *call)
 static loong_status_t run_scale(const loong_kernel_call_t *call)
 {
     const loong_scale_attr_t *a = call->query->attr;
-    float factor = (float)a->factor;
-    fast_map_t m = {scale_chunk, &factor, call->query->threads, 1, 1,
+    const float how[2] = {(float)a->factor, (float)a->shift};
+    fast_map_t m = {scale_chunk, how, call->query->threads, 1, 1,
                     {fast_arg(call, 0), fast_out(call, 0)}};
     fast_map(&m);
     return LOONG_OK;

@@ -27,11 +27,11 @@ struct multiply_fn {
 };
 
 struct scale_fn {
-    float factor;
+    float factor, shift;
     __device__ void operator()(const pack_t *in, pack_t *out) const
     {
         for (int i = 0; i < PACK; i++) {
-            out->v[i] = factor * in[0].v[i];
+            out->v[i] = factor * in[0].v[i] + shift;
         }
     }
 };
@@ -61,7 +61,7 @@ static loong_status_t run_scale(const loong_kernel_call_t *call)
     const loong_scale_attr_t *a =
         static_cast<const loong_scale_attr_t *>(call->query->attr);
     const mat_t arg[2] = {mat_arg(call, 0), mat_out(call, 0)};
-    scale_fn fn = {(float)a->factor};
+    scale_fn fn = {(float)a->factor, (float)a->shift};
     return map<1, 1>(call, fn, arg);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * add: y = a + b.  multiply: y = a b.  scale: y = factor x.  cast, copy: y = x.
+ * add: y = a + b.  multiply: y = a b.  scale: y = factor x + shift.
+ * cast, copy: y = x.
  * accumulate: out = x, or out += x.  zero: y = 0.
  * concat: inputs side by side.  sum_rows: y[c] = sum over rows of x.
  * slice_grad: x in columns begin .., zero elsewhere.
@@ -42,14 +43,15 @@ static loong_status_t multiply(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
-static void copy_scaled(const loong_kernel_call_t *call, double factor)
+static void copy_scaled(const loong_kernel_call_t *call, double factor,
+                        double shift)
 {
     ref_mat_t x = ref_arg(call, 0);
     ref_mat_t y = ref_out(call, 0);
 #pragma omp parallel for
     for (int64_t t = 0; t < y.rows; t++) {
         for (int64_t c = 0; c < y.cols; c++) {
-            ref_add(call, 0, &y, t, c, factor * ref_at(&x, t, c));
+            ref_add(call, 0, &y, t, c, factor * ref_at(&x, t, c) + shift);
         }
     }
 }
@@ -57,13 +59,13 @@ static void copy_scaled(const loong_kernel_call_t *call, double factor)
 static loong_status_t scale(const loong_kernel_call_t *call)
 {
     const loong_scale_attr_t *a = call->query->attr;
-    copy_scaled(call, a->factor);
+    copy_scaled(call, a->factor, a->shift);
     return LOONG_OK;
 }
 
 static loong_status_t copy(const loong_kernel_call_t *call)
 {
-    copy_scaled(call, 1.0);
+    copy_scaled(call, 1.0, 0.0);
     return LOONG_OK;
 }
 

@@ -264,6 +264,26 @@ static void fill_places(const fill_t *f, const loong_token_row_t *row,
     (void)row;
 }
 
+/* Behind the last key that each place of a row sees: before the first learned
+ * token of a segment all see one another, behind it each sees itself. */
+static void fill_key_ends(const fill_t *f, const loong_token_row_t *row,
+                          int64_t at)
+{
+    const loong_token_params_t *l = f->layout;
+    int32_t *to = (int32_t *)f->field->to + at;
+    int64_t prefix = 0;
+    for (int64_t t = 0; t < l->seq_length; t++) {
+        if (t == 0 || begins(row, t, l->reset_attention_mask)) {
+            prefix = t + 1;
+            while (!row->weight[prefix - 1] && prefix < l->seq_length &&
+                   !begins(row, prefix, l->reset_attention_mask)) {
+                prefix++;
+            }
+        }
+        to[t] = (int32_t)(at + (t < prefix ? prefix : t + 1));
+    }
+}
+
 static loong_status_t fill_cu_seqlens(const fill_t *f, void *const *rows)
 {
     const loong_token_params_t *l = f->layout;
@@ -320,6 +340,7 @@ static const field_kind_t fields[] = {
      RING_TOKENS,
      fill_all_token_keys},
     {{"places", LOONG_I32, LOONG_I32}, ALL_TOKENS, fill_places},
+    {{"key_ends", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_key_ends},
     {{"cu_seqlens", LOONG_I32, LOONG_I32}, BOUNDS, NULL},
     {{"row_crc", LOONG_I32, LOONG_I32}, ONE, fill_row_crc},
 };

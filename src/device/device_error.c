@@ -85,6 +85,12 @@ static void describe(const loong_device_error_t *f, char *text, size_t size)
                  f->kind == LOONG_DEVICE_ERROR_ROW ? "rows" : "key_rows", place,
                  value, (long long)f->before, end);
         break;
+    case LOONG_DEVICE_ERROR_KEY_END:
+        snprintf(text, size,
+                 "key_ends[%lld] is %lld after %lld, must ascend, be behind "
+                 "its row and not behind its segment, %lld",
+                 place, value, (long long)f->before, end);
+        break;
     case LOONG_DEVICE_ERROR_INDEX:
         snprintf(text, size,
                  "operand %d has %lld at %lld, allowed %lld to %lld",

@@ -33,7 +33,9 @@ typedef struct sampler {
     void *row; /* logits as they come */
     char *inputs;
     int32_t *prompt; /* [window] */
-    uint8_t *zeros;  /* [window + 1] one document, no label learned */
+    uint8_t *zeros;  /* [window + 1] one document */
+    uint8_t *learned; /* [window] the first token that was drawn */
+    int64_t asked;    /* tokens before that */
 } sampler_t;
 
 /* ---- one token ----------------------------------------------------------- */
@@ -57,7 +59,7 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
         s->from->inputs, loongi_model_first(plan->component) + number,
         LOONG_VARIANT_LOGITS);
     loong_token_row_t row = {
-        .ids = s->prompt, .weight = s->zeros, .starts = s->zeros};
+        .ids = s->prompt, .weight = s->learned, .starts = s->zeros};
     void *const rows[] = {&row};
     loong_token_params_t layout =
         *(const loong_token_params_t *)loongi_plan_reader(plan)->config;
@@ -67,6 +69,8 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
     memset(s->prompt, 0, (size_t)s->window * sizeof(*s->prompt));
     memcpy(s->prompt, s->ids + s->count - used,
            (size_t)used * sizeof(*s->prompt));
+    memset(s->learned, 0, (size_t)s->window);
+    s->learned[LOONG_MAX(s->asked - 1 - (s->count - used), 0)] = 1;
     for (int i = 0; i < list->count; i++) {
         loong_field_t field = list->fields[i];
         field.to = s->inputs + list->ports[i]->operand.offset;
@@ -321,6 +325,7 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number)
         s->ids = NULL;
         return tell(plan, none);
     }
+    s->asked = s->count;
     for (int64_t i = 0; i < s->fresh && status == LOONG_OK; i++) {
         status = forward(s);
         if (status == LOONG_OK) {
@@ -484,6 +489,8 @@ static loong_status_t run_sampler(sampler_t *s, int64_t prompts)
                             "prompt", &s->prompt));
     LOONG_TRY(loongi_calloc(plan->ctx, (size_t)s->window + 1, 1,
                             "starts of documents", &s->zeros));
+    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)s->window, 1, "learned tokens",
+                            &s->learned));
     for (int64_t i = 0; i < prompts; i++) {
         LOONG_TRY(continue_prompt(s, i));
     }
@@ -517,6 +524,7 @@ loong_status_t loongi_sample(const loong_sampling_t *sampling, int64_t step)
     loongi_free(plan->ctx, s.inputs);
     loongi_free(plan->ctx, s.prompt);
     loongi_free(plan->ctx, s.zeros);
+    loongi_free(plan->ctx, s.learned);
     loongi_free(plan->ctx, s.logits);
     loongi_free(plan->ctx, s.counts);
     return status;

@@ -4,6 +4,18 @@
  * Read loong/nn.h and nn_impl.h before. */
 #include "nn_impl.h"
 
+/* Of [T, 2 width], gate beside up. */
+static loong_val_t gated(loong_graph_t *g, loong_mlp_kind_t kind, loong_val_t x,
+                         int64_t width)
+{
+    if (kind == LOONG_MLP_SWIGLU) {
+        return loong_swiglu(g, x, LOONG_NONE);
+    }
+    loong_val_t gate = loong_slice(g, x, 0, width);
+    loong_val_t up = loong_slice(g, x, width, width);
+    return loong_multiply(g, loong_gelu(g, gate, LOONG_ACT_GELU_TANH), up);
+}
+
 loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
                                    const loong_nn_feed_forward_t *params)
 {
@@ -22,9 +34,9 @@ loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
     loong_val_t h;
     loong_graph_push(g, "%s", p->scope);
     x = loong_nn_enter(nn, x);
-    if (p->kind == LOONG_MLP_SWIGLU) {
+    if (p->kind == LOONG_MLP_SWIGLU || p->kind == LOONG_MLP_GEGLU_TANH) {
         h = loong_nn_column_linear(nn, 2, columns, x, p->bias);
-        h = loong_swiglu(g, h, LOONG_NONE);
+        h = gated(g, p->kind, h, share.count);
     } else {
         loong_nn_column_t up = columns[1];
         up.fused = NULL;

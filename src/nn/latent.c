@@ -125,7 +125,8 @@ static loong_val_t attend(latent_t *m, const loong_val_t qkv[3],
                                            p->dropout > 0.0 ? s->token_key
                                                             : LOONG_NONE,
                                            LOONG_NONE,
-                                           LOONG_NONE};
+                                           LOONG_NONE,
+                                           s->key_ends};
     loong_graph_push(m->g, "core");
     loong_val_t o = loongi_context_attention(m->nn, &operands, &attr);
     loong_graph_pop(m->g);

@@ -412,9 +412,12 @@ static loong_val_t norm(loong_nn_t *nn, const char *name, loong_val_t x,
     loong_nn_start_t ones = {LOONG_INIT_ONES, 0.0};
     loong_nn_start_t zeros = {LOONG_INIT_ZEROS, 0.0};
     loong_graph_push(nn->graph, "%s", name);
-    loong_val_t w = vector(nn, "weight", spec->width, ones, spec->place);
+    bool more = spec->kind == LOONG_NORM_RMS_1P;
+    loong_val_t w =
+        vector(nn, "weight", spec->width, more ? zeros : ones, spec->place);
     loong_val_t y;
-    if (spec->kind == LOONG_NORM_RMS) {
+    w = more ? loong_shift(nn->graph, w, 1.0) : w;
+    if (spec->kind != LOONG_NORM_LAYER) {
         y = loong_rmsnorm(nn->graph, x, w, spec->eps);
     } else {
         loong_val_t b = vector(nn, "bias", spec->width, zeros, spec->place);
@@ -578,7 +581,7 @@ loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
     loong_attention_operands_t operands = {
         q, k, qkv[2], sequence->cu_seqlens,
         p->dropout > 0.0 ? sequence->token_key : LOONG_NONE, LOONG_NONE,
-        LOONG_NONE};
+        LOONG_NONE, p->bidirectional ? LOONG_NONE : sequence->key_ends};
     loong_val_t o = loongi_context_attention(nn, &operands, &attr);
     loong_graph_pop(g);
     o = loong_nn_row_linear(nn, "o_proj", o,

@@ -55,8 +55,23 @@ static loong_status_t check_rows(const loong_op_call_t *call, int i,
     return loongi_want_dtype(call, i, name, LOONG_I32);
 }
 
-/* cu_seqlens, token_key, rows and key_rows are operands cu .. cu + 3; operand 0
- * has a row for each query, operand 2 one for each key. */
+/* Optional operand i has an end for each key, none of which is left out. */
+static loong_status_t check_ends(const loong_op_call_t *call, int i)
+{
+    const loong_attention_attr_t *a = call->attr;
+    if (!loongi_has(call, i)) {
+        return LOONG_OK;
+    }
+    LOONG_CHECK(call->ctx,
+                a->causal && a->window == 0 && !loongi_has(call, i - 1),
+                LOONG_ERR_ARG,
+                "%s: key_ends goes with causal, without window and key_rows",
+                call->op);
+    return check_rows(call, i, "key_ends", 2);
+}
+
+/* cu_seqlens, token_key, rows, key_rows and key_ends are operands cu .. cu + 4;
+ * operand 0 has a row for each query, operand 2 one for each key. */
 static loong_status_t check_sequence(const loong_op_call_t *call, int cu)
 {
     const loong_attention_attr_t *a = call->attr;
@@ -85,7 +100,8 @@ static loong_status_t check_sequence(const loong_op_call_t *call, int cu)
         LOONG_TRY(loongi_want_rows(call, 0, "q", 2));
     }
     LOONG_TRY(check_rows(call, cu + 2, "rows", 0));
-    return check_rows(call, cu + 3, "key_rows", 2);
+    LOONG_TRY(check_rows(call, cu + 3, "key_rows", 2));
+    return check_ends(call, cu + 4);
 }
 
 static loong_tensor_type_t lse_type(const loong_op_call_t *call)
@@ -170,7 +186,7 @@ static const loong_op_t attention_grad = {
     .name = "attention_grad",
     .attr_size = sizeof(loong_attention_attr_t),
     .min_in = 7,
-    .max_in = 10,
+    .max_in = 11,
     .num_out = 3,
     .strided_in = true,
     .strided_out = true,
@@ -186,13 +202,13 @@ static loong_status_t differentiate(const loong_grad_call_t *call)
     if (call->out_grad[0] == LOONG_NONE) {
         return LOONG_OK;
     }
-    loong_val_t in[10] = {
+    loong_val_t in[11] = {
         call->out_grad[0], call->in[0],  call->in[1],
         call->in[2],       call->out[0], call->out[1]};
-    for (int i = 3; i < 7; i++) {
+    for (int i = 3; i < 8; i++) {
         in[i + 3] = i < call->num_in ? call->in[i] : LOONG_NONE;
     }
-    loong_graph_apply(g, &attention_grad, call->attr, 10, in, 3,
+    loong_graph_apply(g, &attention_grad, call->attr, 11, in, 3,
                       call->in_grad);
     return loong_graph_status(g);
 }
@@ -201,7 +217,7 @@ static const loong_op_t attention = {
     .name = "attention",
     .attr_size = sizeof(loong_attention_attr_t),
     .min_in = 4,
-    .max_in = 7,
+    .max_in = 8,
     .num_out = 2,
     .strided_in = true,
     .strided_out = true,
@@ -227,9 +243,9 @@ loong_val_t loongi_attention(loong_graph_t *g,
                              loong_val_t out[2])
 {
     const loong_attention_operands_t *x = operands;
-    loong_val_t in[7] = {x->q,         x->k,    x->v,       x->cu_seqlens,
-                         x->token_key, x->rows, x->key_rows};
-    int count = 7;
+    loong_val_t in[8] = {x->q,         x->k,    x->v,        x->cu_seqlens,
+                         x->token_key, x->rows, x->key_rows, x->key_ends};
+    int count = 8;
     while (in[count - 1] == LOONG_NONE && count > 4) {
         count--;
     }

@@ -75,7 +75,7 @@ loong_val_t loong_multiply(loong_graph_t *g, loong_val_t a, loong_val_t b)
     return loong_graph_apply(g, &multiply, NULL, 2, in, 1, &y);
 }
 
-/* ---- scale, dropout: their own adjoints ---------------------------------- */
+/* ---- scale, dropout ------------------------------------------------------ */
 
 static loong_status_t infer_dropout(const loong_op_call_t *call)
 {
@@ -123,8 +123,11 @@ const loong_op_t *const loongi_op_dropout = &dropout;
 
 static loong_status_t grad_scale(const loong_grad_call_t *call)
 {
-    loong_graph_apply(call->graph, &scale, call->attr, 1, call->out_grad, 1,
-                      &call->in_grad[0]);
+    const loong_scale_attr_t *a = call->attr;
+    call->in_grad[0] =
+        a->factor == 1.0
+            ? call->out_grad[0]
+            : loong_scale(call->graph, call->out_grad[0], a->factor);
     return LOONG_OK;
 }
 
@@ -138,7 +141,14 @@ static loong_status_t grad_dropout(const loong_grad_call_t *call)
 
 loong_val_t loong_scale(loong_graph_t *g, loong_val_t x, double factor)
 {
-    loong_scale_attr_t attr = {factor};
+    loong_scale_attr_t attr = {factor, 0.0};
+    loong_val_t y;
+    return loong_graph_apply(g, &scale, &attr, 1, &x, 1, &y);
+}
+
+loong_val_t loong_shift(loong_graph_t *g, loong_val_t x, double shift)
+{
+    loong_scale_attr_t attr = {1.0, shift};
     loong_val_t y;
     return loong_graph_apply(g, &scale, &attr, 1, &x, 1, &y);
 }

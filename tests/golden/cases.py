@@ -329,6 +329,10 @@ CASES = [
              pad_token_id=None,
              num_hidden_layers=1, tie_word_embeddings=True,
              rope_parameters=_rope(2.5e5)),
+    # norms count from 1, embeddings are times the root of the width, GeGLU
+    _decoder("gemma_mqa", "gemma", 4, 1, 16, 28, head_dim=6, seq=31,
+             weighted=True, tie_word_embeddings=True, pad_token_id=None,
+             hidden_act="gelu_pytorch_tanh", rope_parameters=_rope(1e4)),
 ]
 
 # A fixture keeps the number that it was made with, wherever its case stands.
@@ -347,4 +351,4 @@ SEEDS = dict(gpt2_tied=0, gpt2_untied=1, gpt2_packed=2, llama2_mha=3,
     mixtral_all=42, qwen2_moe_all=43, qwen3_moe_all=44, ernie4_5_moe_all=45,
     minimax_m2_all=46, kimi_k2_all=47, mixtral_tied=50, deepseek_v3_plain=51,
     deepseek_v3_bias=52, mistral_window=53, mistral_wide=54,
-    phi3_window=55, phi3_tied=56)
+    phi3_window=55, phi3_tied=56, gemma_mqa=57)

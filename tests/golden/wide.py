@@ -26,7 +26,8 @@ MODULES = ["modeling_rope_utils", "vision_utils"] + [
                                         "siglip", "llava", "qwen2_vl",
                                         "qwen2_5_vl", "qwen3_vl",
                                         "qwen3_vl_moe", "qwen3_5", "kimi_k25",
-                                        "internvl")]
+                                        "internvl", "gemma",
+                                        "paligemma")]
 
 
 class _WideTorch(types.ModuleType):

@@ -1,253 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attention and attention_grad: every kernel against the reference, over head
- * groupings, windows, packed segments, odd sizes, strides, some of the rows. */
-#include "op_case.h"
-#include "op_device.h"
-#include "op_draw.h"
+ * groupings, windows, packed segments, odd sizes, strides, some of the rows,
+ * rows that see one another before a common end. */
+#include "attention_case.h"
 
-enum { MAX_ENTRIES = 8, MAX_TOKENS = OP_LARGE ? 2048 : 400 };
-
-typedef struct ranges {
-    int32_t at[3][2];
-} ranges_t;
-
-/* q, k and v are column slices of one row, so all three have gaps. */
-typedef struct setting {
-    int heads, kv_heads, head_dim;
-    bool causal;
-    int64_t window;
-    double dropout;
-    int entries;
-    int32_t cu_seqlens[MAX_ENTRIES];
-    /* Queries and keys stand in these rows alone, up to three ranges; none: in
-     * all. */
-    ranges_t queries;
-    ranges_t keys;
-    int v_dim; /* 0: head_dim */
-} setting_t;
-
-#define ALL {{{0}}}
+/* Prefixes of segments, and what stands in the middle of one. */
+static const ranges_t prefixes = {{{0, 40}, {65, 66}, {130, 200}}};
+static const ranges_t middle = {{{3, 90}, {120, 137}}};
 
 static const setting_t settings[] = {
-    {1, 1, 1, true, 0, 0.0, 2, {0, 1}, ALL, ALL, 0},
-    {2, 1, 3, true, 0, 0.0, 2, {0, 5}, ALL, ALL, 0},
-    {4, 2, 16, true, 0, 0.0, 2, {0, 64}, ALL, ALL, 0},
-    {2, 2, 64, true, 0, 0.0, 2, {0, 130}, ALL, ALL, 0},
-    {6, 2, 24, true, 0, 0.0, 3, {0, 65, 260}, ALL, ALL, 0},
-    {3, 1, 40, false, 0, 0.0, 4, {0, 7, 7, 140}, ALL, ALL, 0},
-    {2, 2, 80, true, 0, 0.0, 8, {0, 1, 1, 34, 163, 200, 200, 200}, ALL, ALL, 0},
-    {2, 1, 32, true, 1, 0.0, 2, {0, 70}, ALL, ALL, 0},
-    {2, 1, 32, true, 2, 0.0, 2, {0, 70}, ALL, ALL, 0},
-    {2, 1, 32, true, 50, 0.0, 3, {0, 311, 330}, ALL, ALL, 0},
-    {1, 1, 64, true, 128, 0.0, 2, {0, 390}, ALL, ALL, 0},
-    {2, 1, 128, false, 0, 0.0, 3, {0, 129, 133}, ALL, ALL, 0},
-    {4, 2, 16, true, 0, 0.25, 3, {0, 90, 135}, ALL, ALL, 0},
-    {2, 2, 20, false, 0, 0.5, 2, {0, 37}, ALL, ALL, 0},
-    {2, 1, 16, true, 33, 0.1, 2, {0, 210}, ALL, ALL, 0},
-    {2, 1, 32, true, 0, 0.0, 2, {0, 320}, {{{40, 80}, {240, 280}}}, ALL, 0},
+    {1, 1, 1, true, 0, 0.0, 2, {0, 1}, ALL, ALL, 0, NULL},
+    {2, 1, 3, true, 0, 0.0, 2, {0, 5}, ALL, ALL, 0, NULL},
+    {4, 2, 16, true, 0, 0.0, 2, {0, 64}, ALL, ALL, 0, NULL},
+    {2, 2, 64, true, 0, 0.0, 2, {0, 130}, ALL, ALL, 0, NULL},
+    {6, 2, 24, true, 0, 0.0, 3, {0, 65, 260}, ALL, ALL, 0, NULL},
+    {3, 1, 40, false, 0, 0.0, 4, {0, 7, 7, 140}, ALL, ALL, 0, NULL},
+    {2, 2, 80, true, 0, 0.0, 8, {0, 1, 1, 34, 163, 200, 200, 200}, ALL, ALL, 0,
+     NULL},
+    {2, 1, 32, true, 1, 0.0, 2, {0, 70}, ALL, ALL, 0, NULL},
+    {2, 1, 32, true, 2, 0.0, 2, {0, 70}, ALL, ALL, 0, NULL},
+    {2, 1, 32, true, 50, 0.0, 3, {0, 311, 330}, ALL, ALL, 0, NULL},
+    {1, 1, 64, true, 128, 0.0, 2, {0, 390}, ALL, ALL, 0, NULL},
+    {2, 1, 128, false, 0, 0.0, 3, {0, 129, 133}, ALL, ALL, 0, NULL},
+    {4, 2, 16, true, 0, 0.25, 3, {0, 90, 135}, ALL, ALL, 0, NULL},
+    {2, 2, 20, false, 0, 0.5, 2, {0, 37}, ALL, ALL, 0, NULL},
+    {2, 1, 16, true, 33, 0.1, 2, {0, 210}, ALL, ALL, 0, NULL},
+    {2, 1, 32, true, 0, 0.0, 2, {0, 320}, {{{40, 80}, {240, 280}}}, ALL, 0,
+     NULL},
     {4, 2, 24, true, 0, 0.0, 5, {0, 65, 65, 190, 330},
-     {{{70, 72}, {150, 200}, {329, 330}}}, ALL, 0},
+     {{{70, 72}, {150, 200}, {329, 330}}}, ALL, 0, NULL},
     {2, 2, 16, true, 50, 0.2, 4, {0, 120, 250, 300}, {{{110, 240}, {260, 270}}},
-     ALL, 0},
+     ALL, 0, NULL},
     {2, 1, 40, false, 0, 0.0, 4, {0, 130, 140, 270}, {{{3, 90}, {120, 150}}},
-     ALL, 0},
+     ALL, 0, NULL},
     /* Some of the keys; some queries see none. */
     {2, 1, 32, true, 0, 0.0, 2, {0, 320}, {{{40, 80}, {240, 280}}},
-     {{{80, 120}, {200, 240}}}, 0},
+     {{{80, 120}, {200, 240}}}, 0, NULL},
     {4, 2, 24, true, 0, 0.0, 5, {0, 65, 65, 190, 330},
-     {{{70, 72}, {150, 200}, {329, 330}}}, {{{60, 67}, {90, 173}}}, 0},
+     {{{70, 72}, {150, 200}, {329, 330}}}, {{{60, 67}, {90, 173}}}, 0, NULL},
     {2, 2, 16, true, 50, 0.2, 4, {0, 120, 250, 300}, {{{110, 240}, {260, 270}}},
-     {{{101, 122}, {203, 266}}}, 0},
+     {{{101, 122}, {203, 266}}}, 0, NULL},
     {2, 1, 40, false, 0, 0.0, 4, {0, 130, 140, 270}, {{{3, 90}, {120, 150}}},
-     {{{1, 50}, {77, 133}, {139, 142}}}, 0},
-    {1, 1, 8, true, 0, 0.3, 2, {0, 350}, ALL, {{{33, 36}, {171, 350}}}, 0},
+     {{{1, 50}, {77, 133}, {139, 142}}}, 0, NULL},
+    {1, 1, 8, true, 0, 0.3, 2, {0, 350}, ALL, {{{33, 36}, {171, 350}}}, 0,
+     NULL},
+    /* Ends of their own. */
+    {4, 2, 24, true, 0, 0.0, 5, {0, 65, 65, 130, 260}, ALL, ALL, 0, &prefixes},
+    {1, 1, 64, true, 0, 0.0, 2, {0, 300}, ALL, ALL, 0, &middle},
+    {2, 1, 32, true, 0, 0.2, 3, {0, 100, 140}, {{{20, 60}, {110, 139}}}, ALL,
+     40, &middle},
+    {2, 1, 192, true, 0, 0.0, 3, {0, 100, 140}, ALL, ALL, 128, &middle},
     /* Values narrower and wider than keys, as in latent attention. */
-    {2, 2, 24, true, 0, 0.0, 3, {0, 65, 200}, ALL, ALL, 16},
-    {3, 1, 16, true, 0, 0.0, 3, {0, 129, 150}, ALL, ALL, 40},
+    {2, 2, 24, true, 0, 0.0, 3, {0, 65, 200}, ALL, ALL, 16, NULL},
+    {3, 1, 16, true, 0, 0.0, 3, {0, 129, 150}, ALL, ALL, 40, NULL},
     {4, 2, 20, true, 30, 0.2, 3, {0, 90, 170}, {{{40, 80}, {100, 170}}},
-     {{{20, 60}, {90, 160}}}, 12},
-    {1, 1, 192, true, 0, 0.0, 2, {0, 140}, ALL, ALL, 128},
+     {{{20, 60}, {90, 160}}}, 12, NULL},
+    {1, 1, 192, true, 0, 0.0, 2, {0, 140}, ALL, ALL, 128, NULL},
     /* Latent attention that is absorbed. */
-    {2, 1, 576, true, 0, 0.0, 2, {0, 37}, ALL, ALL, 512},
-    {1, 1, 400, false, 0, 0.2, 3, {0, 5, 35}, {{{3, 20}}}, ALL, 0},
+    {2, 1, 576, true, 0, 0.0, 2, {0, 37}, ALL, ALL, 512, NULL},
+    {1, 1, 400, false, 0, 0.2, 3, {0, 5, 35}, {{{3, 20}}}, ALL, 0, NULL},
 };
 
 /* For cuDNN beside the others: segments that are all alike, many and empty
  * ones, lengths that are no multiples of a tile. */
 static const setting_t fused[] = {
-    {4, 2, 64, true, 0, 0.0, 3, {0, 64, 128}, ALL, ALL, 0},
-    {2, 2, 16, false, 0, 0.0, 5, {0, 33, 66, 99, 132}, ALL, ALL, 0},
-    {6, 2, 32, true, 20, 0.0, 3, {0, 50, 100}, ALL, ALL, 0},
-    {4, 1, 8, true, 0, 0.0, 7, {0, 1, 1, 30, 77, 78, 78}, ALL, ALL, 0},
-    {4, 2, 24, true, 9, 0.0, 5, {0, 33, 60, 60, 61}, ALL, ALL, 40},
-    {8, 8, 8, false, 0, 0.0, 4, {0, 21, 30, 160}, ALL, ALL, 0},
-    {8, 2, 128, true, 0, 0.0, 2, {0, 2048}, ALL, ALL, 0}, /* OP_LARGE */
+    {4, 2, 64, true, 0, 0.0, 3, {0, 64, 128}, ALL, ALL, 0, NULL},
+    {2, 2, 16, false, 0, 0.0, 5, {0, 33, 66, 99, 132}, ALL, ALL, 0, NULL},
+    {6, 2, 32, true, 20, 0.0, 3, {0, 50, 100}, ALL, ALL, 0, NULL},
+    {4, 1, 8, true, 0, 0.0, 7, {0, 1, 1, 30, 77, 78, 78}, ALL, ALL, 0, NULL},
+    {4, 2, 24, true, 9, 0.0, 5, {0, 33, 60, 60, 61}, ALL, ALL, 40, NULL},
+    {8, 8, 8, false, 0, 0.0, 4, {0, 21, 30, 160}, ALL, ALL, 0, NULL},
+    {8, 2, 128, true, 0, 0.0, 2, {0, 2048}, ALL, ALL, 0, NULL}, /* OP_LARGE */
 };
-
-static loong_attention_backend_t backend; /* of the cases */
-static uint64_t seed;
-static bool latent; /* values are the first channels of the only key */
-static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
-
-static int64_t keys[MAX_TOKENS];
-static int32_t rows[MAX_TOKENS], key_rows[MAX_TOKENS];
-
-static loong_attention_attr_t attr_of(const setting_t *s)
-{
-    loong_attention_attr_t a;
-    memset(&a, 0, sizeof(a));
-    a.heads = s->heads;
-    a.kv_heads = s->kv_heads;
-    a.head_dim = s->head_dim;
-    a.v_head_dim = s->v_dim;
-    a.causal = s->causal;
-    a.window = s->window;
-    for (int i = 1; i < s->entries; i++) {
-        a.max_seqlen = LOONG_MAX(a.max_seqlen, (int64_t)s->cu_seqlens[i] -
-                                                   s->cu_seqlens[i - 1]);
-    }
-    a.scale = 1.0 / sqrt((double)s->head_dim);
-    a.dropout = s->dropout;
-    a.stream = 3;
-    return a;
-}
-
-/* Rows that stand in ranges; values, unless NULL, receives them. */
-static int64_t rows_in(const setting_t *s, const ranges_t *r, int32_t *values)
-{
-    static const ranges_t none = {{{0}}};
-    ranges_t all = {{{0, s->cu_seqlens[s->entries - 1]}}};
-    int64_t n = 0;
-    r = memcmp(r, &none, sizeof(none)) == 0 ? &all : r;
-    for (int i = 0; i < LOONG_COUNT_OF(r->at); i++) {
-        for (int32_t row = r->at[i][0]; row < r->at[i][1]; row++) {
-            if (values != NULL) {
-                values[n] = row;
-            }
-            n++;
-        }
-    }
-    return n;
-}
-
-static int64_t tokens_of(const setting_t *s)
-{
-    return rows_in(s, &s->keys, NULL);
-}
-
-static loong_dtype_t wide(loong_dtype_t dtype)
-{
-    return dtype == LOONG_F64 ? LOONG_F64 : LOONG_F32;
-}
-
-static int64_t queries_of(const setting_t *s)
-{
-    return rows_in(s, &s->queries, NULL);
-}
-
-/* cuDNN takes rows at multiples of 16 bytes. */
-static op_arg_t matrix_arg(int64_t count, int64_t width, loong_dtype_t dtype,
-                           bool gap)
-{
-    op_arg_t a = op_mat(dtype, count, width);
-    int64_t more = backend == LOONG_ATTENTION_LOCAL ? width + 3 : 2 * width;
-    a.gap = gap ? more : 0;
-    return a;
-}
-
-static op_arg_t keys_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
-{
-    return matrix_arg(tokens_of(s), (int64_t)s->kv_heads * s->head_dim, dtype,
-                      gap);
-}
-
-static int v_dim(const setting_t *s)
-{
-    return s->v_dim > 0 ? s->v_dim : s->head_dim;
-}
-
-static op_arg_t values_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
-{
-    return matrix_arg(tokens_of(s), (int64_t)s->kv_heads * v_dim(s), dtype,
-                      gap);
-}
-
-/* The first channels of operand k. */
-static op_arg_t channels_of(const op_case_t *c, int k, int channels)
-{
-    op_arg_t a = c->arg[k];
-    a.gap += a.dim[1] - channels;
-    a.dim[1] = channels;
-    a.within = k + 1;
-    return a;
-}
-
-static op_arg_t queries_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
-{
-    return matrix_arg(queries_of(s), (int64_t)s->heads * s->head_dim, dtype,
-                      gap);
-}
-
-static op_arg_t outputs_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
-{
-    return matrix_arg(queries_of(s), (int64_t)s->heads * v_dim(s), dtype, gap);
-}
-
-static op_arg_t cu_arg(const setting_t *s)
-{
-    op_arg_t a = op_vec(LOONG_I32, s->entries);
-    a.values = s->cu_seqlens;
-    return a;
-}
-
-static op_arg_t key_arg(const setting_t *s)
-{
-    op_arg_t a = op_vec(LOONG_I64, queries_of(s));
-    for (int64_t t = 0; t < MAX_TOKENS; t++) {
-        keys[t] = (INT64_C(1) << 33) + 7 * t;
-    }
-    a.values = keys;
-    return a;
-}
-
-/* Absent when they are all rows. */
-static op_arg_t rows_arg(const setting_t *s, const ranges_t *r,
-                         int32_t *values)
-{
-    op_arg_t a = op_vec(LOONG_I32, rows_in(s, r, values));
-    a.values = values;
-    a.rank = r->at[0][1] > 0 ? 1 : 0;
-    return a;
-}
-
-static op_case_t forward_case(const setting_t *s,
-                              const loong_attention_attr_t *attr,
-                              loong_dtype_t dtype, bool gap)
-{
-    op_case_t c = {.op = "attention", .attr = attr, .num_in = 7, .num_out = 2};
-    c.attention = backend;
-    c.arg[0] = queries_arg(s, dtype, gap);
-    c.arg[1] = keys_arg(s, dtype, gap);
-    c.arg[2] = latent ? channels_of(&c, 1, v_dim(s))
-                      : values_arg(s, dtype, gap);
-    c.arg[3] = cu_arg(s);
-    if (s->dropout > 0.0) {
-        c.arg[4] = key_arg(s);
-    }
-    c.arg[5] = rows_arg(s, &s->queries, rows);
-    c.arg[6] = rows_arg(s, &s->keys, key_rows);
-    c.arg[7] = outputs_arg(s, dtype, gap);
-    c.arg[8] = op_mat(wide(dtype), queries_of(s), s->heads);
-    c.frame.seed = 99;
-    c.frame.step = 5;
-    c.seed = seed;
-    /* Probabilities and the result are rounded; a score is a sum of head_dim
-     * terms, the result one of max_seqlen. */
-    c.bound.roundings = dtype == LOONG_BF16 ? 2 : 4;
-    c.bound.terms = s->head_dim + attr->max_seqlen;
-    return c;
-}
 
 static void expect(int kernels, loong_dtype_t dtype)
 {
@@ -262,7 +87,7 @@ static void forward(const setting_t *s, int i, int t)
     op_case_t c = forward_case(s, &attr, types[t], i % 2 == 1);
     c.threads = 1 + i % 3;
     expect(op_case_reference(&c), types[t]);
-    memset(&c.arg[8], 0, sizeof(c.arg[8])); /* lse not wanted */
+    memset(&c.arg[9], 0, sizeof(c.arg[9])); /* lse not wanted */
     if (i % 4 == t) {
         expect(op_case_reference(&c), types[t]);
     }
@@ -287,7 +112,7 @@ static void backward(const setting_t *s, loong_dtype_t dtype, bool gap,
     op_case_t f = forward_case(s, &attr, dtype, false);
     double *out[LOONG_MAX_OPERANDS] = {NULL};
     op_case_t c = {
-        .op = "attention_grad", .attr = &attr, .num_in = 10, .num_out = 3};
+        .op = "attention_grad", .attr = &attr, .num_in = 11, .num_out = 3};
     c.attention = backend;
     c.arg[0] = outputs_arg(s, dtype, gap);
     c.arg[1] = queries_arg(s, dtype, gap);
@@ -302,9 +127,10 @@ static void backward(const setting_t *s, loong_dtype_t dtype, bool gap,
     }
     c.arg[8] = rows_arg(s, &s->queries, rows);
     c.arg[9] = rows_arg(s, &s->keys, key_rows);
-    c.arg[10] = queries_arg(s, dtype, gap);
-    c.arg[11] = keys_arg(s, dtype, gap);
-    c.arg[12] = values_arg(s, dtype, gap);
+    c.arg[10] = ends_arg(s);
+    c.arg[11] = queries_arg(s, dtype, gap);
+    c.arg[12] = keys_arg(s, dtype, gap);
+    c.arg[13] = values_arg(s, dtype, gap);
     c.frame = f.frame;
     c.seed = seed;
     c.threads = threads;
@@ -339,9 +165,9 @@ static void test_latent(void **state)
 {
     (void)state;
     static const setting_t absorbed[] = {
-        {1, 1, 576, true, 0, 0.0, 4, {0, 40, 40, 67}, ALL, ALL, 512},
-        {2, 1, 300, true, 20, 0.2, 2, {0, 37}, ALL, ALL, 270},
-        {1, 1, 40, false, 0, 0.0, 3, {0, 9, 20}, ALL, ALL, 32},
+        {1, 1, 576, true, 0, 0.0, 4, {0, 40, 40, 67}, ALL, ALL, 512, NULL},
+        {2, 1, 300, true, 20, 0.2, 2, {0, 37}, ALL, ALL, 270, NULL},
+        {1, 1, 40, false, 0, 0.0, 3, {0, 9, 20}, ALL, ALL, 32, NULL},
     };
     latent = true;
     for (int i = 0; i < 2 * LOONG_COUNT_OF(absorbed); i++) {
@@ -364,6 +190,20 @@ static ranges_t drawn_ranges(op_draw_t *d, int32_t tokens)
     return r;
 }
 
+/* The first rows of up to three segments see one another. */
+static const ranges_t *drawn_blocks(op_draw_t *d, const setting_t *s)
+{
+    static ranges_t blocks;
+    memset(&blocks, 0, sizeof(blocks));
+    for (int i = 0; i < 3 && i + 1 < s->entries; i++) {
+        blocks.at[i][0] = s->cu_seqlens[i];
+        blocks.at[i][1] =
+            s->cu_seqlens[i] +
+            op_draw_below(d, s->cu_seqlens[i + 1] - s->cu_seqlens[i] + 1);
+    }
+    return &blocks;
+}
+
 /* No few keys: gradients of scores would be what larger terms leave. */
 static setting_t drawn_setting(op_draw_t *d)
 {
@@ -383,6 +223,9 @@ static setting_t drawn_setting(op_draw_t *d)
                           (empty ? 0 : (int32_t)op_draw_size(d, 46) + 1) +
                           (i == 1 ? 8 : 0);
     }
+    if (s.causal && s.window == 0 && op_draw_below(d, 3) == 0) {
+        s.blocks = drawn_blocks(d, &s);
+    }
     return s;
 }
 
@@ -399,7 +242,7 @@ static void test_drawn(void **state)
         int32_t tokens = s.cu_seqlens[s.entries - 1];
         if (op_draw_below(&d, 2) == 0) {
             s.queries = drawn_ranges(&d, tokens);
-            s.keys = drawn_ranges(&d, tokens);
+            s.keys = s.blocks == NULL ? drawn_ranges(&d, tokens) : s.keys;
         }
         forward(&s, variant, t);
     }
@@ -411,7 +254,7 @@ static void test_scales(void **state)
 {
     (void)state;
     static const setting_t s = {2, 1, 20, true, 0, 0.0, 3, {0, 30, 41}, ALL,
-                                ALL, 0};
+                                ALL, 0, NULL};
     static const double scales[] = {0.0, -0.3};
     for (int i = 0; i < 2 * LOONG_COUNT_OF(scales); i++) {
         loong_dtype_t dtype = types[1 + i % 2];
@@ -435,22 +278,22 @@ static void differences(const setting_t *s)
         values[i] = op_normal(f.arg[i].dim[0] * f.arg[i].dim[1], i + 1, 1.0);
         f.arg[i].wide_values = values[i];
     }
-    double *weight = op_normal(f.arg[7].dim[0] * f.arg[7].dim[1], 9, 1.0);
+    double *weight = op_normal(f.arg[8].dim[0] * f.arg[8].dim[1], 9, 1.0);
     op_case_outputs(&f, "attention_ref", forward);
     op_case_t b = {.op = "attention_grad",
                    .attr = &attr,
-                   .num_in = 10,
+                   .num_in = 11,
                    .num_out = 3,
-                   .arg = {f.arg[7], f.arg[0], f.arg[1], f.arg[2], f.arg[7],
-                           f.arg[8], f.arg[3], f.arg[4], f.arg[5], f.arg[6],
-                           f.arg[0], f.arg[1], f.arg[2]},
+                   .arg = {f.arg[8], f.arg[0], f.arg[1], f.arg[2], f.arg[8],
+                           f.arg[9], f.arg[3], f.arg[4], f.arg[5], f.arg[6],
+                           f.arg[7], f.arg[0], f.arg[1], f.arg[2]},
                    .frame = f.frame};
     b.arg[0].wide_values = weight;
     b.arg[4].wide_values = forward[0];
     b.arg[5].wide_values = forward[1];
     op_case_outputs(&b, "attention_grad_ref", grad);
     for (int i = 0; i < 3; i++) {
-        op_difference_t d = {&f, i, 7, 1, {weight}, grad[i], 1e-8};
+        op_difference_t d = {&f, i, 8, 1, {weight}, grad[i], 1e-8};
         op_case_differences(&d);
     }
     for (int i = 0; i < 3; i++) {
@@ -464,17 +307,19 @@ static void differences(const setting_t *s)
 static void test_differences(void **state)
 {
     (void)state;
+    static const ranges_t few = {{{0, 5}, {10, 13}}};
     static const setting_t small[] = {
-        {4, 2, 6, true, 0, 0.0, 4, {0, 9, 9, 21}, ALL, ALL, 0},
-        {2, 1, 5, false, 0, 0.0, 3, {0, 11, 14}, ALL, ALL, 0},
-        {2, 2, 4, true, 3, 0.0, 2, {0, 13}, ALL, ALL, 0},
-        {4, 1, 3, true, 0, 0.3, 3, {0, 8, 17}, ALL, ALL, 0},
+        {4, 2, 6, true, 0, 0.0, 4, {0, 9, 9, 21}, ALL, ALL, 0, NULL},
+        {2, 1, 5, false, 0, 0.0, 3, {0, 11, 14}, ALL, ALL, 0, NULL},
+        {2, 2, 4, true, 3, 0.0, 2, {0, 13}, ALL, ALL, 0, NULL},
+        {4, 1, 3, true, 0, 0.3, 3, {0, 8, 17}, ALL, ALL, 0, NULL},
         {2, 1, 4, true, 0, 0.2, 3, {0, 8, 17}, {{{1, 4}, {6, 11}, {16, 17}}},
-         ALL, 0},
+         ALL, 0, NULL},
         {2, 1, 4, true, 0, 0.2, 3, {0, 8, 17}, {{{1, 4}, {6, 11}, {16, 17}}},
-         {{{1, 2}, {5, 9}, {12, 15}}}, 0},
-        {2, 1, 4, true, 0, 0.2, 3, {0, 8, 17}, ALL, ALL, 3},
-        {2, 2, 3, true, 4, 0.0, 2, {0, 13}, ALL, ALL, 5},
+         {{{1, 2}, {5, 9}, {12, 15}}}, 0, NULL},
+        {2, 1, 4, true, 0, 0.2, 3, {0, 8, 17}, ALL, ALL, 3, NULL},
+        {2, 2, 3, true, 4, 0.0, 2, {0, 13}, ALL, ALL, 5, NULL},
+        {2, 1, 4, true, 0, 0.0, 3, {0, 8, 17}, ALL, ALL, 0, &few},
     };
     for (int i = 0; i < LOONG_COUNT_OF(small); i++) {
         differences(&small[i]);
@@ -507,7 +352,7 @@ static void test_bad_segments(void **state)
         {{0, 4, 8}, "cu_seqlens ends with 8, must end with the 9 rows"},
     };
     static const char *const kernels[] = {NULL, "attention_ref"};
-    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, ALL, ALL, 0};
+    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, ALL, ALL, 0, NULL};
     loong_attention_attr_t attr = attr_of(&s);
     for (int i = 0; i < LOONG_COUNT_OF(bad); i++) {
         for (int k = 0; k < 2; k++) {
@@ -537,7 +382,8 @@ static void test_bad_rows(void **state)
         {{0, 4, 9}, "rows[2] is 9 after 4"},
     };
     static const char *const kernels[] = {NULL, "attention_ref"};
-    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, {{{0, 3}}}, ALL, 0};
+    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, {{{0, 3}}}, ALL, 0,
+                   NULL};
     loong_attention_attr_t attr = attr_of(&s);
     for (int i = 0; i < LOONG_COUNT_OF(bad); i++) {
         for (int k = 0; k < 2; k++) {
@@ -553,12 +399,40 @@ static void test_bad_rows(void **state)
     }
 }
 
+static void test_bad_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t ends[5];
+        const char *text;
+    } bad[] = {
+        {{1, 1, 3, 4, 5}, "key_ends[1] is 1 after 1, must ascend, be behind "
+                          "its row and not behind its segment, 3"},
+        {{3, 2, 3, 4, 5}, "key_ends[1] is 2 after 3"},
+        {{4, 4, 4, 4, 5}, "and not behind its segment, 3"},
+    };
+    static const char *const kernels[] = {NULL, "attention_ref"};
+    static const ranges_t first = {{{0, 2}}};
+    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 3, 5}, ALL, ALL, 0, &first};
+    loong_attention_attr_t attr = attr_of(&s);
+    for (int i = 0; i < 2 * LOONG_COUNT_OF(bad); i++) {
+        char text[512];
+        op_case_t c = forward_case(&s, &attr, LOONG_F32, false);
+        c.arg[7].values = bad[i / 2].ends;
+        assert_int_equal(op_case_status(&c, kernels[i % 2], text),
+                         LOONG_ERR_ARG);
+        if (strstr(text, bad[i / 2].text) == NULL) {
+            fail_msg("'%s' is not in: %s", bad[i / 2].text, text);
+        }
+    }
+}
+
 /* About p of the probabilities are dropped: with v = 1 the output is the sum
  * of the kept ones over 1 - p, whose mean is 1. */
 static void test_dropout_rate(void **state)
 {
     (void)state;
-    setting_t s = {4, 4, 4, false, 0, 0.3, 2, {0, 200}, ALL, ALL, 0};
+    setting_t s = {4, 4, 4, false, 0, 0.3, 2, {0, 200}, ALL, ALL, 0, NULL};
     loong_attention_attr_t attr = attr_of(&s);
     static float ones[200 * 16];
     static float zeros[200 * 16];
@@ -594,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_differences),
         cmocka_unit_test(test_bad_segments),
         cmocka_unit_test(test_bad_rows),
+        cmocka_unit_test(test_bad_ends),
         cmocka_unit_test(test_dropout_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

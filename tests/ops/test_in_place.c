@@ -26,7 +26,7 @@ typedef struct entry {
 static const loong_gelu_attr_t gelu_erf = {LOONG_ACT_GELU};
 static const loong_gelu_attr_t gelu_tanh = {LOONG_ACT_GELU_TANH};
 static const loong_gelu_attr_t gelu_quick = {LOONG_ACT_QUICK_GELU};
-static const loong_scale_attr_t factor = {0.7};
+static const loong_scale_attr_t factor = {0.7, 0.0};
 static const loong_dropout_attr_t drop = {0.3, 2, 0};
 static const loong_dropout_attr_t drop_rest = {0.3, 2, 5};
 static const loong_linear_add_attr_t whole = {0, false};

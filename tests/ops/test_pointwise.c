@@ -296,7 +296,7 @@ static void add(const variant_t *v, op_case_t *c)
 
 static void scale(const variant_t *v, op_case_t *c)
 {
-    static const loong_scale_attr_t attr = {0.3};
+    static const loong_scale_attr_t attr = {0.3, -0.7};
     c->attr = &attr;
     c->arg[0] = like(v);
     c->arg[1] = like(v);

@@ -94,7 +94,7 @@ static loong_val_t attend(loong_graph_t *g, loong_val_t q, loong_val_t kv,
         .scale = 1.0};
     loong_attention_operands_t x = {
         q, kv, kv, input(g, "cu", LOONG_I32, loong_shape_1d(2)), LOONG_NONE,
-        rows, LOONG_NONE};
+        rows, LOONG_NONE, LOONG_NONE};
     return loong_attention(g, &x, &attr);
 }
 

@@ -81,6 +81,7 @@ static const char *const types[] = {
     TYPE("qwen3"),
     TYPE("mimo"),
     TYPE("ernie4_5"),
+    TYPE("gemma"),
     TYPE("internlm2"),
     TYPE("mixtral"),
     TYPE("qwen2_moe") EXPERTS ",\"shared_expert_intermediate_size\":8",

@@ -151,8 +151,9 @@ template <class T> int scale_as(const loong_kernel_call_t *call)
     const loong_scale_attr_t *attr =
         static_cast<const loong_scale_attr_t *>(call->query->attr);
     return api::scale<T>(context_of(call->stream), in<T>(call, 0),
-                         out<T>(call), count_of(call->query->arg[0]), false,
-                         static_cast<float>(attr->factor), 0.0f);
+                         out<T>(call), count_of(call->query->arg[0]), true,
+                         static_cast<float>(attr->factor),
+                         static_cast<float>(attr->shift));
 }
 
 int scale(const loong_kernel_call_t *call)

@@ -94,6 +94,10 @@ static void sequence(decoder_t *d)
                           loong_shape_1d(d->request->max_segments + 1));
     d->sequence.rope_table = LOONG_NONE;
     d->sequence.token_key = LOONG_NONE;
+    d->sequence.key_ends =
+        c->bidirectional_prefix
+            ? loong_graph_input(d->g, "key_ends", LOONG_I32, tokens)
+            : LOONG_NONE;
     if (d->request->train && needs_key(d)) {
         d->sequence.token_key =
             loong_graph_input(d->g, "token_key", LOONG_I64, tokens);
@@ -145,6 +149,9 @@ static loong_val_t embed(decoder_t *d)
     loong_graph_push(d->g, "embed_tokens");
     loong_val_t x = loong_nn_embedding(&d->nn, ids, table, d->vocab);
     loong_graph_pop(d->g);
+    if (c->scale_embeddings) {
+        x = loong_scale(d->g, x, sqrt((double)c->hidden_size));
+    }
     if (c->learned_positions) {
         loong_val_t positions =
             loong_graph_input(d->g, "positions", LOONG_I32, tokens);
@@ -476,7 +483,9 @@ static double attention_parameters(const loong_decoder_config_t *c)
 static double flops_per_row(const loong_decoder_config_t *config)
 {
     double h = (double)config->hidden_size;
-    double dense = (config->mlp == LOONG_MLP_SWIGLU ? 3.0 : 2.0) * h *
+    bool gated = config->mlp == LOONG_MLP_SWIGLU ||
+                 config->mlp == LOONG_MLP_GEGLU_TANH;
+    double dense = (gated ? 3.0 : 2.0) * h *
                    (double)config->ffn_hidden_size;
     double mlp = 0.0;
     for (int i = 0; i < config->num_layers; i++) {
@@ -577,7 +586,8 @@ static const loong_family_t families[] = {
     FAMILY("gpt2"),        FAMILY("llama"),           FAMILY("phi3"),
     FAMILY("qwen"),        FAMILY("qwen2"),           FAMILY("qwen3"),
     FAMILY("internlm2"),   FAMILY("mimo"),            FAMILY("ernie4_5"),
-    FAMILY("mixtral"),     FAMILY("qwen2_moe"),       FAMILY("qwen3_moe"),
+    FAMILY("gemma"),       FAMILY("mixtral"),         FAMILY("qwen2_moe"),
+    FAMILY("qwen3_moe"),
     FAMILY("ernie4_5_moe"), FAMILY("ernie4_5_vl_moe"), FAMILY("minimax_m2"),
     FAMILY("deepseek_v2"), FAMILY("deepseek_v3"),     FAMILY("kimi_k2")};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The configurable decoder: GPT-2, LLaMA, Qwen 1.5 / 2 / 2.5 / 3, Mixtral and
- * the Qwen mixtures of experts are settings of it. Parameter names are Hugging
- * Face's for LLaMA, without "model.": embed_tokens.weight,
+ * The configurable decoder: GPT-2, LLaMA, Qwen 1.5 / 2 / 2.5 / 3, Gemma,
+ * Mixtral and the Qwen mixtures of experts are settings of it. Parameter names
+ * are Hugging Face's for LLaMA, without "model.": embed_tokens.weight,
  * layers.N.self_attn.q_proj.weight, norm.weight, ...
  */
 #ifndef LOONG_DECODER_H
@@ -51,6 +51,9 @@ typedef struct loong_decoder_config {
     /* 3: of texts with pictures; 0: none are told apart; -1: they are, in an
      * order (ERNIE's) that is not computed. */
     int mrope_axes;
+    bool bidirectional_prefix; /* rows before the first learned token of a
+                                  segment see one another */
+    bool scale_embeddings;     /* times sqrt(hidden_size) */
     int num_deep_features; /* that it reads, see loong_model_request_t */
     loong_norm_kind_t normalization;
     double norm_eps;

@@ -472,6 +472,11 @@ static void check_companions(loong_problems_t *problems,
                              const loong_decoder_config_t *c,
                              const loong_pairs_t *pairs)
 {
+    if (c->bidirectional_prefix && c->window_size > 0) {
+        loongi_problems_add(problems, "bidirectional_prefix: goes without "
+                                      "window_size, found %lld",
+                            (long long)c->window_size);
+    }
     if (c->window_size == 0 &&
         loongi_pairs_get(pairs, "max_window_layers") != NULL) {
         loongi_problems_add(problems, "max_window_layers: has no effect "

@@ -19,11 +19,12 @@
 static const int scalings[] = {LOONG_ROPE_DEFAULT, LOONG_ROPE_DEFAULT,
                                LOONG_ROPE_LINEAR,  LOONG_ROPE_DYNAMIC,
                                LOONG_ROPE_LLAMA3,  LOONG_ROPE_YARN};
-static const int norms[] = {LOONG_NORM_RMS, LOONG_NORM_LAYER};
+static const int norms[] = {LOONG_NORM_RMS, LOONG_NORM_LAYER,
+                            LOONG_NORM_RMS_1P};
 static const int absorbs[] = {LOONG_ABSORB_AUTO, LOONG_ABSORB_YES,
                               LOONG_ABSORB_NO};
 static const int activations[] = {LOONG_MLP_SWIGLU, LOONG_MLP_GELU,
-                                  LOONG_MLP_GELU_TANH};
+                                  LOONG_MLP_GELU_TANH, LOONG_MLP_GEGLU_TANH};
 static const int scores[] = {LOONG_SCORE_SOFTMAX, LOONG_SCORE_SIGMOID,
                              LOONG_SCORE_SQRTSOFTPLUS};
 static const int weights[] = {LOONG_WEIGHTS_AUTO, LOONG_WEIGHTS_DIVIDED,
@@ -32,11 +33,12 @@ static const int balances[] = {LOONG_BALANCE_MICRO_BATCH,
                                LOONG_BALANCE_SEQUENCE, LOONG_BALANCE_POOLED};
 
 static const loong_recipe_field_t fields[] = {
-    {TEXT("family", SAME,
-          "gpt2, llama, phi3, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
-          "mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, ernie4_5_vl_moe, "
-          "minimax_m2, deepseek_v2, deepseek_v3, kimi_k2, or one that was "
-          "registered"),
+    {TEXT(
+         "family", SAME,
+         "gpt2, llama, phi3, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
+         "gemma, mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, ernie4_5_vl_moe, "
+         "minimax_m2, deepseek_v2, deepseek_v3, kimi_k2, or one that was "
+         "registered"),
      .needed = true},
     {INT("num_layers", num_layers, 1, 10000, SAME, "transformer layers"),
      .needed = true},
@@ -100,8 +102,14 @@ static const loong_recipe_field_t fields[] = {
           "yarn")},
     {BOOL("rope_scaling.truncate", rope.truncate, SAME,
           "yarn: whole dimensions")},
-    {CHOICE("normalization", normalization, "RMSNorm LayerNorm", norms, SAME,
-            "kind of norm")},
+    {BOOL("scale_embeddings", scale_embeddings, SAME,
+          "embeddings are times sqrt(hidden_size), as Gemma's")},
+    {BOOL("bidirectional_prefix", bidirectional_prefix, SAME,
+          "what stands before the first learned token of a sample sees all of "
+          "itself, as PaliGemma's picture and question")},
+    {CHOICE("normalization", normalization, "RMSNorm LayerNorm RMSNorm1p",
+            norms, SAME,
+            "kind of norm; RMSNorm1p: factors are 1 and the weight")},
     {REAL("layernorm_epsilon", norm_eps, 0, 1, SAME, "added to the variance")},
     {BOOL("qk_layernorm", qk_norm, SAME, "norm of each head of q and k")},
     {BOOL("qk_layernorm_whole", qk_norm_whole, SAME,
@@ -127,8 +135,8 @@ static const loong_recipe_field_t fields[] = {
           "biases of q, k and v; in latent attention of the short vectors")},
     {BOOL("add_attn_proj_bias", attention_output_bias, SAME,
           "bias of attention's output")},
-    {CHOICE("activation", mlp, "swiglu gelu gelu_tanh", activations, SAME,
-            "of the feed-forward")},
+    {CHOICE("activation", mlp, "swiglu gelu gelu_tanh geglu_tanh", activations,
+            SAME, "of the feed-forward")},
     {NOT("untie_embeddings_and_output_weights", tied, SAME,
          "an output matrix of its own")},
     {INT64("window_size", window_size, 0, BIG, SAME,
@@ -265,6 +273,10 @@ static const struct {
     {"mimo", {"untie_embeddings_and_output_weights", "true"}},
     {"ernie4_5", {"rotary_interleaved", "true"}},
     {"ernie4_5", {"rotary_base", "5e5"}},
+    {"gemma", {"normalization", "RMSNorm1p"}},
+    {"gemma", {"layernorm_epsilon", "1e-6"}},
+    {"gemma", {"activation", "geglu_tanh"}},
+    {"gemma", {"scale_embeddings", "true"}},
     {"deepseek_v2", {"untie_embeddings_and_output_weights", "true"}},
     {"deepseek_v2", {"layernorm_epsilon", "1e-6"}},
     {"deepseek_v2", {"rotary_interleaved", "true"}},
@@ -377,6 +389,8 @@ static const struct {
     {"rope_scaling.beta_fast", WITH_SCALING},
     {"rope_scaling.beta_slow", WITH_SCALING},
     {"rope_scaling.truncate", WITH_SCALING},
+    {"scale_embeddings", ALWAYS},
+    {"bidirectional_prefix", ALWAYS},
     {"normalization", ALWAYS},
     {"layernorm_epsilon", ALWAYS},
     {"qk_layernorm", ALWAYS},

@@ -118,5 +118,11 @@ loong_status_t loongi_decoder_check_mesh(loong_context_t *ctx,
                             (long long)request->rows, tp);
     }
     want_heads(&problems, c, mesh);
+    if (c->bidirectional_prefix && mesh->size[LOONG_AXIS_CP] > 1) {
+        loongi_problems_add(&problems,
+                            "context_parallel_size %d: with "
+                            "bidirectional_prefix each rank has whole texts",
+                            mesh->size[LOONG_AXIS_CP]);
+    }
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "parallel");
 }

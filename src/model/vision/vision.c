@@ -360,6 +360,7 @@ loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
     v.nn = loong_nn_begin(graph, request, c->init_std);
     v.sequence.rope_table = c->rotary ? rope_table(&v) : LOONG_NONE;
     v.sequence.token_key = LOONG_NONE;
+    v.sequence.key_ends = LOONG_NONE;
     v.sequence.cu_seqlens =
         loong_graph_input(graph, "cu_seqlens", LOONG_I32,
                           loong_shape_1d(request->max_segments + 1));

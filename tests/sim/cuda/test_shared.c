@@ -203,7 +203,7 @@ static void test_allowed(void **state)
 /* As large as the device wants. */
 static void test_grids(void **state)
 {
-    static const loong_scale_attr_t half = {0.5};
+    static const loong_scale_attr_t half = {0.5, 0.0};
     (void)state;
     for (int l = 0; l < LOONG_COUNT_OF(processors); l++) {
         op_case_t c = {.op = "scale", .attr = &half, .num_in = 1,

@@ -328,6 +328,7 @@ const loong_hf_names_t loongi_hf_decoder_names[] = {
     {"internlm2", "model.", internlm2_rows, false, NULL},
     {"mimo", "model.", rotary_rows, true, NULL},
     {"ernie4_5", "model.", rotary_rows, false, NULL},
+    {"gemma", "model.", rotary_rows, false, NULL},
     {"qwen2", "model.", rotary_rows, false, NULL},
     {"qwen3", "model.", rotary_rows, false, NULL},
     {"qwen2_moe", "model.", qwen_moe_rows, false, NULL},

@@ -68,6 +68,21 @@ static loong_status_t map_heads(loong_hf_reader_t *r)
     return loongi_pairs_set_int(r->pairs, "kv_channels", hidden / heads);
 }
 
+/* "gelu" of the first files means the approximation, too; what stands in
+ * hidden_activation held in classes of transformers 4. */
+static void check_gemma(loong_hf_reader_t *r)
+{
+    static const char *const names[] = {"hidden_act", "hidden_activation"};
+    for (int i = 0; i < 2; i++) {
+        const loong_json_t *value = loongi_hf_field(r->json, names[i]);
+        const char *text = value != NULL ? loongi_json_string(value) : "gelu";
+        if (strcmp(text, "gelu_pytorch_tanh") != 0 &&
+            (i > 0 ? value != NULL : strcmp(text, "gelu") != 0)) {
+            loongi_hf_refuse(r, names[i], value, "gelu_pytorch_tanh is");
+        }
+    }
+}
+
 static loong_status_t map_activation(loong_hf_reader_t *r)
 {
     bool gpt2 = strcmp(r->type->family, "gpt2") == 0;
@@ -76,6 +91,10 @@ static loong_status_t map_activation(loong_hf_reader_t *r)
     const char *text = value != NULL ? loongi_json_string(value)
                        : gpt2        ? "gelu_new"
                                      : "silu";
+    if (loongi_hf_is_type(r, "gemma")) {
+        check_gemma(r);
+        return LOONG_OK;
+    }
     if (!gpt2) {
         if (strcmp(text, "silu") != 0 && strcmp(text, "swish") != 0) {
             loongi_hf_refuse(r, name, value, "silu is");
@@ -152,6 +171,7 @@ bool loongi_hf_has_width(const loong_hf_reader_t *r)
     return loongi_hf_is_type(r, "qwen3") ||
            loongi_hf_is_type(r, "qwen3_vl_text") ||
            loongi_hf_is_type(r, "ernie4_5") ||
+           loongi_hf_is_type(r, "gemma") ||
            loongi_hf_is_type(r, "minimax_m2");
 }
 
@@ -159,7 +179,9 @@ static loong_status_t map_rotary(loong_hf_reader_t *r)
 {
     if (loongi_hf_has_width(r) &&
         loongi_json_get(r->json, "head_dim") == NULL) {
-        LOONG_TRY(loongi_pairs_set(r->pairs, "kv_channels", "128"));
+        LOONG_TRY(
+            loongi_pairs_set(r->pairs, "kv_channels",
+                             loongi_hf_is_type(r, "gemma") ? "256" : "128"));
     }
     LOONG_TRY(map_heads(r));
     LOONG_TRY(map_biases(r));

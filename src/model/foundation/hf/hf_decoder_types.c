@@ -61,6 +61,10 @@ static const loong_hf_field_t phi3_fields[] = {
     CODE_FIELD("original_max_position_embeddings"),
     CODE_FIELD("sliding_window"), CODE_FIELD("auto_map"), FIELDS_END};
 
+static const loong_hf_field_t gemma_fields[] = {
+    ROTARY_FIELDS, CODE_FIELD("attention_bias"),
+    CODE_FIELD("hidden_activation"), FIELDS_END};
+
 #define QWEN_FIELDS                                  \
     ROTARY_FIELDS, CODE_FIELD("use_sliding_window"), \
         CODE_FIELD("sliding_window"), CODE_FIELD("max_window_layers")
@@ -283,6 +287,17 @@ static const loong_hf_field_t minimax_m2_fields[] = {
         "embedding_dropout", "0.0"                                     \
     }
 
+static const loong_hf_fixed_t gemma_fixed[] = {
+    {"position_embedding_type", "rope"},
+    {"normalization", "RMSNorm1p"},
+    {"activation", "geglu_tanh"},
+    {"scale_embeddings", "true"},
+    {"bidirectional_prefix", "false"},
+    {"hidden_dropout", "0.0"},
+    {"embedding_dropout", "0.0"},
+    {"qk_layernorm", "false"},
+    {NULL, NULL}};
+
 #define NO_BIASES                                              \
     {"add_bias_linear", "false"}, {"add_qkv_bias", "false"},   \
     {                                                          \
@@ -458,6 +473,8 @@ const loong_hf_type_t loongi_hf_decoder_types[] = {
      true},
     {"ernie4_5", "Ernie4_5ForCausalLM", "ernie4_5", ernie4_5_fields,
      ernie4_5_fixed, 5e5, true, true},
+    {"gemma", "GemmaForCausalLM", "gemma", gemma_fields, gemma_fixed, 1e4, true,
+     true},
     {"mixtral", "MixtralForCausalLM", "mixtral", mixtral_fields, mixtral_fixed,
      1e6, false, true},
     {"qwen2_moe", "Qwen2MoeForCausalLM", "qwen2_moe", qwen2_moe_fields,

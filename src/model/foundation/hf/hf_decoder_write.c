@@ -63,6 +63,8 @@ static bool is_neutral(const loong_hf_writer_t *w, const char *key)
     static const loong_hf_fixed_t neutral[] = {
         {"rotary_interleaved", "false"},
         {"qk_layernorm_whole", "false"},
+        {"scale_embeddings", "false"},
+        {"bidirectional_prefix", "false"},
         {"moe_router_group_scores", "0"},
         {"moe_expert_capacity_factor", "0"},
         {"moe_router_enable_expert_bias", "false"},
@@ -211,7 +213,10 @@ static void emit_rotary(loong_hf_writer_t *w)
     if (has_other_width(w)) {
         loongi_hf_emit_int(w, "head_dim", "kv_channels");
     }
-    loongi_hf_emit(w, "hidden_act", "\"silu\"");
+    loongi_hf_emit(w, "hidden_act",
+                   strcmp(w->type->family, "gemma") == 0
+                       ? "\"gelu_pytorch_tanh\""
+                       : "\"silu\"");
     emit_biases(w);
     loongi_hf_emit_mixture(w);
     loongi_hf_emit_rope(w);

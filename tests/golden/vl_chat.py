@@ -4,7 +4,8 @@
 
   vl_chat.py BUILD           writes vl_chat/: tokenizers with the templates that
                              LLaVA-1.5, Qwen2-VL and InternVL3 are published
-                             with, conversations, and ids and masks as transformers
+                             with (PaliGemma without one: ours is proved to be
+                             what its processor does), conversations, and ids and masks as transformers
                              has them, a picture as its one token
   vl_chat.py BUILD --check   writes them elsewhere, and compares with the ids
                              and masks of loong-data chat inspect, each picture
@@ -24,6 +25,8 @@ from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import \
     GotOcr2ImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import \
     Qwen2VLImageProcessorPil
+from transformers.models.siglip.image_processing_pil_siglip import \
+    SiglipImageProcessorPil
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
@@ -73,7 +76,10 @@ INTERNVL = (
     "{{'<|im_start|>assistant\n' }}{% endif %}")
 NAMED = dict(context_image_token="<IMG_CONTEXT>", start_image_token="<img>",
              end_image_token="</img>", video_token="<video>")
+with open(os.path.join(SOURCE, "src/jinja/named/paligemma.jinja")) as file:
+    PALIGEMMA = file.read()
 FAMILIES = {
+    "paligemma": ("<image>", PALIGEMMA, ["<pad>", "<s>", "</s>", "<image>"]),
     "internvl": ("<IMG_CONTEXT>", INTERNVL,
                  ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
                   *NAMED.values()]),
@@ -128,6 +134,12 @@ LLAVA_RECORDS = [  # as LLaVA's own files, of format sharegpt
 ]
 
 
+# One question and its answer, with pictures.
+SINGLE = [RECORDS[0], RECORDS[3]]
+FILES = dict(openai=RECORDS, sharegpt=LLAVA_RECORDS, single=SINGLE)
+READS = dict(paligemma=["single"])  # others: the first two
+
+
 def write(name, place):
     """The directory of a model's tokenizer, and conversations beside."""
     token, template, special = FAMILIES[name]
@@ -139,7 +151,8 @@ def write(name, place):
         add_prefix_space=False)
     own.decoder = tokenizers.decoders.ByteLevel()
     own.add_special_tokens(special)
-    ends = dict(bos_token="<s>", eos_token="</s>") if name == "llava" else dict(
+    ends = dict(bos_token="<s>", eos_token="</s>") if name in (
+        "llava", "paligemma") else dict(
         eos_token="<|im_end|>", pad_token="<|endoftext|>")
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=own, chat_template=template, **ends,
@@ -150,7 +163,7 @@ def write(name, place):
     with open(os.path.join(to, "tokenizer_config.json"), "w") as f:
         more = dict(extra_special_tokens=NAMED) if name == "internvl" else {}
         json.dump(dict(chat_template=template, **ends, **more), f, indent=1)
-    for file, records in (("openai", RECORDS), ("sharegpt", LLAVA_RECORDS)):
+    for file, records in FILES.items():
         with open(os.path.join(place, file + ".jsonl"), "w") as f:
             f.writelines(json.dumps(r) + "\n" for r, _ in records)
     return tokenizer
@@ -166,6 +179,10 @@ def processor(name, tokenizer):
             tokenizer, patch_size=14, vision_feature_select_strategy="default",
             image_token=token, num_additional_image_tokens=1,
             chat_template=FAMILIES[name][1])
+    if name == "paligemma":
+        pixels = SiglipImageProcessorPil(size=dict(height=28, width=28))
+        pixels.image_seq_length = 4
+        return transformers.PaliGemmaProcessor(pixels, tokenizer)
     kind = transformers.ProcessorMixin  # video processors want torchvision
     kind.check_argument_for_proper_class = lambda self, name, value: None
     if name == "internvl":
@@ -180,6 +197,16 @@ def processor(name, tokenizer):
         tokenizer, None, chat_template=FAMILIES[name][1])
 
 
+def answered(p, messages):
+    """A question and its answer, which PaliGemma's processor calls suffix."""
+    texts = ["".join("<image>" if part["type"] == "image" else part["text"]
+                     for part in m["content"]) for m in messages]
+    images = [Image.open(os.path.join(PICTURES, part["path"])).convert("RGB")
+              for part in messages[0]["content"] if part["type"] == "image"]
+    found = p(images=[images], text=[texts[0]], suffix=[texts[1]])
+    return list(found["input_ids"][0]), list(found["token_type_ids"][0])
+
+
 def expected(p, messages, rows):
     """Ids of transformers, which of them are learned; counts of pictures are
     added to rows."""
@@ -192,9 +219,11 @@ def expected(p, messages, rows):
                                      add_generation_prompt=prompt)
         return p(text=[text], images=images or None,
                  add_special_tokens=False)["input_ids"][0]
-    ids = ids_of(messages, False)
-    learned = [0] * len(ids)
-    for k, message in enumerate(messages):
+    suffix = isinstance(p, transformers.PaliGemmaProcessor)
+    ids, learned = answered(p, messages) if suffix else (
+        ids_of(messages, False), [])
+    learned = learned or [0] * len(ids)
+    for k, message in enumerate([] if suffix else messages):
         if message["role"] == "assistant":
             begin = len(ids_of(messages[:k], True))
             end = len(ids_of(messages[:k + 1], False))
@@ -233,8 +262,8 @@ def main():
         golden = {}
         for name in FAMILIES:
             p = processor(name, write(name, place))
-            for file, records in (("openai", RECORDS),
-                                  ("sharegpt", LLAVA_RECORDS)):
+            for file in READS.get(name, ["openai", "sharegpt"]):
+                records = FILES[file]
                 found = list(ours(sys.argv[1], name, place, file))
                 assert len(found) == len(records), (name, file, len(found))
                 for (_, messages), (ids, mask) in zip(records, found):

@@ -28,6 +28,7 @@ from safetensors.torch import load_file, save_file
 import internvl_train
 import kimi_k25_train
 import llava_train
+import paligemma_train
 import qwen2_5_vl_train
 import qwen2_vl_train
 import qwen3_vl_moe_train
@@ -38,7 +39,7 @@ FIXTURE = os.path.join(HERE, "vl_from_hf")
 MODELS = {"llava": llava_train, "qwen2_vl": qwen2_vl_train,
           "qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train,
           "qwen3_vl_moe": qwen3_vl_moe_train, "internvl": internvl_train,
-          "kimi_k25": kimi_k25_train}
+          "kimi_k25": kimi_k25_train, "paligemma": paligemma_train}
 # Names of modules, and what files call them.
 MODULES = {
     "llava": [(r"^model\.vision_tower\.", "{tower}"),
@@ -64,6 +65,7 @@ MODULES["qwen2_5_vl"], NAMES["qwen2_5_vl"] = (
     MODULES["qwen2_vl"], NAMES["qwen2_vl"])
 MODULES["internvl"], NAMES["internvl"] = (
     MODULES["llava"], NAMES["llava"][1::2])
+MODULES["paligemma"], NAMES["paligemma"] = MODULES["llava"], NAMES["llava"]
 for kind in ("qwen3_vl", "qwen3_vl_moe"):
     MODULES[kind], NAMES[kind] = [], [{}]  # as the modules
 # The publisher's experts are [experts, in, out], the modules' [experts, out,
@@ -103,6 +105,13 @@ def old_config(name, config):
     elif name == "kimi_k25":
         text["rope_theta"] = text.pop("rope_parameters")["rope_theta"]
         config["vision_config"].pop("rope_parameters", None)
+    elif name == "paligemma":  # what its classes have by default is not said
+        for key in ("rope_parameters", "head_dim", "rms_norm_eps",
+                    "hidden_act", "tie_word_embeddings"):
+            text.pop(key, None)
+        text["head_dim"] = paligemma_train.HEAD
+        config.update(ignore_index=-100, _vocab_size=12)
+        config["vision_config"]["projector_hidden_act"] = "gelu_fast"
     elif name in ("llava", "internvl"):
         rope = text.pop("rope_parameters")
         text["rope_theta"] = rope["rope_theta"]
@@ -146,6 +155,8 @@ def write(model, name, place, to, layout, old):
         for key, p in load_file(os.path.join(to, "model.safetensors")).items()
     } if name in SAVED else {}
     for key, p in () if name in SAVED else model.state_dict().items():
+        if key == "lm_head.weight" and model.config.tie_word_embeddings:
+            continue
         for pattern, text in MODULES[name]:
             key = re.sub(pattern, text.format(**NAMES[name][layout]), key)
         if ".mlp.experts." in key and NAMES[name][layout]["turned"]:
@@ -160,6 +171,9 @@ def write(model, name, place, to, layout, old):
         image_processor_type="CLIPImageProcessor",
         size={"shortest_edge": side}, crop_size=dict(height=side, width=side)
     ) if name == "llava" else dict(
+        image_processor_type="SiglipImageProcessor", do_convert_rgb=None,
+        image_seq_length=4, size=dict(height=side, width=side)
+    ) if name == "paligemma" else dict(
         image_processor_type="GotOcr2ImageProcessorFast", **internvl_train.CUT
     ) if name == "internvl" else dict(
         image_processor_type="Qwen2VLImageProcessor",

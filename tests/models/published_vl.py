@@ -126,7 +126,23 @@ def llava(sizes, vocab):
                  vision_feature_select_strategy="default")
 
 
+def paligemma(side):
+    vision = dict(model_type="siglip_vision_model", hidden_size=1152,
+                  intermediate_size=4304, num_hidden_layers=27,
+                  num_attention_heads=16, image_size=side, patch_size=14,
+                  vision_use_head=False)
+    language = dict(model_type="gemma", hidden_size=2048,
+                    intermediate_size=16384, num_attention_heads=8,
+                    num_hidden_layers=18, num_key_value_heads=1,
+                    vocab_size=257216)
+    return whole("paligemma", vision, language, True, projection_dim=2048,
+                 image_token_index=257152)
+
+
 MODELS = {
+    "paligemma/paligemma_3b_224": paligemma(224),
+    "paligemma/paligemma_3b_448": paligemma(448),
+    "paligemma/paligemma_3b_896": paligemma(896),
     "llava1.5/llava1.5_7b": llava((32, 4096, 11008, 32, 32), 32064),
     "llava1.5/llava1.5_13b": llava((40, 5120, 13824, 40, 40), 32064),
     "qwen2_vl/qwen2_vl_2b": qwen2_vl((28, 1536, 8960, 12, 2), 151936, True),

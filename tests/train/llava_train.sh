@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: llava_train.sh BUILD SOURCE MPIRUN [all]: twenty steps of models of the
-# shapes of LLaVA, InternVL, Qwen2-VL, Qwen2.5-VL, Qwen3-VL (with experts,
-# too) and Kimi-K2.5 are those of transformers (*_train.py in tests/golden), with the image
+# shapes of LLaVA, PaliGemma, InternVL, Qwen2-VL, Qwen2.5-VL, Qwen3-VL (with
+# experts, too) and Kimi-K2.5 are those of transformers (*_train.py in tests/golden), with the image
 # encoder trained and frozen, on several ranks; all: in every layout.
 set -eu
 build=$1
@@ -94,6 +94,32 @@ if [ "$(drawn image_encoder backward)" != 48 ] ||
     cat "$place/out"
     exit 1
 fi
+
+# What stands before the first learned token sees all of itself.
+model=paligemma_train
+also 1 1 train.micro_batch_size=1 data.max_images=2
+also 1 21 model.image_encoder.freeze=true
+also 2 1 ${e}$t=2 parallel.$t=2 parallel.sequence_parallel=true
+steps 4 1 ${e}$t=2 model.image_projector.parallel.$t=2 parallel.$t=2 \
+    parallel.pipeline_model_parallel_size=2
+also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
+also 2 1 data.packing=best_fit data.row_images=8 data.row_patches=32 \
+    "~data.max_images" data.seq_length=48 train.global_batch_size=5 \
+    model.foundation.max_position_embeddings=48 train.micro_batch_size=1 \
+    parallel.pipeline_model_parallel_size=2
+"$build/loongrun" "$source/tests/golden/$model.yaml" --dry-run --ranks 2 \
+    "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \
+    "~model.image_encoder" "~model.image_projector" "~data.image_token" \
+    "~data.max_images" parallel.context_parallel_size=2 \
+    >"$place/out" 2>&1 && {
+    echo "FAILED: a prefix that sees all of itself, on ranks of CP"
+    exit 1
+}
+grep -q 'context_parallel_size 2: with bidirectional_prefix' "$place/out" || {
+    cat "$place/out"
+    exit 1
+}
 
 # Layer scale, one norm of all heads, blocks of four patches, in three or five
 # tiles of a picture.

@@ -26,17 +26,15 @@ inspect() {
     "$build/loong-data" chat inspect --tokenizer "$golden/$model" \
         --image-token "$token" --ids --count 99 "$@" "$file"
 }
-for file in openai sharegpt; do
-    for model in llava qwen2_vl internvl; do
-        token='<image>'
-        [ $model != qwen2_vl ] || token='<|image_pad|>'
-        [ $model != internvl ] || token='<IMG_CONTEXT>'
-        inspect $model "$token" "$golden/$file.jsonl" --image-root "$pictures" |
-            awk -v what="$model $file" '
-                / tokens, .* learned$/ { if (line) print line; line = what }
-                /^[+ ] +[0-9]+ / { line = line " " ($1 == "+" ? "+" $2 : $1) }
-                END { print line }' >>ids
-    done
+for pair in {llava,qwen2_vl,internvl}\ {openai,sharegpt} "paligemma single"; do
+    model=${pair% *} file=${pair#* } token='<image>'
+    [ $model != qwen2_vl ] || token='<|image_pad|>'
+    [ $model != internvl ] || token='<IMG_CONTEXT>'
+    inspect $model "$token" "$golden/$file.jsonl" --image-root "$pictures" |
+        awk -v what="$model $file" '
+            / tokens, .* learned$/ { if (line) print line; line = what }
+            /^[+ ] +[0-9]+ / { line = line " " ($1 == "+" ? "+" $2 : $1) }
+            END { print line }' >>ids
 done
 diff <(sort ids) <(sort "$golden/ids.txt") >/dev/null || {
     diff <(sort ids) <(sort "$golden/ids.txt") | head -n 4

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: vl_pairs.sh BUILD SOURCE [all]: every image encoder with every projector
-# and each of eight language models: two steps on texts with pictures lower the
+# and each of nine language models: two steps on texts with pictures lower the
 # loss. Without `all` some of them, each family among them.
 set -eu
 build=$1
@@ -22,13 +22,14 @@ encoders=(
     "qwen2_vl_vision|" "qwen2_5_vl_vision|window_size: 16"
     "kimi_k25_vision|num_position_embeddings: 25"
     "qwen3_vl_vision|num_position_embeddings: 25, deepstack_layers: \"[0,1]\"")
-projectors=(mlp_projector patch_merger qwen2_5_vl_merger qwen3_vl_merger
+projectors=(mlp_projector linear_projector patch_merger qwen2_5_vl_merger qwen3_vl_merger
     internvl_projector kimi_projector)
 moe="num_experts: 4, moe_router_topk: 2, moe_ffn_hidden_size: 16"
 foundations=(
     "gpt2|" "llama|num_query_groups: 2" "phi3|num_query_groups: 2"
     "qwen2|num_query_groups: 2, mrope_section: \"[1,1,1]\""
     "qwen3|num_query_groups: 2, num_deep_features: 2"
+    "gemma|num_query_groups: 1, bidirectional_prefix: true"
     "mixtral|num_query_groups: 2, $moe"
     "qwen3_moe|num_query_groups: 2, $moe, mrope_section: \"[1,1,1]\",
     mrope_interleaved: true, num_deep_features: 1"
@@ -51,7 +52,7 @@ pair() {
     local e=${1%%|*} f=${3%%|*} data="" keys=${3#*|}
     [ "$e" = qwen3_vl_vision ] || keys=${keys/, num_deep_features: [12]/}
     local merge=2 frames=2
-    [ "$2" != mlp_projector ] || merge=1
+    [[ $2 != mlp_projector && $2 != linear_projector ]] || merge=1
     [ "$e" != kimi_k25_vision ] || frames=1
     [[ $1 == *image_size* ]] ||
         data="image_processor: $place/${merge}_$frames.json, max_patches: 80,"

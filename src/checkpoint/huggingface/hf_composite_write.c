@@ -147,9 +147,10 @@ static loong_status_t compare(const writing_t *c, int i,
     for (int64_t k = 0; k < w->model->count && status == LOONG_OK; k++) {
         const loong_pair_t *pair = &w->model->items[k];
         const char *means = loongi_pairs_get(read, pair->key);
-        if ((i < LOONG_HF_PART_LOSS || is_shared(c, i, pair->key)) &&
+        bool own = loongi_hf_is_section_key(w, pair->key);
+        if ((i < LOONG_HF_PART_LOSS ? !own
+                                    : own || is_shared(c, i, pair->key)) &&
             strcmp(pair->key, "init_method_std") != 0 &&
-            !loongi_hf_is_section_key(w, pair->key) &&
             (means == NULL ||
              !loongi_hf_same_value(w->model, pair->key, means))) {
             loongi_problems_add(c->problems,

@@ -316,6 +316,7 @@ static const struct {
     {"max_image_size", NULL, 0, NULL},
     {"return_metadata", NULL, 0, NULL},
     {"image_processor_type", NULL, 0, NULL},
+    {"image_seq_length", NULL, 0, NULL},
     {"feature_extractor_type", NULL, 0, NULL},
     {"processor_class", NULL, 0, NULL},
     {"auto_map", NULL, 0, NULL},

@@ -180,6 +180,32 @@ static const loong_hf_layout_t kimi_layouts[] = {
     {{"vision_tower.", "mm_projector.", "language_model.model."},
      {NULL, NULL, "language_model."}}};
 
+/* ---- PaliGemma (Beyer et al. 2024) --------------------------------------- */
+
+static const loong_hf_fixed_t linear_projector[] = {
+    {"family", "linear_projector"}, {NULL, NULL}};
+static const loong_hf_fixed_t paligemma_text[] = {
+    {"bidirectional_prefix", "true"}, {NULL, NULL}};
+/* Of GemmaConfig: the files of the publisher leave it out. */
+static const loong_hf_fixed_t gemma_absent[] = {
+    {"max_position_embeddings", "8192"}, {NULL, NULL}};
+
+static const loong_hf_shared_field_t paligemma_fields[] = {
+    TOP(INT_FIELD("projection_dim", "image_projector.hidden_size", "2048")),
+    TOP(CODE_FIELD("image_token_index")),
+    TOP(CODE_FIELD("hidden_size")),
+    TOP(CODE_FIELD("vocab_size")),
+    TOP(CODE_FIELD("_vocab_size")),
+    TOP(CODE_FIELD("ignore_index")),
+    TIED,
+    IN("vision_config", CODE_FIELD("projection_dim")),
+    IN("vision_config", CODE_FIELD("projector_hidden_act")),
+    IN("vision_config", CODE_FIELD("num_image_tokens")),
+    IN("vision_config", CODE_FIELD("vocab_size")),
+    IN("text_config", CODE_FIELD("num_image_tokens")),
+    IN("text_config", CODE_FIELD("use_bidirectional_attention")),
+    SHARED_END};
+
 /* -------------------------------------------------------------------------- */
 
 #define QWEN3_5(type_, class_)                                       \
@@ -323,6 +349,26 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .layouts = kimi_layouts,
      .image_token = "<|media_pad|>",
      .image_token_id = "image_token_id"},
+    {.model_type = "paligemma",
+     .architecture = "PaliGemmaForConditionalGeneration",
+     .parts = {{.role = "image_encoder",
+                .section = "vision_config",
+                .type = "siglip_vision_model",
+                .family = "siglip_vision_model"},
+               {.role = "image_projector",
+                .family = "linear_projector",
+                .keys = linear_projector},
+               {.role = "foundation",
+                .section = "text_config",
+                .type = "gemma",
+                .family = "gemma",
+                .keys = paligemma_text,
+                .absent = gemma_absent}},
+     .fields = paligemma_fields,
+     .num_layouts = LOONG_COUNT_OF(llava_layouts),
+     .layouts = llava_layouts,
+     .image_token = "<image>",
+     .image_token_id = "image_token_index"},
     {.model_type = "llava",
      .architecture = "LlavaForConditionalGeneration",
      .parts = {{.role = "image_encoder",

@@ -20,14 +20,31 @@ static loong_val_t norm(merger_t *m, loong_val_t x, int64_t width)
                          m->c->norm_eps);
 }
 
+/* Two products with GELU between them, or one: of the channels that a rank of
+ * TP takes of those that all have. */
+static loong_val_t products(merger_t *m, loong_val_t x)
+{
+    const loong_projector_config_t *c = m->c;
+    loong_graph_t *g = m->nn.graph;
+    loong_nn_slice_t inner = loong_nn_slice(&m->nn, c->ffn_hidden_size);
+    const loong_nn_column_t first = {.name = "linear_1", .out = inner};
+    x = loong_nn_enter(&m->nn, x);
+    if (c->linear) {
+        x = loong_slice(g, x, inner.begin, inner.count);
+    } else {
+        x = loong_nn_column_linear(&m->nn, 1, &first, x, true);
+        x = loong_gelu(g, x, LOONG_ACT_GELU);
+    }
+    x = loong_nn_row_linear(&m->nn, "linear_2", x, inner, c->hidden_size, true);
+    return loong_nn_leave(&m->nn, x);
+}
+
 /* [r / m^2, hidden_size] of rows [r, input_size]; of blocks there is one norm
  * where that is said. */
 static loong_val_t merge(merger_t *m, loong_val_t x, bool norm_of_blocks)
 {
     const loong_projector_config_t *c = m->c;
     loong_graph_t *g = m->nn.graph;
-    loong_nn_slice_t inner = loong_nn_slice(&m->nn, c->ffn_hidden_size);
-    const loong_nn_column_t first = {.name = "linear_1", .out = inner};
     int64_t patches = c->merge_size * c->merge_size;
     int64_t width = patches * c->input_size;
     if (c->norm && !norm_of_blocks) {
@@ -40,11 +57,7 @@ static loong_val_t merge(merger_t *m, loong_val_t x, bool norm_of_blocks)
     if (c->norm && norm_of_blocks) {
         x = norm(m, x, width);
     }
-    x = loong_nn_enter(&m->nn, x);
-    x = loong_nn_column_linear(&m->nn, 1, &first, x, true);
-    x = loong_gelu(g, x, LOONG_ACT_GELU);
-    x = loong_nn_row_linear(&m->nn, "linear_2", x, inner, c->hidden_size, true);
-    return loong_nn_leave(&m->nn, x);
+    return products(m, x);
 }
 
 loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
@@ -86,7 +99,8 @@ static const int norms[] = {LOONG_NORM_LAYER, LOONG_NORM_RMS};
 
 static const loong_recipe_field_t fields[] = {
     {TEXT("family", SAME,
-          "mlp_projector: LLaVA's, two products; patch_merger, "
+          "mlp_projector: LLaVA's, two products; linear_projector: "
+          "PaliGemma's, one; patch_merger, "
           "qwen2_5_vl_merger, qwen3_vl_merger: Qwen2-VL's and its "
           "successors', a norm, blocks of patches, two products; "
           "internvl_projector: InternVL's, the norm behind the blocks; "
@@ -101,12 +115,14 @@ static const loong_recipe_field_t fields[] = {
     {INT64("ffn_hidden_size", ffn_hidden_size, 1, 1e7, SAME,
            "width between the products; when not given hidden_size, with "
            "merge_size above 1 and without norm_of_blocks that of a block")},
+    {BOOL("linear", linear, SAME,
+          "one product, linear_2, without ffn_hidden_size")},
     {INT64("merge_size", merge_size, 1, 64, SAME,
-           "so many by so many patches become one row; 1 of mlp_projector, "
-           "else 2, when not given")},
+           "so many by so many patches become one row; 1 of mlp_projector "
+           "and linear_projector, else 2, when not given")},
     {BOOL("pre_layernorm", norm, SAME,
-          "a norm in front; false of mlp_projector, else true, when not "
-          "given")},
+          "a norm in front; false of mlp_projector and linear_projector, "
+          "else true, when not given")},
     {CHOICE("normalization", normalization, "LayerNorm RMSNorm", norms, SAME,
             "kind of that norm")},
     {BOOL("norm_of_blocks", norm_of_blocks, SAME,
@@ -134,9 +150,10 @@ static void facts(const void *config, loong_model_facts_t *facts)
     facts->hidden_size = c->hidden_size;
     facts->merge_size = c->merge_size;
     facts->deep_features = c->num_deep_features;
-    facts->flops_per_row =
-        6.0 * (1.0 + c->num_deep_features) * (double)c->ffn_hidden_size *
-        ((double)c->input_size + (double)c->hidden_size / merge);
+    facts->flops_per_row = 6.0 * (1.0 + c->num_deep_features) *
+                           (double)c->ffn_hidden_size *
+                           ((c->linear ? 0.0 : (double)c->input_size) +
+                            (double)c->hidden_size / merge);
 }
 
 static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
@@ -157,6 +174,7 @@ static const struct {
     const char *family;
     loong_pair_t pair;
 } family_defaults[] = {
+    {"linear_projector", {"linear", "true"}},
     {"patch_merger", {"merge_size", "2"}},
     {"patch_merger", {"pre_layernorm", "true"}},
     {"qwen2_5_vl_merger", {"merge_size", "2"}},
@@ -197,6 +215,14 @@ loong_status_t loongi_projector_configure(loong_context_t *ctx,
         loongi_problems_add(&problems,
                             "input_size and hidden_size: both must be given");
     }
+    if (c->linear) {
+        int64_t width = c->merge_size * c->merge_size * c->input_size;
+        if (c->ffn_hidden_size != 0 && c->ffn_hidden_size != width) {
+            loongi_problems_add(&problems,
+                                "ffn_hidden_size: has no effect with linear");
+        }
+        c->ffn_hidden_size = width;
+    }
     if (c->ffn_hidden_size == 0) {
         c->ffn_hidden_size = c->merge_size > 1 && !c->norm_of_blocks
                                  ? c->merge_size * c->merge_size * c->input_size
@@ -234,7 +260,8 @@ static loong_status_t state(const void *config, loong_model_state_fn add,
 static const loong_family_t families[] = {
     FAMILY("mlp_projector"),     FAMILY("patch_merger"),
     FAMILY("qwen2_5_vl_merger"), FAMILY("qwen3_vl_merger"),
-    FAMILY("kimi_projector"),    FAMILY("internvl_projector")};
+    FAMILY("kimi_projector"),    FAMILY("internvl_projector"),
+    FAMILY("linear_projector")};
 
 loong_status_t loongi_register_projector(loong_context_t *ctx)
 {

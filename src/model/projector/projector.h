@@ -2,9 +2,10 @@
  *
  * What an image encoder sees becomes rows in the width of a language model,
  * linear_2 gelu linear_1 x, each with a bias: the projector of LLaVA 1.5 (Liu
- * et al. 2023), and the merger of Qwen2-VL (Wang et al. 2024), which has a norm
- * in front and makes one row of m x m patches. Deep features (Meng et al. 2024,
- * DeepStack) have mergers of their own, deepstack.0 and so on. */
+ * et al. 2023), without linear_1 that of PaliGemma (Beyer et al. 2024), and the
+ * merger of Qwen2-VL (Wang et al. 2024), which has a norm in front and makes
+ * one row of m x m patches. Deep features (Meng et al. 2024, DeepStack) have
+ * mergers of their own, deepstack.0 and so on. */
 #ifndef LOONG_PROJECTOR_H
 #define LOONG_PROJECTOR_H
 
@@ -21,7 +22,8 @@ extern "C" {
 typedef struct loong_projector_config {
     int64_t input_size;  /* the encoder's hidden_size */
     int64_t hidden_size; /* behind the second product: the language model's */
-    int64_t ffn_hidden_size; /* between the two */
+    bool linear;         /* one product, linear_2 */
+    int64_t ffn_hidden_size; /* between the two; linear: read by the one */
     int64_t merge_size;      /* m */
     bool norm;               /* in front, of each patch */
     bool norm_of_blocks;     /* of the m x m patches together */
@@ -50,9 +52,9 @@ LOONG_NODISCARD loong_status_t
 loongi_projector_configure(loong_context_t *ctx, const loong_pairs_t *pairs,
                            loong_projector_config_t *config);
 
-/* Enters families mlp_projector, patch_merger, qwen2_5_vl_merger,
- * qwen3_vl_merger, kimi_projector and internvl_projector. Their configurations
- * take input_size and hidden_size, which must be there. */
+/* Enters families mlp_projector, linear_projector, patch_merger,
+ * qwen2_5_vl_merger, qwen3_vl_merger, kimi_projector and internvl_projector.
+ * Their configurations take input_size and hidden_size, which must be there. */
 LOONG_NODISCARD loong_status_t loongi_register_projector(loong_context_t *ctx);
 
 #ifdef __cplusplus

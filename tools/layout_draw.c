@@ -83,6 +83,8 @@ static const axis_t axes[] = {
      "[] [] [{\"kind\":\"nan_gradient\",\"step\":1}]", NULL},
     /* Behind LAYOUT_ALONE: of components that others read. */
     {"join", "join", LAYOUT_FREE, NULL, ""},
+    {"e.micro", ENCODER "train.micro_batch_size", LAYOUT_FREE,
+     "null null 1 2 4 6", NULL},
     {"e.tp", ENCODER "parallel.tensor_model_parallel_size", LAYOUT_FREE,
      "1 2 4", NULL},
     {"e.sp", ENCODER "parallel.sequence_parallel", LAYOUT_FREE, "false true",

@@ -56,7 +56,8 @@ typedef struct loong_rampup {
 
 /* Rows of a micro-batch that are not its samples one after the other. */
 typedef struct loong_row_plan {
-    int64_t rows; /* of a micro-batch */
+    int64_t samples; /* of a micro-batch, of which the last may have fewer */
+    int64_t rows;    /* of a micro-batch */
     void *user;
     /* The draw that a row is of, -1 for padding, and what of its sample is
      * wanted (loong_items_t.picture). Not on several threads. */

@@ -37,8 +37,8 @@ struct loong_edges {
     state_t *states;    /* of the messages */
     loong_segment_t *segments;
     loong_comm_request_t *requests;
-    /* Of this rank's chunks, two directions and the component's micro-batches:
-     * the area has been cleared. */
+    /* Of this rank's chunks, two directions and micro-batches, as many as any
+     * component has: the area has been cleared. */
     bool *cleared;
     int micro_batches;
     void *landed; /* event: images have been copied; NULL: a processor */
@@ -464,7 +464,10 @@ loong_status_t loongi_edges_create(const loong_model_t *model,
         variant == LOONG_VARIANT_TRAIN ? model->training : model->evaluation;
     e->comm = model->resources->world;
     e->most = model->rows->most;
-    e->micro_batches = e->cell->params.components[0].params.micro_batches;
+    for (int i = 0; i < e->cell->params.num_components; i++) {
+        int own = e->cell->params.components[i].params.micro_batches;
+        e->micro_batches = LOONG_MAX(e->micro_batches, own);
+    }
     loong_status_t status = take_room(e);
     if (status != LOONG_OK) {
         loongi_edges_destroy(&e);

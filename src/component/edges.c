@@ -226,6 +226,23 @@ static loong_status_t add_edge(lister_t *l, const end_t *from, const end_t *to,
     return LOONG_OK;
 }
 
+/* The micro-batches at the source of an edge that share samples with one at its
+ * other end. */
+typedef struct span {
+    int begin, end;
+} span_t;
+
+static span_t made_of(const loong_model_t *m, const loong_edge_t *edge,
+                      int micro_batch, int made)
+{
+    int64_t from =
+        LOONG_MAX(m->components[edge->from]->params.micro_batch_size, 1);
+    int64_t to = LOONG_MAX(m->components[edge->to]->params.micro_batch_size, 1);
+    int64_t begin = micro_batch * to;
+    int64_t end = LOONG_MIN((begin + to + from - 1) / from, made);
+    return (span_t){(int)(begin / from), (int)end};
+}
+
 loong_status_t loongi_edges_messages(const loong_model_t *model,
                                      int micro_batches, bool train,
                                      loong_cell_edge_t *edges,
@@ -241,12 +258,17 @@ loong_status_t loongi_edges_messages(const loong_model_t *model,
         end_t ends[] = {end_of(m, edge->from), end_of(m, edge->to)};
         edges[e] =
             (loong_cell_edge_t){edge->from, edge->to, 0, edge->to_stage, back};
-        for (int b = 0; b < micro_batches && status == LOONG_OK; b++) {
-            loong_message_t message = {e, false, 0, b, 0, b};
-            status = add_edge(&l, &ends[0], &ends[1], message);
-            message.backward = true;
-            if (status == LOONG_OK && back) {
-                status = add_edge(&l, &ends[1], &ends[0], message);
+        int count = loongi_model_micro_batches(m, edge->from, micro_batches);
+        int read = loongi_model_micro_batches(m, edge->to, micro_batches);
+        for (int b = 0; b < read && status == LOONG_OK; b++) {
+            span_t made = made_of(m, edge, b, count);
+            for (int a = made.begin; a < made.end && status == LOONG_OK; a++) {
+                loong_message_t message = {e, false, 0, a, 0, b};
+                status = add_edge(&l, &ends[0], &ends[1], message);
+                message = (loong_message_t){e, true, 0, b, 0, a};
+                if (status == LOONG_OK && back) {
+                    status = add_edge(&l, &ends[1], &ends[0], message);
+                }
             }
         }
     }

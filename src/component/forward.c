@@ -6,7 +6,8 @@
 
 loong_status_t loongi_model_forward(const loong_model_t *m,
                                     loong_variant_t variant,
-                                    const loong_frame_t *frame)
+                                    const loong_frame_t *frame,
+                                    loong_fill_entry_t fill, void *user)
 {
     const loong_rank_schedule_t *list = loongi_model_entries(m, variant);
     loong_frame_t own = *frame;
@@ -23,6 +24,7 @@ loong_status_t loongi_model_forward(const loong_model_t *m,
         }
         LOONG_TRY(loongi_model_need(m, variant, e));
         LOONG_TRY(loongi_model_frame(m, e, &own));
+        LOONG_TRY(fill != NULL && !own.hollow ? fill(user, e) : LOONG_OK);
         LOONG_TRY(loongi_model_run(m, variant, i, frames));
     }
     return loongi_model_finish(m, variant);

@@ -30,6 +30,17 @@ static loong_status_t check_depths(const loong_model_t *m)
     return LOONG_OK;
 }
 
+int loongi_model_micro_batches(const loong_model_t *model, int component,
+                               int of_last)
+{
+    const loong_model_t *m = model;
+    const loong_component_t *last = m->components[m->num_components - 1];
+    int64_t own =
+        LOONG_MAX(m->components[component]->params.micro_batch_size, 1);
+    int64_t samples = of_last * LOONG_MAX(last->params.micro_batch_size, 1);
+    return (int)((samples + own - 1) / own);
+}
+
 static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
                                 loong_cell_t **cell_p)
 {
@@ -40,7 +51,7 @@ static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
         loong_schedule_params_t *p = &of[i].params;
         p->ranks = c->params.mesh.size[LOONG_AXIS_PP];
         p->chunks = c->num_chunks;
-        p->micro_batches = micro_batches;
+        p->micro_batches = loongi_model_micro_batches(m, i, micro_batches);
         p->pair = train && c->params.pair;
         p->folded = !train && c->schedule != NULL && c->schedule->params.folded;
         of[i].schedule = train && c->params.train
@@ -482,7 +493,7 @@ loong_status_t loongi_model_accepts(const loong_model_t *model,
     for (int i = 0; i < m->num_components; i++) {
         const loong_schedule_t *s = m->components[i]->schedule;
         loong_schedule_params_t p = s->params;
-        p.micro_batches = micro_batches;
+        p.micro_batches = loongi_model_micro_batches(m, i, micro_batches);
         if (loongi_schedule_accept(m->ctx, s->kind->name, &p) != LOONG_OK) {
             return LOONG_ERR_CONFIG;
         }

@@ -84,8 +84,12 @@ void loongi_model_set_rows(loong_model_t *model,
 LOONG_NODISCARD loong_status_t
 loongi_model_allocate(loong_model_t *model, loong_resources_t *resources);
 
-/* Makes the lists of a step of so many micro-batches, no more than planned;
- * nothing when it is the same number. */
+/* Micro-batches of a component in a step of so many of the last one. */
+int loongi_model_micro_batches(const loong_model_t *model, int component,
+                               int of_last);
+
+/* Makes the lists of a step of so many micro-batches of the last component, no
+ * more than planned; nothing when it is the same number. */
 LOONG_NODISCARD loong_status_t loongi_model_plan_step(loong_model_t *model,
                                                       int micro_batches);
 
@@ -157,11 +161,15 @@ LOONG_NODISCARD loong_status_t loongi_model_finish(const loong_model_t *model,
 LOONG_NODISCARD loong_status_t loongi_model_frame(const loong_model_t *model,
                                                   const loong_entry_t *entry,
                                                   loong_frame_t *frame);
-/* One forward without gradients through the chunks of all stages, whose inputs
- * are filled. */
+/* One forward without gradients through the chunks of all stages; fill: gives
+ * an entry its inputs; NULL: they have theirs. */
+typedef loong_status_t (*loong_fill_entry_t)(void *user,
+                                             const loong_entry_t *entry);
 LOONG_NODISCARD loong_status_t loongi_model_forward(const loong_model_t *model,
                                                     loong_variant_t variant,
-                                                    const loong_frame_t *frame);
+                                                    const loong_frame_t *frame,
+                                                    loong_fill_entry_t fill,
+                                                    void *user);
 
 /* loongi_stage_initialize of all stages. */
 LOONG_NODISCARD loong_status_t loongi_model_initialize(loong_model_t *model,

@@ -57,7 +57,9 @@ typedef struct loong_component_params {
     loong_routing_t logits_routing; /* of it: texts are sampled live */
     bool train;            /* false: evaluation and logits only */
     const char *schedule;  /* "auto", "one_stage", "1f1b", ... */
-    int micro_batches;     /* of the largest step */
+    int64_t micro_batch_size; /* of samples, some multiple of the last one's or
+                                 a part of that; 0: 1 */
+    int micro_batches;     /* of the last one in the largest step */
     const char *join; /* of the last component: "coupled", NULL, "phases" */
     bool pair; /* forwards run with backwards of other micro-batches */
     loong_resources_params_t resources; /* that its rank is to have */

@@ -13,8 +13,9 @@
 /* The pictures of a step. */
 typedef struct step {
     int64_t consumed; /* -1: none */
-    int64_t micro_batches;
-    int64_t *first; /* of a micro-batch, one more behind the last */
+    int64_t units;    /* micro-batches of the texts or the readers, the smaller
+                         ones */
+    int64_t *first;   /* of a unit, one more behind the last */
     loong_planned_image_t *images;
     int64_t count, room;
 } step_t;
@@ -64,8 +65,9 @@ static loong_status_t check_room(const loong_batch_plan_t *p,
     return LOONG_OK;
 }
 
-static loong_status_t add_sample(loong_batch_plan_t *p, step_t *s, int replica,
-                                 int64_t draw, int64_t row)
+static loong_status_t add_sample(loong_batch_plan_t *p, step_t *s,
+                                 int64_t micro_batch, int replica, int64_t draw,
+                                 int64_t row)
 {
     const loong_items_t *items = &p->items;
     int number = 0;
@@ -81,6 +83,7 @@ static loong_status_t add_sample(loong_batch_plan_t *p, step_t *s, int replica,
             .draw = draw,
             .number = ++number,
             .rows = rows_of(&p->params.pictures, item),
+            .micro_batch = micro_batch,
             .replica = replica,
             .row = row + item->at,
             .part_at = item->part_at};
@@ -91,27 +94,48 @@ static loong_status_t add_sample(loong_batch_plan_t *p, step_t *s, int replica,
     return LOONG_OK;
 }
 
-static loong_status_t add_replica(loong_batch_plan_t *p, step_t *s, int64_t m,
-                                  int replica)
+static int64_t unit_of(const loong_batch_plan_t *p)
+{
+    return LOONG_MIN(p->params.samples, p->params.texts.micro_batch_size);
+}
+
+/* The samples of a unit that a replica of the texts has. */
+static loong_status_t add_replica(loong_batch_plan_t *p, step_t *s,
+                                  int64_t unit, int replica)
 {
     const loong_loader_params_t *t = &p->params.texts;
+    int64_t samples = unit_of(p);
+    int64_t m = unit * samples / t->micro_batch_size;
+    int64_t first = unit * samples % t->micro_batch_size;
     int64_t draw = 0;
-    int64_t before = s->count;
     LOONG_TRY(loong_loader_get_draw(p->params.loader, s->consumed, m,
                                     p->params.replica[replica], &draw));
-    for (int64_t j = 0; j < t->micro_batch_size; j++) {
+    for (int64_t j = first; j < first + samples; j++) {
         bool past = t->num_samples > 0 && draw + j >= t->num_samples;
         if (!past) {
-            LOONG_TRY(
-                add_sample(p, s, replica, draw + j, j * p->params.seq_length));
+            LOONG_TRY(add_sample(p, s, m, replica, draw + j,
+                                 j * p->params.seq_length));
         }
     }
-    LOONG_CHECK(p->ctx, s->count - before <= p->params.max_images,
-                LOONG_ERR_CONFIG,
-                "data.max_images: %" PRId64 ", micro-batch %" PRId64
-                " of data-parallel rank %d has %" PRId64 " pictures",
-                p->params.max_images, m, p->params.replica[replica],
-                s->count - before);
+    return LOONG_OK;
+}
+
+/* What a micro-batch of each replica of the texts has. */
+static loong_status_t check_texts(const loong_batch_plan_t *p,
+                                  const loong_planned_image_t *images,
+                                  int64_t count)
+{
+    for (int r = 0; r < p->params.replicas; r++) {
+        int64_t has = 0;
+        for (int64_t i = 0; i < count; i++) {
+            has += images[i].replica == r;
+        }
+        LOONG_CHECK(p->ctx, has <= p->params.max_images, LOONG_ERR_CONFIG,
+                    "data.max_images: %" PRId64 ", micro-batch %" PRId64
+                    " of data-parallel rank %d has %" PRId64 " pictures",
+                    p->params.max_images, images[0].micro_batch,
+                    p->params.replica[r], has);
+    }
     return LOONG_OK;
 }
 
@@ -133,6 +157,17 @@ static int owner_of_text(int replicas, int texts, int text, int64_t turn)
     return (int)first + text;
 }
 
+/* Which text of a reader's micro-batch a picture is of, and how many it has:
+ * micro-batches of all replicas of the texts, or a part of one of each. */
+static int text_of(const loong_batch_plan_t *p, const loong_planned_image_t *at,
+                   int *texts_p)
+{
+    int each = (int)LOONG_MAX(
+        p->params.samples / p->params.texts.micro_batch_size, 1);
+    *texts_p = each * p->params.replicas;
+    return (int)(at->micro_batch % each) * p->params.replicas + at->replica;
+}
+
 /* Deals the pictures of a micro-batch to the replicas of a reader; turn: the
  * micro-batches of the step before it that have some. */
 static loong_status_t deal(const loong_batch_plan_t *p, int64_t micro_batch,
@@ -148,10 +183,10 @@ static loong_status_t deal(const loong_batch_plan_t *p, int64_t micro_batch,
     for (int64_t i = 0; i < count; i++) {
         loong_planned_image_t *image = &images[i];
         before += image->rows.encoder;
-        int own = room->whole
-                      ? owner_of_text(room->replicas, p->params.replicas,
-                                      image->replica, turn)
-                      : owner(room->replicas, before, all);
+        int texts = 0;
+        int text = text_of(p, image, &texts);
+        int own = room->whole ? owner_of_text(room->replicas, texts, text, turn)
+                              : owner(room->replicas, before, all);
         if (own != replica) {
             pictures = rows = text_rows = 0;
             replica = own;
@@ -172,30 +207,56 @@ static loong_status_t deal(const loong_batch_plan_t *p, int64_t micro_batch,
     return LOONG_OK;
 }
 
+/* The pictures of a micro-batch, of so many in the step. */
+typedef struct range {
+    int64_t micro_batches, first, count;
+} range_t;
+
+static range_t range_of(const loong_batch_plan_t *p, const step_t *s,
+                        bool of_readers, int64_t micro_batch)
+{
+    int64_t each = (of_readers ? p->params.samples
+                               : p->params.texts.micro_batch_size) /
+                   unit_of(p);
+    int64_t begin = LOONG_MIN(micro_batch * each, s->units);
+    int64_t end = LOONG_MIN(begin + each, s->units);
+    return (range_t){(s->units + each - 1) / each, s->first[begin],
+                     s->first[end] - s->first[begin]};
+}
+
 static loong_status_t make_step(loong_batch_plan_t *p, step_t *s,
                                 int64_t consumed)
 {
     int64_t turn = 0;
+    int64_t total = loong_loader_micro_batches(p->params.loader, consumed);
     s->consumed = consumed;
     s->count = 0;
-    s->micro_batches = loong_loader_micro_batches(p->params.loader, consumed);
-    for (int64_t m = 0; m < s->micro_batches; m++) {
-        s->first[m] = s->count;
+    s->units = total * (p->params.texts.micro_batch_size / unit_of(p));
+    for (int64_t u = 0; u < s->units; u++) {
+        s->first[u] = s->count;
         for (int r = 0; r < p->params.replicas; r++) {
-            LOONG_TRY(add_replica(p, s, m, r));
+            LOONG_TRY(add_replica(p, s, u, r));
         }
-        for (int i = 0; i < p->params.num_readers; i++) {
-            LOONG_TRY(deal(p, m, turn, i, s->images + s->first[m],
-                           s->count - s->first[m]));
-        }
-        turn += s->count > s->first[m];
     }
-    s->first[s->micro_batches] = s->count;
+    s->first[s->units] = s->count;
+    for (int64_t m = 0; m < total; m++) {
+        range_t texts = range_of(p, s, false, m);
+        LOONG_TRY(check_texts(p, s->images + texts.first, texts.count));
+    }
+    for (int64_t m = 0; m < range_of(p, s, true, 0).micro_batches; m++) {
+        range_t range = range_of(p, s, true, m);
+        for (int i = 0; i < p->params.num_readers; i++) {
+            LOONG_TRY(deal(p, m, turn, i, s->images + range.first,
+                           range.count));
+        }
+        turn += range.count > 0;
+    }
     return LOONG_OK;
 }
 
 loong_status_t loongi_batch_plan_images(loong_batch_plan_t *plan,
-                                        int64_t consumed, int64_t micro_batch,
+                                        int64_t consumed, bool of_readers,
+                                        int64_t micro_batch,
                                         const loong_planned_image_t **images_p,
                                         int64_t *count_p)
 {
@@ -213,11 +274,13 @@ loong_status_t loongi_batch_plan_images(loong_batch_plan_t *plan,
             return status;
         }
     }
-    LOONG_CHECK(plan->ctx, micro_batch >= 0 && micro_batch < s->micro_batches,
+    range_t range = range_of(plan, s, of_readers, LOONG_MAX(micro_batch, 0));
+    LOONG_CHECK(plan->ctx,
+                micro_batch >= 0 && micro_batch < range.micro_batches,
                 LOONG_ERR_ARG, "micro-batch %" PRId64 " of %" PRId64,
-                micro_batch, s->micro_batches);
-    *images_p = s->images + s->first[micro_batch];
-    *count_p = s->first[micro_batch + 1] - s->first[micro_batch];
+                micro_batch, range.micro_batches);
+    *images_p = s->images + range.first;
+    *count_p = range.count;
     return LOONG_OK;
 }
 
@@ -251,7 +314,7 @@ loong_status_t loongi_batch_plan_create(loong_context_t *ctx,
     p->params = *params;
     p->items.sizes = params->pictures.sizes;
     size_t most = (size_t)(t->global_batch_size /
-                           (t->micro_batch_size * t->data_parallel_size)) +
+                           (unit_of(p) * t->data_parallel_size)) +
                   1;
     loong_status_t status = LOONG_OK;
     for (int i = 0; i < 2 && status == LOONG_OK; i++) {

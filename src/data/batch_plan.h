@@ -20,8 +20,9 @@ enum { LOONG_MAX_PICTURE_READERS = 7 };
 /* Of a component that has rows of pictures alone, the encoder or what reads it:
  * its replicas in the cell, to which the pictures of a micro-batch are dealt in
  * their order, and what each has room for. All have about as many rows; or,
- * `whole`, all pictures of a replica of the texts go to one, and those of the
- * next micro-batch that has some to others, as long as there are some. */
+ * `whole`, all pictures of a micro-batch of a replica of the texts go to one,
+ * and those of the next micro-batch that has some to others, as long as there
+ * are some. */
 typedef struct loong_picture_room {
     int replicas;
     bool whole;
@@ -36,19 +37,25 @@ typedef struct loong_batch_plan_params {
     int replicas;
     const int32_t *replica;
     int64_t seq_length; /* rows of a text in a micro-batch */
+    /* Samples of a micro-batch of the readers: a multiple of those of one of
+     * texts, or a part. */
+    int64_t samples;
     int64_t max_images; /* of a micro-batch of one replica */
     loong_picture_reader_t pictures;
     int num_readers;
     loong_picture_room_t reader[LOONG_MAX_PICTURE_READERS];
 } loong_batch_plan_params_t;
 
-/* A picture of a micro-batch of the cell; they are ordered by their texts. */
+/* A picture of a micro-batch of the cell; they are ordered by their texts,
+ * those of a replica behind one another in the smaller micro-batch of texts and
+ * readers. */
 typedef struct loong_planned_image {
     int64_t draw; /* of its text */
     int number;   /* in it, from 1 on */
     loong_picture_rows_t rows;
-    int replica; /* of the texts, from 0 on */
-    int64_t row; /* its first one among those of the micro-batch */
+    int64_t micro_batch; /* of the texts */
+    int replica;         /* likewise, from 0 on */
+    int64_t row; /* its first one among those of that micro-batch */
     const int32_t *part_at; /* as loong_item_t has it; borrowed */
     /* Of each reader: the replica that has it, its first row there, and that of
      * its rows of texts among those of the pictures before it. */
@@ -65,12 +72,14 @@ LOONG_NODISCARD loong_status_t loongi_batch_plan_create(
     loong_batch_plan_t **plan_p);
 void loongi_batch_plan_destroy(loong_batch_plan_t **plan_p);
 
-/* The pictures of a micro-batch of the step that begins at `consumed`,
- * borrowed; steps are kept until the next but one is asked for. Errors:
- * LOONG_ERR_CONFIG for more pictures or patches than there is room for. */
+/* The pictures of a micro-batch of the step that begins at `consumed`, of the
+ * readers or of the texts, borrowed; steps are kept until the next but one is
+ * asked for. Errors: LOONG_ERR_CONFIG for more pictures or patches than there
+ * is room for. */
 LOONG_NODISCARD loong_status_t loongi_batch_plan_images(
-    loong_batch_plan_t *plan, int64_t consumed, int64_t micro_batch,
-    const loong_planned_image_t **images_p, int64_t *count_p);
+    loong_batch_plan_t *plan, int64_t consumed, bool of_readers,
+    int64_t micro_batch, const loong_planned_image_t **images_p,
+    int64_t *count_p);
 
 /* The first of `count` pictures that a replica of a reader has, or the first
  * one of those behind it. */

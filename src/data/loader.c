@@ -161,11 +161,22 @@ static const shares_t *shares_of(const loong_loader_t *loader, int64_t samples)
     return s;
 }
 
+/* Of this rank in a step of so many samples. */
+static int64_t micro_batches_of(const loong_loader_t *loader, int64_t samples)
+{
+    const loong_loader_params_t *p = &loader->params;
+    int64_t count = shares_of(loader, samples)->of[p->data_parallel_rank];
+    if (p->row_plan == NULL) {
+        return count;
+    }
+    int64_t own = count * p->micro_batch_size;
+    return (own + p->row_plan->samples - 1) / p->row_plan->samples;
+}
+
 static loong_status_t alloc_batch(loong_loader_t *loader, batch_t *batch)
 {
     const loong_loader_params_t *p = &loader->params;
-    size_t rows = (size_t)(shares_of(loader, p->global_batch_size)
-                               ->of[p->data_parallel_rank] *
+    size_t rows = (size_t)(micro_batches_of(loader, p->global_batch_size) *
                            rows_of_micro_batch(p));
     batch->consumed = -1;
     LOONG_TRY(loongi_calloc(loader->ctx, rows, sizeof(*batch->rows),
@@ -308,8 +319,7 @@ int64_t loong_loader_batch(const loong_loader_t *loader, int64_t consumed)
 int64_t loong_loader_micro_batches(const loong_loader_t *loader,
                                    int64_t consumed)
 {
-    return shares_of(loader, loong_loader_batch(loader, consumed))
-        ->of[loader->params.data_parallel_rank];
+    return micro_batches_of(loader, loong_loader_batch(loader, consumed));
 }
 
 static bool past_end(const loong_loader_t *loader, int64_t g)

@@ -104,7 +104,7 @@ static loong_status_t forward(sampler_t *s)
         LOONG_TRY(fill_stage(s, i, used));
     }
     LOONG_TRY(loongi_model_forward(plan->component->model, LOONG_VARIANT_LOGITS,
-                                   &frame));
+                                   &frame, NULL, NULL));
     if (out != NULL) {
         int64_t columns = out->shape.dim[1];
         size_t bytes = (size_t)columns * loong_dtype_size(out->dtype);

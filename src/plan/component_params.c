@@ -206,6 +206,7 @@ loong_status_t loongi_component_params(const loong_plan_t *plan,
     p->ranks = plan->parallel.on;
     p->absent = plan->absent;
     memset(p->shared_globs, 0, sizeof(p->shared_globs));
+    p->micro_batch_size = s->micro_batch_size;
     return loongi_to_int(
         plan->ctx,
         loongi_shares_of_rank(plan, s->global_batch_size,

@@ -302,7 +302,8 @@ static void describe_ranks(loong_plan_t *plan,
 static void describe_own(loong_plan_t *plan, const loong_component_params_t *p)
 {
     static const char *const keys[] = {
-        "precision.params_dtype", "recompute.granularity", "optimizer.lr",
+        "train.micro_batch_size", "precision.params_dtype",
+        "recompute.granularity",  "optimizer.lr",
         "optimizer.weight_decay", "init.from_hf"};
     for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
         const char *path =

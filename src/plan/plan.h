@@ -39,6 +39,10 @@ typedef struct loong_picture_plan {
      * tiles where all are equal, else 0; of each in front of those that others
      * read. */
     int64_t rows, longest, each, skip;
+    /* Samples whose pictures a micro-batch of the encoder has: of so many
+     * micro-batches of texts, or of a part of one, and what there is room for
+     * in each. */
+    int64_t samples, texts, text_most, text_rows;
     /* Of a picture, or moments of a video, at most, set before; 0: 1. */
     int64_t tiles;
     int64_t merge;   /* m: m x m rows become one row of a text */

@@ -159,7 +159,7 @@ static loong_status_t add_component(loong_plan_t *plan,
                                     const loong_inputs_t *list,
                                     double *update_p)
 {
-    int micro_batches = plan->component->schedule->params.micro_batches;
+    int micro_batches = c->schedule->params.micro_batches;
     for (int i = 0; i < c->num_stages; i++) {
         int at = loongi_model_first(c) + i;
         loong_stage_cost_t *cost =
@@ -210,16 +210,18 @@ loong_status_t loongi_predict_rank(loong_plan_t *plan,
 static double seconds_of(const loong_plan_t *plan, int rank,
                          loong_entry_kind_t kind)
 {
-    const loong_schedule_t *s = plan->component->schedule;
     const loong_model_t *m = plan->stage_plans[rank]->model;
     double seconds = 0.0;
     for (int c = 0; c < m->num_components; c++) {
+        int times = kind == LOONG_ENTRY_U
+                        ? 1
+                        : m->components[c]->schedule->params.micro_batches;
         for (int i = 0; i < m->components[c]->num_stages; i++) {
             int stage = loongi_timeline_stage(plan, m->components[c], i);
-            seconds += plan->timeline.costs[stage].seconds[kind];
+            seconds += plan->timeline.costs[stage].seconds[kind] * times;
         }
     }
-    return kind == LOONG_ENTRY_U ? seconds : seconds * s->params.micro_batches;
+    return seconds;
 }
 
 static void tell_rank(loong_plan_t *plan, int rank)

@@ -103,6 +103,31 @@ static loong_status_t read_room(const loong_plan_t *plan, int64_t patches,
     return LOONG_OK;
 }
 
+/* Of those of a micro-batch of texts, what one of the encoder has room for. */
+static int64_t part_of(const loong_plan_t *plan, int64_t room)
+{
+    int64_t texts = plan->set->micro_batch_size;
+    int64_t samples = LOONG_MIN(plan->pictures.samples, texts);
+    return (room * samples + texts - 1) / texts;
+}
+
+/* The samples of a micro-batch of the encoder, and its room. */
+static void read_samples(const loong_plan_t *plan,
+                         const loong_component_params_t *encoder,
+                         loong_picture_plan_t *p)
+{
+    p->samples = loong_recipe_int(
+        plan->recipe, loong_recipe_own_path(plan->recipe, encoder->name,
+                                            "train.micro_batch_size"));
+    p->texts = LOONG_MAX(p->samples / plan->set->micro_batch_size, 1);
+    p->text_most = LOONG_MAX(part_of(plan, p->most), p->tiles);
+    p->text_rows =
+        p->each > 0
+            ? LOONG_MAX(part_of(plan, p->rows / p->each), p->tiles) * p->each
+            : loongi_round_up(part_of(plan, p->rows), p->merge * p->merge);
+    p->longest = LOONG_MIN(p->longest, p->text_rows);
+}
+
 /* Where the rows of a picture are, and how many there can be. */
 static loong_status_t read_pictures(loong_plan_t *plan,
                                     const loong_component_params_t *encoder)
@@ -131,6 +156,7 @@ static loong_status_t read_pictures(loong_plan_t *plan,
                     "data.max_images says how many there is room for",
                     loong_recipe_where(r, key), key, encoder->family->name);
     }
+    read_samples(plan, encoder, p);
     return LOONG_OK;
 }
 
@@ -145,24 +171,24 @@ static int64_t merge_of(int count, const loong_component_params_t *params)
     return merge;
 }
 
-/* What one of so many replicas of a component has in a micro-batch, where those
- * of texts in the cell are `texts`. Tiles are dealt by whole pictures, so that
+/* What one of so many replicas of a component has in a micro-batch, where there
+ * are `texts` of those of texts in the cell. Tiles are dealt by whole pictures, so that
  * one may be had beside an even share; where all have sizes of their own, the
  * pictures of a text's micro-batch are one replica's. */
 static loong_extent_t extent_of(const loong_plan_t *plan, bool encoder,
-                                int texts, int replicas)
+                                int64_t texts, int64_t replicas)
 {
     enum { PADDING = LOONG_PADDING_ROWS };
     const loong_picture_plan_t *p = &plan->pictures;
-    int64_t pictures = p->most * texts;
-    int64_t rows = p->rows * texts;
+    int64_t pictures = p->text_most * texts;
+    int64_t rows = p->text_rows * texts;
     if (p->each > 0) {
         int64_t own = (rows / p->each + replicas - 1) / replicas;
         int64_t each = encoder ? p->each : p->each - p->skip;
         own += p->tiles > 1 && replicas > 1 ? p->tiles : 0;
         return (loong_extent_t){own * each, each, own};
     }
-    rows = p->rows * ((texts + replicas - 1) / replicas);
+    rows = p->text_rows * ((texts + replicas - 1) / replicas);
     return (loong_extent_t){rows,
                             LOONG_MAX(p->longest, LOONG_MIN(rows, PADDING)),
                             pictures * LOONG_MAX(p->tiles, 1) +
@@ -251,6 +277,7 @@ static loong_status_t complete(const loong_plan_t *plan, loong_arena_t *arena,
     loong_parallel_t layout;
     LOONG_TRY(layout_of(plan, p, extent, &layout));
     copy_settings(p, last);
+    p->micro_batch_size = plan->pictures.samples;
     LOONG_TRY(loongi_component_own(plan, arena, p));
     loongi_parallel_request(&layout, &p->mesh, &p->request);
     loong_status_t status = loongi_parallel_accepts(&layout);
@@ -288,13 +315,14 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
     LOONG_TRY(loongi_cell_ranks_find(plan->ctx, arena, count, params, &place));
     for (int i = 0; i < count - 1; i++) {
         bool encoder = reads_pictures(&params[i]);
-        loong_extent_t extent =
-            extent_of(plan, encoder, place.component[count - 1].replicas,
-                      place.component[i].replicas);
+        int64_t texts =
+            plan->pictures.texts * place.component[count - 1].replicas;
+        loong_extent_t extent = extent_of(plan, encoder, texts,
+                                          place.component[i].replicas);
         if (encoder) {
             plan->pictures.encoder =
                 plan->pictures.native
-                    ? plan->pictures.most * place.component[count - 1].replicas
+                    ? plan->pictures.text_most * texts
                     : extent.segments;
         }
         LOONG_TRY(complete(plan, arena, last, &extent, &params[i]));

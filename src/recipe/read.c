@@ -206,9 +206,9 @@ typedef struct family_keys {
 static loong_status_t visit_family_key(void *user, const char *key,
                                        const char *value)
 {
-    static const char *const own[] = {"freeze",    "init.",      "parallel.",
-                                      "ranks",     "precision.", "optimizer.",
-                                      "recompute."};
+    static const char *const own[] = {"freeze",     "init.",  "parallel.",
+                                      "ranks",      "train.", "precision.",
+                                      "optimizer.", "recompute."};
     const family_keys_t *f = user;
     for (int64_t i = 0; i < LOONG_COUNT_OF(own); i++) {
         if (strncmp(key, own[i], strlen(own[i])) == 0) {

@@ -47,8 +47,15 @@
              "these cut the rows between layers as well"),                    \
         COMPONENT(role_)
 
-static const loong_recipe_field_t image_encoder[] = {BESIDE(V), LAYERS(V),
-                                                   INIT(V)};
+static const loong_recipe_field_t image_encoder[] = {
+    BESIDE(V),
+    LAYERS(V),
+    INIT(V),
+    INT(V "train.micro_batch_size", NULL, 1, 1e6, FREE,
+        "samples whose pictures it reads at once, the projector too: a "
+        "multiple of train.micro_batch_size, or a part; as many when not "
+        "given"),
+};
 static const loong_recipe_field_t image_projector[] = {BESIDE(P), INIT(P)};
 static const loong_recipe_field_t foundation[] = {
     COMPONENT(M),

@@ -406,9 +406,11 @@ static void check_recompute(check_t *c, const char *role)
 static void check_components(check_t *c)
 {
     static const char *const of_several[] = {
-        "join", "model.image_encoder.parallel.tensor_model_parallel_size",
+        "join", "model.image_encoder.train.micro_batch_size",
+        "model.image_encoder.parallel.tensor_model_parallel_size",
         "model.image_encoder.parallel.sequence_parallel"};
     static const char layer[] = "model.image_encoder.feature_layer";
+    static const char micro[] = "model.image_encoder.train.micro_batch_size";
     const char *role = NULL;
     int64_t count = 0;
     check_recompute(c, NULL);
@@ -421,6 +423,14 @@ static void check_components(check_t *c)
             problem(c, of_several[i],
                     "has no effect on a model of one component");
         }
+    }
+    int64_t own = is_set(c, micro) ? get(c, micro) : 0;
+    int64_t texts = get(c, "train.micro_batch_size");
+    if (own > 0 && own % texts != 0 && texts % own != 0) {
+        problem(c, micro,
+                "found %lld; multiples and parts of train.micro_batch_size "
+                "%lld are there",
+                (long long)own, (long long)texts);
     }
     if (is_set(c, layer) && get(c, layer) == 0) {
         problem(c, layer, "found 0; the first layer is 1, the last one -1");

@@ -51,7 +51,10 @@ static loong_status_t set_pictures(const loong_run_data_t *d,
     for (int i = 0; i < d->plan->component->index; i++) {
         const loong_component_t *c = m->components[i];
         int64_t rows = c->params.request.rows;
-        costs->encoder += operations(c, (double)rows, c->facts.flops_per_row);
+        double texts = (double)d->plan->set->micro_batch_size /
+                       (double)d->plan->pictures.samples;
+        costs->encoder +=
+            operations(c, (double)rows * texts, c->facts.flops_per_row);
         if (c->facts.patch_size > 0) {
             costs->picture_rows = rows;
             LOONG_TRY(attention(d, c, rows, &costs->picture));

@@ -15,8 +15,8 @@ static loong_status_t locate(void *user, int64_t consumed, int64_t micro_batch,
     const loong_images_t *m = user;
     const loong_planned_image_t *images = NULL;
     int64_t count = 0;
-    LOONG_TRY(loongi_batch_plan_images(m->plan, consumed, micro_batch, &images,
-                                       &count));
+    LOONG_TRY(loongi_batch_plan_images(m->plan, consumed, true, micro_batch,
+                                       &images, &count));
     int64_t at =
         row + loongi_planned_first(images, count, m->encoder, m->replica);
     bool mine = at < count && images[at].at[m->encoder].replica == m->replica;
@@ -67,15 +67,16 @@ static loong_status_t open_plan(const loong_plan_t *plan,
                                         .replicas = place->replicas,
                                         .replica = place->replica,
                                         .seq_length = plan->set->seq_length,
+                                        .samples = plan->pictures.samples,
                                         .max_images = plan->pictures.most,
                                         .pictures = plan->pictures.reader,
                                         .num_readers = plan->component->index};
     for (int i = 0; i < params.num_readers; i++) {
         const loong_component_t *c = component_at(plan, i);
+        int64_t count = plan->pictures.texts * place->replicas;
         params.reader[i] = (loong_picture_room_t){
             place_of(c)->replicas, plan->pictures.each == 0,
-            plan->pictures.most * place->replicas,
-            plan->pictures.rows * place->replicas};
+            plan->pictures.text_most * count, plan->pictures.text_rows * count};
         if (i == encoder_of(plan)) {
             params.reader[i].images = plan->pictures.encoder;
             params.reader[i].rows = c->params.request.rows;
@@ -102,7 +103,8 @@ loong_status_t loongi_images_open(const loong_plan_t *plan,
     images->encoder = encoder->index;
     images->replica =
         replica_of(encoder, encoder->model->ranks.cell_rank, &tp_rank);
-    images->rows = (loong_row_plan_t){reader->rows, images, locate};
+    images->rows = (loong_row_plan_t){plan->pictures.samples, reader->rows,
+                                      images, locate};
     loong_loader_params_t p = *texts;
     p.processor = reader->processor;
     p.config = reader->config;
@@ -229,6 +231,17 @@ static void add_parts(const loong_planned_image_t *image, const end_t *from,
     }
 }
 
+/* The pictures of a component's micro-batch. */
+static loong_status_t images_of(const loong_upstream_step_t *s, int component,
+                                int micro_batch,
+                                const loong_planned_image_t **images_p,
+                                int64_t *count_p)
+{
+    return loongi_batch_plan_images(s->images->plan, s->consumed,
+                                    loongi_upstream_reads_images(s, component),
+                                    micro_batch, images_p, count_p);
+}
+
 /* Components that both read texts have the same rows on the same ranks. */
 static loong_status_t list_rows(void *user, const loong_message_t *message,
                                 loong_segment_t *segments, int64_t *count_p)
@@ -239,8 +252,8 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
     end_t from =
         end_of(s, back ? edge->to : edge->from, !back, message->from_rank);
     end_t to = end_of(s, back ? edge->from : edge->to, back, message->to_rank);
-    const loong_planned_image_t *images = NULL;
-    int64_t count = 0;
+    const loong_planned_image_t *images = NULL, *read = NULL;
+    int64_t count = 0, num_read = 0;
     *count_p = 0;
     if (from.place == IN_TEXTS && to.place == IN_TEXTS) {
         *count_p = message->from_rank == message->to_rank ? 1 : 0;
@@ -248,11 +261,15 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
             0, 0, s->model->components[edge->to]->params.request.rows};
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_batch_plan_images(s->images->plan, s->consumed,
-                                       message->from_micro_batch, &images,
-                                       &count));
-    for (int64_t i = 0; i < count; i++) {
-        add_parts(&images[i], &from, &to, segments, count_p);
+    LOONG_TRY(images_of(s, from.component, message->from_micro_batch, &images,
+                        &count));
+    LOONG_TRY(images_of(s, to.component, message->to_micro_batch, &read,
+                        &num_read));
+    const loong_planned_image_t *end = LOONG_MIN(images + count,
+                                                 read + num_read);
+    for (const loong_planned_image_t *i = LOONG_MAX(images, read); i < end;
+         i++) {
+        add_parts(i, &from, &to, segments, count_p);
     }
     return LOONG_OK;
 }
@@ -268,8 +285,7 @@ static loong_status_t is_hollow(void *user, int component, int micro_batch,
         return LOONG_OK;
     }
     end_t own = end_of(s, component, false, s->model->ranks.cell_rank);
-    LOONG_TRY(loongi_batch_plan_images(s->images->plan, s->consumed,
-                                       micro_batch, &images, &count));
+    LOONG_TRY(images_of(s, component, micro_batch, &images, &count));
     int64_t first = loongi_planned_first(images, count, component, own.replica);
     *hollow_p =
         first == count || images[first].at[component].replica != own.replica;
@@ -313,7 +329,7 @@ loong_status_t loongi_upstream_any(const loong_upstream_step_t *step,
     *any_p = false;
     for (int64_t m = 0; m < micro_batches && step->images->plan != NULL; m++) {
         LOONG_TRY(loongi_batch_plan_images(step->images->plan, step->consumed,
-                                           m, &images, &count));
+                                           false, m, &images, &count));
         *any_p = *any_p || count > 0;
     }
     return LOONG_OK;

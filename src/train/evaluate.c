@@ -6,22 +6,24 @@
 
 #include "trainer_impl.h"
 
-/* The micro-batch goes to all stages: each takes what it reads. */
-static loong_status_t fill_stages(loong_trainer_t *t, loong_loader_t *loader,
-                                  int64_t consumed)
+/* A step of an evaluation: one micro-batch of the component with the loss. */
+typedef struct evaluation {
+    loong_trainer_t *t;
+    loong_loader_t *loader;
+    int64_t consumed;
+} evaluation_t;
+
+static loong_status_t fill_entry(void *user, const loong_entry_t *entry)
 {
-    for (int i = 0; i < t->model->num_components; i++) {
-        const loong_component_t *c = t->model->components[i];
-        for (int s = 0; s < c->num_stages; s++) {
-            LOONG_TRY(loongi_inputs_fill(
-                &t->inputs,
-                loongi_inputs_of(&t->inputs, loongi_model_first(c) + s,
-                                 LOONG_VARIANT_EVAL),
-                &c->stages[s]->run,
-                loongi_upstream_loader(&t->upstream, i, loader), consumed, 0));
-        }
-    }
-    return LOONG_OK;
+    const evaluation_t *e = user;
+    loong_trainer_t *t = e->t;
+    loong_binding_t run =
+        loongi_model_bind(t->model, LOONG_VARIANT_EVAL, entry);
+    int stage = loongi_memory_plan_index(t->model->memory_plan, entry);
+    return loongi_inputs_fill(
+        &t->inputs, loongi_inputs_of(&t->inputs, stage, LOONG_VARIANT_EVAL),
+        &run, loongi_upstream_loader(&t->upstream, entry->component, e->loader),
+        e->consumed, entry->micro_batch);
 }
 
 static loong_status_t keep_losses(loong_trainer_t *t, loong_losses_t *losses)
@@ -56,8 +58,9 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
             LOONG_TRY(loong_loader_check_step(v->loader, consumed, own));
         }
         loongi_upstream_begin(&t->upstream, &v->images, consumed);
-        LOONG_TRY(fill_stages(t, v->loader, consumed));
-        LOONG_TRY(loongi_model_forward(t->model, LOONG_VARIANT_EVAL, &frame));
+        evaluation_t step = {t, v->loader, consumed};
+        LOONG_TRY(loongi_model_forward(t->model, LOONG_VARIANT_EVAL, &frame,
+                                       fill_entry, &step));
         LOONG_TRY(keep_losses(t, &losses));
         LOONG_TRY(
             loongi_step_metrics_finish(&t->metrics, "losses of an evaluation"));

@@ -185,16 +185,40 @@ static loong_status_t decode_pictures(const loong_trainer_t *t)
     return status;
 }
 
+/* Every micro-batch of so many samples has room for its pictures. */
+static loong_status_t check_most(const loong_trainer_t *t,
+                                 const loong_blend_t *blend, int64_t samples,
+                                 int64_t micro_batch_size, int64_t images,
+                                 int64_t rows)
+{
+    const char key[] = "data.max_images";
+    loong_batch_most_t most;
+    loong_blend_info_t info;
+    loong_blend_get_info(blend, &info);
+    LOONG_TRY(loongi_batch_plan_most(t->ctx, blend, micro_batch_size, samples,
+                                     &t->plan.pictures.reader, &most));
+    LOONG_CHECK(t->ctx, most.images <= images, LOONG_ERR_CONFIG,
+                "%s: %s: found room for %lld, micro-batches of %lld samples of "
+                "data '%s' have up to %lld pictures",
+                loong_recipe_where(t->recipe, key), key, (long long)images,
+                (long long)micro_batch_size, info.name, (long long)most.images);
+    LOONG_CHECK(t->ctx, most.patches <= rows, LOONG_ERR_CONFIG,
+                "%s: data.max_patches: there is room for %lld, micro-batches "
+                "of %lld samples of data '%s' have pictures of up to %lld",
+                loong_recipe_where(t->recipe, "data.max_patches"),
+                (long long)rows, (long long)micro_batch_size, info.name,
+                (long long)most.patches);
+    return LOONG_OK;
+}
+
 /* What a step would refuse is known before the first one. */
 static loong_status_t check_samples(const loong_trainer_t *t)
 {
     const loong_picture_plan_t *p = &t->plan.pictures;
-    const char key[] = "data.max_images";
     for (int i = -1; i < t->data.num_validation; i++) {
         const loong_blend_t *blend =
             i < 0 ? t->data.blend : t->data.validation[i].blend;
         loong_blend_info_t info;
-        loong_batch_most_t most;
         if (blend == NULL) { /* that is told */
             continue;
         }
@@ -210,18 +234,12 @@ static loong_status_t check_samples(const loong_trainer_t *t)
             LOONG_MIN(i < 0 ? loongi_settings_samples(&t->set)
                             : info.max_samples,
                       info.max_samples);
-        LOONG_TRY(loongi_batch_plan_most(t->ctx, blend, t->set.micro_batch_size,
-                                         samples, &p->reader, &most));
-        LOONG_CHECK(t->ctx, most.images <= p->most, LOONG_ERR_CONFIG,
-                    "%s: %s: found %lld, micro-batches of data '%s' have up "
-                    "to %lld pictures",
-                    loong_recipe_where(t->recipe, key), key, (long long)p->most,
-                    info.name, (long long)most.images);
-        LOONG_CHECK(t->ctx, most.patches <= p->rows, LOONG_ERR_CONFIG,
-                    "%s: data.max_patches: there is room for %lld, "
-                    "micro-batches of data '%s' have pictures of up to %lld",
-                    loong_recipe_where(t->recipe, "data.max_patches"),
-                    (long long)p->rows, info.name, (long long)most.patches);
+        LOONG_TRY(check_most(t, blend, samples, t->set.micro_batch_size,
+                             p->most, p->rows));
+        LOONG_TRY(p->samples < t->set.micro_batch_size
+                      ? check_most(t, blend, samples, p->samples, p->text_most,
+                                   p->text_rows)
+                      : LOONG_OK);
     }
     return LOONG_OK;
 }

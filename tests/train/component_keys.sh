@@ -126,6 +126,17 @@ refused 'no parameter matches image_encodr.*; their names are image_encoder.' \
     'model.freeze=[image_encodr.*]'
 refused 'join: has no effect on a model of one component' join=phases \
     "~$e" "~$j"
+# Twenty-four samples are twelve micro-batches of texts, six of the encoder.
+"$build/loongrun" "$source/tests/golden/llava_train.yaml" --dry-run \
+    "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \
+    $e.train.micro_batch_size=4 --schedule-plot plot.svg >out 2>&1
+grep -q 'image_encoder.*, 16 pictures of a micro-batch, train.micro_b' out || {
+    echo "FAILED: the encoder reads pictures of four samples at once"
+    cat out
+    exit 1
+}
+refused 'found 3; multiples and parts of train.micro_batch_size 2 are there' \
+    $e.train.micro_batch_size=3
 refused "matches no scope" $e.recompute.granularity=selective \
     "$e.recompute.scopes=[nothing]"
 refused 'selective needs it' $e.recompute.granularity=selective

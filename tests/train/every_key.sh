@@ -471,6 +471,7 @@ model.image_encoder.freeze=true
 model.image_encoder.freeze_first_layers=1
 model.image_encoder.freeze_last_layers=1
 model.image_encoder.ranks=0-
+model.image_encoder.train.micro_batch_size=1
 model.image_encoder.parallel.tensor_model_parallel_size=1
 model.image_encoder.parallel.sequence_parallel=false
 model.image_projector.family=mlp_projector

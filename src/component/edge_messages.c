@@ -55,7 +55,8 @@ static loong_status_t find_port(const loong_edges_t *e,
         e->model->chunks[e->variant][loongi_memory_plan_index(
             e->model->memory_plan, entry)];
     char name[256];
-    snprintf(name, sizeof(name), "%s%s", e->model->edges[m->edge].name,
+    int edge = loongi_cell_edge(e->cell, m->edge);
+    snprintf(name, sizeof(name), "%s%s", e->model->edges[edge].name,
              m->backward ? ".grad" : "");
     *port_p = send ? loongi_model_chunk_output(c, name)
                    : loongi_model_chunk_input(c, name);
@@ -96,9 +97,10 @@ static loong_status_t list_segments(loong_edges_t *e, int32_t message,
                                     int64_t *count_p)
 {
     const loong_edge_rows_t *rows = e->model->rows;
+    loong_message_t of = e->cell->params.messages[message];
     state_t *s = &e->states[message];
-    LOONG_TRY(rows->list(rows->user, &e->cell->params.messages[message],
-                         s->segments, count_p));
+    of.edge = loongi_cell_edge(e->cell, of.edge);
+    LOONG_TRY(rows->list(rows->user, &of, s->segments, count_p));
     for (int64_t i = 0; i < *count_p; i++) {
         const loong_segment_t *g = &s->segments[i];
         int64_t at = send ? g->from_row : g->to_row;
@@ -280,7 +282,7 @@ static loong_status_t receive(loong_edges_t *e, const loong_message_t *m,
 static bool is_end(const loong_edges_t *e, const loong_entry_t *entry,
                    const loong_message_t *m, bool sender)
 {
-    const loong_edge_t *edge = &e->model->edges[m->edge];
+    const loong_cell_edge_t *edge = &e->cell->params.edges[m->edge];
     int component = sender != m->backward ? edge->from : edge->to;
     return component == entry->component &&
            (sender ? m->from_rank : m->to_rank) == e->model->ranks.cell_rank;

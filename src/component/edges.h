@@ -19,9 +19,9 @@ typedef struct loong_segment {
     int64_t from_row, to_row, rows;
 } loong_segment_t;
 
-/* What a message carries in the step that runs, its ranks those of the model's
- * cell: the same at both ends, at most `most` segments. Rows of the receiver
- * that no message brings are zero. */
+/* What a message of an edge of the model carries in the step that runs, its
+ * ranks those of the model's cell: the same at both ends, at most `most`
+ * segments. Rows of the receiver that no message brings are zero. */
 typedef struct loong_edge_rows {
     void *user;
     int64_t most;

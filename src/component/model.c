@@ -10,6 +10,7 @@
 #include "component_ties.h"
 #include "edges.h"
 #include "model_memory.h"
+#include "model_messages.h"
 #include "steps.h"
 
 /* ---- lists --------------------------------------------------------------- */
@@ -140,7 +141,9 @@ static void share_cells(loong_model_t *m, const loong_model_t *other)
 static loong_status_t gather_stages(loong_model_t *m)
 {
     loong_arena_t *arena = m->components[0]->arena;
-    m->num_chunks = m->evaluation->first_chunk[m->num_components];
+    const loong_cell_t *most =
+        m->training != NULL ? m->training : m->evaluation;
+    m->num_chunks = most->first_chunk[most->params.num_components];
     size_t bytes = (size_t)m->num_chunks * sizeof(void *);
     LOONG_TRY(loongi_arena_alloc(arena, bytes, &m->stages));
     for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
@@ -158,6 +161,13 @@ static loong_status_t gather_stages(loong_model_t *m)
                 m->chunks[LOONG_VARIANT_TRAIN][at] =
                     m->chunks[LOONG_VARIANT_EVAL][at];
             }
+        }
+    }
+    for (int i = m->num_components; i < most->params.num_components; i++) {
+        const loong_component_t *c = m->components[loongi_model_number(m, i)];
+        for (int s = 0; s < c->num_stages; s++) {
+            m->chunks[LOONG_VARIANT_TRAIN][most->first_chunk[i] + s] =
+                c->stages[s]->chunk[LOONG_VARIANT_TRAIN];
         }
     }
     return LOONG_OK;
@@ -186,8 +196,11 @@ static loong_status_t plan_rank(loong_model_t *m)
             m->use[k] = count++;
         }
     }
+    const loong_cell_t *most =
+        m->training != NULL ? m->training : m->evaluation;
     const loong_memory_plan_params_t params = {
-        m->num_components, m->evaluation->first_chunk, count, uses};
+        most->params.num_components, most->first_chunk, most->forward_of, count,
+        uses};
     loongi_memory_plan_destroy(&m->memory_plan);
     return loongi_memory_plan_create(m->ctx, &params, &m->memory_plan);
 }
@@ -237,53 +250,7 @@ static void bind_stages(loong_model_t *m)
     }
 }
 
-/* ---- messages ------------------------------------------------------------ */
-
-/* The messages of a stage to the stages before and behind it. */
-static loong_status_t create_transfers(loong_model_t *m, loong_component_t *c,
-                                       int index)
-{
-    loong_stage_t *s = c->stages[index];
-    int at = loongi_model_first(c) + index;
-    for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
-        if (s->chunk[k] == NULL || m->use[k] < 0) {
-            continue;
-        }
-        const loong_rank_schedule_t *list =
-            loongi_model_entries(m, (loong_variant_t)k);
-        loong_transfer_params_t p = {
-            s->chunk[k], c->run.group[LOONG_GROUP_PP], c->comms.links,
-            loongi_component_stage(c, index), list->chunks[at].slots};
-        LOONG_TRY(loongi_transfer_create(&p, &s->transfer[k]));
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t create_edges(loong_model_t *m)
-{
-    for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
-        loongi_edges_destroy(&m->under_way[k]);
-        if (m->use[k] >= 0) {
-            LOONG_TRY(
-                loongi_edges_create(m, (loong_variant_t)k, &m->under_way[k]));
-        }
-    }
-    return LOONG_OK;
-}
-
-/* Of a run that failed: none was left otherwise. */
-static void cancel_messages(loong_model_t *m)
-{
-    for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
-        m->busy = !loongi_edges_cancel(m->under_way[k]) || m->busy;
-    }
-    for (int i = 0; i < m->num_stages; i++) {
-        for (int k = 0; k < LOONG_VARIANT_COUNT; k++) {
-            bool done = loongi_transfer_cancel(m->stages[i]->transfer[k]);
-            m->busy = m->busy || !done;
-        }
-    }
-}
+/* ---- the end ------------------------------------------------------------- */
 
 void loongi_model_disconnect(loong_model_t *model)
 {
@@ -291,7 +258,7 @@ void loongi_model_disconnect(loong_model_t *model)
     if (m == NULL) {
         return;
     }
-    cancel_messages(m);
+    loongi_model_cancel_messages(m);
     loongi_resources_disconnect(m->resources);
     for (int i = 0; i < m->num_components; i++) {
         loong_component_t *c = m->components[i];
@@ -356,12 +323,8 @@ loong_status_t loongi_model_allocate(loong_model_t *model,
     if (!loong_device_is_host(m->run.device)) {
         LOONG_TRY(load(m, false));
     }
-    for (int i = 0; i < m->num_components; i++) {
-        for (int s = 0; s < m->components[i]->num_stages; s++) {
-            LOONG_TRY(create_transfers(m, m->components[i], s));
-        }
-    }
-    return create_edges(m);
+    LOONG_TRY(loongi_model_create_transfers(m));
+    return loongi_model_create_edges(m);
 }
 
 /* ---- the whole ----------------------------------------------------------- */
@@ -482,7 +445,7 @@ loong_status_t loongi_model_plan_step(loong_model_t *model, int micro_batches)
                     loongi_base_name((loong_base_t)b), (long long)m->bytes[b]);
     }
     bind_stages(m);
-    LOONG_TRY(create_edges(m));
+    LOONG_TRY(loongi_model_create_edges(m));
     return loong_device_is_host(m->run.device) ? LOONG_OK : load(m, true);
 }
 
@@ -538,30 +501,6 @@ loong_status_t loongi_model_reduce(const loong_model_t *model,
                : LOONG_OK;
 }
 
-loong_status_t loongi_model_begin(const loong_model_t *model,
-                                  loong_variant_t variant,
-                                  const loong_entry_t *entry)
-{
-    if (entry->message >= 0) {
-        return loongi_edges_begin(model->under_way[variant], entry);
-    }
-    loong_binding_t run = loongi_model_bind(model, variant, entry);
-    return loongi_transfer_begin(
-        loongi_model_stage(model, entry)->transfer[variant], &run, entry);
-}
-
-loong_status_t loongi_model_need(const loong_model_t *model,
-                                 loong_variant_t variant,
-                                 const loong_entry_t *entry)
-{
-    loong_transfer_t *transfer =
-        loongi_model_stage(model, entry)->transfer[variant];
-    if (transfer != NULL) {
-        LOONG_TRY(loongi_transfer_need(transfer, entry));
-    }
-    return loongi_edges_need(model->under_way[variant], entry);
-}
-
 loong_status_t loongi_model_frame(const loong_model_t *model,
                                   const loong_entry_t *entry,
                                   loong_frame_t *frame)
@@ -575,18 +514,6 @@ loong_status_t loongi_model_frame(const loong_model_t *model,
     }
     frame->hollow = hollow;
     return LOONG_OK;
-}
-
-loong_status_t loongi_model_finish(const loong_model_t *model,
-                                   loong_variant_t variant)
-{
-    for (int i = 0; i < model->num_stages; i++) {
-        if (model->stages[i]->transfer[variant] != NULL) {
-            LOONG_TRY(
-                loongi_transfer_finish(model->stages[i]->transfer[variant]));
-        }
-    }
-    return loongi_edges_finish(model->under_way[variant]);
 }
 
 void loongi_model_set_rows(loong_model_t *model, const loong_edge_rows_t *rows)

@@ -113,11 +113,20 @@ static inline int loongi_model_rank(const loong_model_t *model)
 const loong_rank_schedule_t *loongi_model_entries(const loong_model_t *model,
                                                   loong_variant_t variant);
 
+/* The component that one of a list is: itself, or that whose forward it runs
+ * ahead of it (cell.h). */
+static inline int loongi_model_number(const loong_model_t *model, int component)
+{
+    return component < model->num_components
+               ? component
+               : model->training->forward_of[component];
+}
+
 /* That an entry is of. */
 static inline loong_component_t *
 loongi_model_component(const loong_model_t *model, const loong_entry_t *entry)
 {
-    return model->components[entry->component];
+    return model->components[loongi_model_number(model, entry->component)];
 }
 static inline loong_stage_t *loongi_model_stage(const loong_model_t *model,
                                                 const loong_entry_t *entry)
@@ -130,6 +139,14 @@ static inline loong_stage_t *loongi_model_stage(const loong_model_t *model,
 static inline int loongi_model_first(const loong_component_t *component)
 {
     return component->model->evaluation->first_chunk[component->index];
+}
+
+/* The number of an entry's stage among those. */
+static inline int loongi_model_stage_number(const loong_model_t *model,
+                                            const loong_entry_t *entry)
+{
+    return loongi_model_first(loongi_model_component(model, entry)) +
+           entry->chunk;
 }
 
 /* The bases and groups of an entry. */

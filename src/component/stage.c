@@ -142,6 +142,7 @@ void loongi_stage_destroy(loong_stage_t **stage_p)
         return;
     }
     loongi_optimizer_destroy(&s->optimizer);
+    loongi_transfer_destroy(&s->transfer[LOONG_VARIANT_COUNT]);
     for (int i = 0; i < LOONG_VARIANT_COUNT; i++) {
         loongi_transfer_destroy(&s->transfer[i]);
         loongi_model_chunk_destroy(&s->chunk[i]);

@@ -85,7 +85,8 @@ typedef struct loong_stage {
     int number; /* in the pipeline */
     loong_stage_split_t cut;
     loong_model_chunk_t *chunk[LOONG_VARIANT_COUNT]; /* NULL: not there */
-    loong_transfer_t *transfer[LOONG_VARIANT_COUNT];
+    /* Of lists; behind them, of the training's forwards that run ahead. */
+    loong_transfer_t *transfer[LOONG_VARIANT_COUNT + 1];
     const loong_model_chunk_t *layout; /* any of them: places of parameters */
     loong_shards_t *shards;
     loong_optimizer_t *optimizer; /* NULL without training */

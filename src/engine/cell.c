@@ -26,7 +26,7 @@ int loongi_cell_component(const loong_cell_t *cell, int rank,
 {
     int c = entry->component;
     if (c < 0) {
-        c = cell->params.num_components - 1;
+        c = cell->num_own - 1;
         while (c > 0 && loongi_cell_pipeline_rank(cell, c, rank) < 0) {
             c--;
         }
@@ -81,9 +81,9 @@ static loong_status_t check_component(const loong_cell_t *cell, int c)
         "component %d: pairs are there without other components only", c);
     LOONG_CHECK(
         cell->ctx,
-        c == cell->params.num_components - 1 ||
+        c == cell->num_own - 1 ||
             strcmp(component->schedule, "evaluate") == 0 ||
-            !cell->schedules[cell->params.num_components - 1]->kind->evaluate,
+            !cell->schedules[cell->num_own - 1]->kind->evaluate,
         LOONG_ERR_ARG, "component %d is trained, the last one is evaluated", c);
     for (int i = 0; i < count; i++) {
         int32_t rank = component->rank[i];
@@ -102,12 +102,15 @@ static loong_status_t check_edge(const loong_cell_t *cell, int index)
 {
     const loong_cell_edge_t *e = &cell->params.edges[index];
     LOONG_CHECK(cell->ctx,
-                e->from >= 0 && e->from < e->to &&
-                    e->to < cell->params.num_components,
+                e->from >= 0 && e->to >= 0 &&
+                    e->from < cell->params.num_components &&
+                    e->to < cell->params.num_components &&
+                    loongi_cell_order(cell, e->from) <
+                        loongi_cell_order(cell, e->to),
                 LOONG_ERR_ARG,
                 "edge %d goes from component %d to %d; of %d, to a later one "
                 "is allowed",
-                index, (int)e->from, (int)e->to, cell->params.num_components);
+                index, (int)e->from, (int)e->to, cell->num_own);
     const loong_schedule_t *from = cell->schedules[e->from];
     const loong_schedule_t *to = cell->schedules[e->to];
     LOONG_CHECK(
@@ -191,6 +194,113 @@ static loong_status_t check_messages(const loong_cell_t *cell)
     return LOONG_OK;
 }
 
+/* ---- doubles ------------------------------------------------------------- */
+
+/* The component that stands for one in the first pass. */
+static int32_t first_pass(const loong_cell_t *cell, int32_t component)
+{
+    int32_t c = cell->num_own;
+    while (c < cell->params.num_components &&
+           cell->forward_of[c] != component) {
+        c++;
+    }
+    return c < cell->params.num_components ? c : component;
+}
+
+static loong_status_t double_components(loong_cell_t *cell)
+{
+    loong_cell_params_t *p = &cell->params;
+    size_t most = 2 * (size_t)p->num_components;
+    loong_cell_component_t *components = NULL;
+    LOONG_TRY(loongi_arena_alloc(cell->arena, most * sizeof(*components),
+                                 &components));
+    LOONG_TRY(loongi_arena_alloc(
+        cell->arena, most * sizeof(*cell->forward_of), &cell->forward_of));
+    cell->num_own = p->num_components;
+    memcpy(components, p->components,
+           (size_t)p->num_components * sizeof(*components));
+    for (int c = 0; c < cell->num_own; c++) {
+        cell->forward_of[c] = c;
+        if (!cell->join->twice || c == cell->num_own - 1 ||
+            strcmp(components[c].schedule, "evaluate") == 0) {
+            continue;
+        }
+        loong_cell_component_t *twin = &components[p->num_components];
+        *twin = components[c];
+        twin->schedule = "evaluate";
+        twin->params.folded =
+            loongi_schedule_folded(components[c].schedule, &twin->params);
+        cell->forward_of[p->num_components++] = c;
+    }
+    p->components = components;
+    return LOONG_OK;
+}
+
+/* Edges from a component or to it, also of its double. */
+static loong_status_t double_edges(loong_cell_t *cell)
+{
+    loong_cell_params_t *p = &cell->params;
+    loong_cell_edge_t *edges = NULL;
+    LOONG_TRY(loongi_arena_alloc(
+        cell->arena, 2 * (size_t)p->num_edges * sizeof(*edges), &edges));
+    for (int e = 0; e < p->num_edges; e++) {
+        edges[e] = edges[p->num_edges + e] = p->edges[e];
+        edges[p->num_edges + e].gradient = false;
+        edges[p->num_edges + e].from = first_pass(cell, p->edges[e].from);
+        edges[p->num_edges + e].to = first_pass(cell, p->edges[e].to);
+    }
+    p->edges = edges;
+    p->num_edges *= 2;
+    return LOONG_OK;
+}
+
+/* Forward they go to doubles, or from these to who has none; between two that
+ * run once more a second time, from a frozen component to one such as well. */
+static loong_status_t double_messages(loong_cell_t *cell)
+{
+    loong_cell_params_t *p = &cell->params;
+    int own = p->num_edges / 2;
+    int64_t count = p->num_messages;
+    loong_message_t *messages = NULL;
+    LOONG_TRY(loongi_arena_alloc(
+        cell->arena, 2 * (size_t)LOONG_MAX(count, 1) * sizeof(*messages),
+        &messages));
+    for (int64_t i = 0; i < count; i++) {
+        messages[i] = p->messages[i];
+        if (messages[i].backward || messages[i].edge < 0 ||
+            messages[i].edge >= own) { /* the latter is told later */
+            continue;
+        }
+        const loong_cell_edge_t *first = &p->edges[own + messages[i].edge];
+        if (cell->forward_of[first->to] != first->to) {
+            messages[p->num_messages] = messages[i];
+            messages[p->num_messages++].edge += own;
+        } else if (cell->forward_of[first->from] != first->from) {
+            messages[i].edge += own;
+        }
+    }
+    p->messages = messages;
+    return LOONG_OK;
+}
+
+static loong_status_t add_doubles(loong_cell_t *cell)
+{
+    LOONG_TRY(double_components(cell));
+    if (!cell->join->twice) {
+        return LOONG_OK;
+    }
+    for (int e = 0; e < cell->params.num_edges; e++) {
+        const loong_cell_edge_t *edge = &cell->params.edges[e];
+        LOONG_CHECK(cell->ctx,
+                    edge->from >= 0 && edge->from < cell->num_own &&
+                        edge->to >= 0 && edge->to < cell->num_own,
+                    LOONG_ERR_ARG, "edge %d goes from component %d to %d of %d",
+                    e, (int)edge->from, (int)edge->to, cell->num_own);
+    }
+    LOONG_TRY(double_edges(cell));
+    return double_messages(cell);
+}
+
 /* ---- the whole ----------------------------------------------------------- */
 
 static loong_status_t copy(loong_arena_t *arena, const void *what, size_t bytes,
@@ -271,6 +381,7 @@ static loong_status_t make_ranks(loong_cell_t *cell)
 static loong_status_t make(loong_cell_t *cell)
 {
     LOONG_TRY(loongi_arena_create(cell->ctx, "cell", &cell->arena));
+    LOONG_TRY(add_doubles(cell));
     LOONG_TRY(make_schedules(cell));
     LOONG_TRY(copy_params(cell));
     for (int c = 0; c < cell->params.num_components; c++) {

@@ -44,9 +44,9 @@ typedef struct loong_message {
 } loong_message_t;
 
 typedef struct loong_cell_params {
-    const char *join; /* "coupled", "phases" */
+    const char *join; /* "coupled", "phases", "two_pass" */
     int ranks;
-    int num_components; /* the last one has the loss */
+    int num_components; /* the last one has the loss; see loong_cell_t */
     const loong_cell_component_t *components;
     int num_edges;
     const loong_cell_edge_t *edges;
@@ -61,18 +61,27 @@ typedef struct loong_join loong_join_t;
 typedef struct loong_join_kind {
     const char *name;
     const char *about;
+    bool twice; /* forwards of trained components run once more */
     void (*place)(loong_join_t *join);
 } loong_join_kind_t;
 
 /* Ends with NULL. */
 extern const loong_join_kind_t *const loongi_join_kinds[];
 
+/* With join->twice each trained component but the last one has a double behind
+ * it in the list of components, which runs its forward ahead and keeps nothing:
+ * what leads to the last component forward leads there from doubles, along
+ * edges that stand behind those asked for, edge e at num_edges / 2 + e;
+ * gradients lead to the components themselves, which run their forward once
+ * more. */
 struct loong_cell {
     loong_context_t *ctx;
     int users;
     loong_arena_t *arena;
     const loong_join_kind_t *join;
-    loong_cell_params_t params;   /* a copy */
+    loong_cell_params_t params; /* a copy, with doubles */
+    int num_own;                /* components without doubles */
+    int32_t *forward_of;        /* per component: whose forward it runs */
     loong_schedule_t **schedules; /* per component: its own pipeline */
     int32_t *first_chunk; /* per component, and behind the last one their sum */
     loong_rank_schedule_t *ranks; /* chunks: those of component c begin at
@@ -89,6 +98,13 @@ loongi_cell_create(loong_context_t *ctx, const loong_cell_params_t *params,
 /* One more user, who destroys it as well. */
 loong_cell_t *loongi_cell_retain(loong_cell_t *cell);
 void loongi_cell_destroy(loong_cell_t **cell_p);
+
+/* The edge that was asked for. */
+static inline int loongi_cell_edge(const loong_cell_t *cell, int edge)
+{
+    int own = cell->params.num_edges / (cell->join->twice ? 2 : 1);
+    return own > 0 ? edge % own : edge;
+}
 
 /* The number of a component's stage among those of all components. */
 static inline int loongi_cell_stage(const loong_cell_t *cell, int component,

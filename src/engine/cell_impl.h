@@ -23,6 +23,13 @@ struct loong_join {
     int64_t *weights;   /* but here, of the last component */
 };
 
+/* Components in an order in which edges lead on: doubles stand beside the
+ * component whose forward they run. */
+static inline int loongi_cell_order(const loong_cell_t *cell, int component)
+{
+    return 2 * cell->forward_of[component] + (component < cell->num_own);
+}
+
 enum { LOONG_JOIN_FIRST = -1, LOONG_JOIN_LAST = INT32_MAX };
 
 /* One end of a message, or both. */

@@ -60,7 +60,8 @@ static place_t place_of(const list_maker_t *l, int component, int stage,
                         loong_entry_kind_t kind, int micro_batch)
 {
     const loong_cell_t *cell = l->cell;
-    bool last = component == cell->params.num_components - 1;
+    bool last = component == cell->num_own - 1;
+    int order = loongi_cell_order(cell, component);
     bool back = kind == LOONG_ENTRY_B || kind == LOONG_ENTRY_W;
     int total = cell->params.components[component].params.micro_batches;
     int64_t id = (last ? (int64_t)stage * total : 0) + micro_batch;
@@ -68,7 +69,7 @@ static place_t place_of(const list_maker_t *l, int component, int stage,
     int64_t key = last && kind == LOONG_ENTRY_W ? j->weights[id]
                   : back                        ? j->backward[component][id]
                                                 : j->forward[component][id];
-    place_t place = {key,           back ? -component : component,
+    place_t place = {key,           back ? -order : order,
                      micro_batch,   back ? -stage : stage,
                      (int32_t)kind, -1};
     return place;
@@ -78,7 +79,7 @@ static place_t place_of(const list_maker_t *l, int component, int stage,
 static loong_status_t simulate_last(list_maker_t *l)
 {
     const loong_cell_t *cell = l->cell;
-    int c = cell->params.num_components - 1;
+    int c = cell->num_own - 1;
     const loong_schedule_t *s = cell->schedules[c];
     int stages = loongi_schedule_stages(s);
     loong_stage_cost_t *costs = NULL;
@@ -127,9 +128,9 @@ static loong_status_t make_keys(list_maker_t *l)
         &j->backward));
     for (int c = 0; c < p->num_components; c++) {
         const loong_schedule_params_t *sizes = &p->components[c].params;
-        size_t stages = c < p->num_components - 1
-                            ? 1
-                            : (size_t)sizes->ranks * (size_t)sizes->chunks;
+        size_t stages = c == l->cell->num_own - 1
+                            ? (size_t)sizes->ranks * (size_t)sizes->chunks
+                            : 1;
         size_t bytes = stages * (size_t)sizes->micro_batches * sizeof(int64_t);
         LOONG_TRY(loongi_arena_alloc(l->cell->arena, bytes, &j->forward[c]));
         LOONG_TRY(loongi_arena_alloc(l->cell->arena, bytes, &j->backward[c]));

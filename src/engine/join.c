@@ -10,8 +10,9 @@
 static void place_phases(loong_join_t *j)
 {
     const loong_cell_params_t *p = &j->cell->params;
-    for (int c = 0; c < p->num_components - 1; c++) {
-        for (int m = 0; m < p->components[c].params.micro_batches; m++) {
+    for (int c = 0; c < p->num_components; c++) {
+        int total = p->components[c].params.micro_batches;
+        for (int m = 0; m < total && c != j->cell->num_own - 1; m++) {
             j->forward[c][m] = LOONG_JOIN_FIRST;
             j->backward[c][m] = LOONG_JOIN_LAST;
         }
@@ -23,7 +24,7 @@ static int64_t key_of(const loong_join_t *j, int64_t *const *keys,
                       const loong_message_end_t *end)
 {
     const loong_cell_params_t *p = &j->cell->params;
-    if (end->component < p->num_components - 1) {
+    if (end->component != j->cell->num_own - 1) {
         return keys[end->component][end->micro_batch];
     }
     int total = p->components[end->component].params.micro_batches;
@@ -85,11 +86,60 @@ static void place_backward(loong_join_t *j, int component)
 
 static void place_coupled(loong_join_t *j)
 {
-    for (int c = j->cell->params.num_components - 2; c >= 0; c--) {
+    for (int c = j->cell->num_own - 2; c >= 0; c--) {
         place_forward(j, c);
     }
-    for (int c = j->cell->params.num_components - 2; c >= 0; c--) {
+    for (int c = j->cell->num_own - 2; c >= 0; c--) {
         place_backward(j, c);
+    }
+}
+
+/* Behind the last component, one micro-batch after the other: forwards once
+ * more, right before the backwards. Keys there are in parts of the step. */
+static void place_again(loong_join_t *j, int component)
+{
+    const loong_cell_params_t *p = &j->cell->params;
+    int64_t *back = j->backward[component];
+    int64_t *forward = j->forward[component];
+    int64_t total = p->components[component].params.micro_batches;
+    for (int64_t m = 0; m < total; m++) {
+        back[m] = LOONG_JOIN_LAST + 3 * ((m << 24) / total) + 1;
+    }
+    for (int64_t i = 0; i < p->num_messages; i++) {
+        const loong_message_t *m = &p->messages[i];
+        const loong_cell_edge_t *e = &p->edges[m->edge];
+        if (m->backward && e->from == component && e->to < j->cell->num_own) {
+            loong_message_end_t from = loongi_message_from(j->cell, m);
+            int64_t *k = &back[m->to_micro_batch];
+            *k = LOONG_MAX(*k, key_of(j, j->backward, &from));
+        }
+    }
+    for (int64_t m = 1; m < total; m++) {
+        back[m] = LOONG_MAX(back[m], back[m - 1]);
+    }
+    for (int64_t m = 0; m < total; m++) {
+        forward[m] = back[m] - back[m] % 3;
+    }
+    for (int64_t i = 0; i < p->num_messages; i++) {
+        const loong_message_t *m = &p->messages[i];
+        if (!m->backward && p->edges[m->edge].from == component) {
+            loong_message_end_t to = loongi_message_to(j->cell, m);
+            int64_t *k = &forward[m->from_micro_batch];
+            *k = LOONG_MIN(*k, key_of(j, j->forward, &to));
+        }
+    }
+    for (int64_t m = total - 2; m >= 0; m--) {
+        forward[m] = LOONG_MIN(forward[m], forward[m + 1]);
+    }
+}
+
+static void place_two_pass(loong_join_t *j)
+{
+    place_phases(j);
+    for (int c = j->cell->num_own - 2; c >= 0; c--) {
+        if (!j->cell->schedules[c]->kind->evaluate) {
+            place_again(j, c);
+        }
     }
 }
 
@@ -97,10 +147,17 @@ static const loong_join_kind_t coupled = {
     "coupled",
     "a forward before the first that reads it, a backward behind "
     "the last gradient that it reads",
-    place_coupled};
+    false, place_coupled};
 
 static const loong_join_kind_t phases = {
     "phases", "all forwards before the last component, all backwards behind",
-    place_phases};
+    false, place_phases};
 
-const loong_join_kind_t *const loongi_join_kinds[] = {&coupled, &phases, NULL};
+static const loong_join_kind_t two_pass = {
+    "two_pass",
+    "all forwards before the last component, of which nothing is kept; behind "
+    "it each once more, right before its backward",
+    true, place_two_pass};
+
+const loong_join_kind_t *const loongi_join_kinds[] = {&coupled, &phases,
+                                                      &two_pass, NULL};

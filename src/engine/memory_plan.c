@@ -30,8 +30,17 @@ static void chunk_bytes(const loong_model_chunk_t *c,
     }
 }
 
-static void place_chunk(loong_memory_plan_t *r, int chunk)
+/* Has a chunk that runs the forward of another memory of its own there? */
+static bool is_own(int base)
 {
+    return base == LOONG_BASE_SLOT || base == LOONG_BASE_INPUT ||
+           base == LOONG_BASE_EDGE || base == LOONG_BASE_EDGE_GRAD;
+}
+
+static void place_chunk(loong_memory_plan_t *r, int component, int number)
+{
+    int chunk = r->first_chunk[component] + number;
+    int of = r->first_chunk[r->forward_of[component]] + number;
     int64_t bytes[LOONG_BASE_COUNT] = {0};
     for (int u = 0; u < r->num_uses; u++) {
         const loong_model_chunk_t *c = r->use[u].chunks[chunk];
@@ -41,17 +50,23 @@ static void place_chunk(loong_memory_plan_t *r, int chunk)
         }
     }
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        if (of != chunk && !is_own(b)) {
+            r->places[chunk].begin[b] = r->places[of].begin[b];
+            continue;
+        }
         r->places[chunk].begin[b] = r->bytes[b];
         r->bytes[b] += bytes[b];
     }
 }
 
-static const loong_program_t *program_of(const loong_memory_plan_t *r, int use,
-                                         const loong_entry_t *e)
+const loong_program_t *
+loongi_memory_plan_program(const loong_memory_plan_t *plan, int use,
+                           const loong_entry_t *entry)
 {
-    return &r->use[use]
-                .chunks[loongi_memory_plan_index(r, e)]
-                ->programs[e->kind];
+    bool other = plan->forward_of[entry->component] != entry->component;
+    return &plan->use[use]
+                .chunks[loongi_memory_plan_index(plan, entry)]
+                ->programs[other ? LOONG_ENTRY_F : entry->kind];
 }
 
 /* Of a chunk that the use runs. */
@@ -73,8 +88,8 @@ static void size_common(loong_memory_plan_t *r, int use)
         int64_t bytes[2] = {0, 0};
         for (; e != NULL && is_program(r, use, e);
              e = e->pair > k ? &list->entries[e->pair] : NULL) {
-            bytes[0] += program_of(r, use, e)->scratch_bytes;
-            bytes[1] += program_of(r, use, e)->comm_bytes;
+            bytes[0] += loongi_memory_plan_program(r, use, e)->scratch_bytes;
+            bytes[1] += loongi_memory_plan_program(r, use, e)->comm_bytes;
         }
         *scratch = LOONG_MAX(*scratch, bytes[0]);
         *comm = LOONG_MAX(*comm, bytes[1]);
@@ -132,7 +147,10 @@ static loong_status_t run_pair(const loong_memory_plan_t *r,
     loong_binding_t bound[2] = {loongi_memory_plan_bind(r, 0, run, f),
                                 loongi_memory_plan_bind(r, 0, run, b)};
     loong_program_pair_t pair = {
-        {program_of(r, 0, f), program_of(r, 0, b)}, 0, NULL};
+        {loongi_memory_plan_program(r, 0, f),
+         loongi_memory_plan_program(r, 0, b)},
+        0,
+        NULL};
     pair.num_order = pair.program[0]->num_steps + pair.program[1]->num_steps;
     pair.order =
         r->orders + r->order_at[loongi_memory_plan_index(r, f) * r->chunks +
@@ -143,12 +161,15 @@ static loong_status_t run_pair(const loong_memory_plan_t *r,
 
 /* ---- the whole ---------------------------------------------------------- */
 
-static loong_status_t plan(loong_memory_plan_t *r)
+static loong_status_t plan(loong_memory_plan_t *r, int components)
 {
     LOONG_TRY(loongi_calloc(r->ctx, (size_t)r->chunks, sizeof(*r->places),
                             "places of chunks", &r->places));
-    for (int c = 0; c < r->chunks; c++) {
-        place_chunk(r, c);
+    for (int c = 0; c < components; c++) {
+        int count = r->first_chunk[c + 1] - r->first_chunk[c];
+        for (int k = 0; k < count; k++) {
+            place_chunk(r, c, k);
+        }
     }
     for (int u = 0; u < r->num_uses; u++) {
         size_common(r, u);
@@ -163,18 +184,22 @@ loongi_memory_plan_create(loong_context_t *ctx,
 {
     loong_memory_plan_t *r = NULL;
     size_t firsts = (size_t)params->num_components + 1;
-    LOONG_TRY(loongi_alloc(ctx, sizeof(*r) + firsts * sizeof(*r->first_chunk),
+    LOONG_TRY(loongi_alloc(ctx,
+                           sizeof(*r) + 2 * firsts * sizeof(*r->first_chunk),
                            "rank", &r));
     r->ctx = ctx;
     r->first_chunk = (int32_t *)(r + 1);
+    r->forward_of = r->first_chunk + firsts;
     memcpy(r->first_chunk, params->first_chunk,
            firsts * sizeof(*r->first_chunk));
+    memcpy(r->forward_of, params->forward_of,
+           (firsts - 1) * sizeof(*r->forward_of));
     r->chunks = params->first_chunk[params->num_components];
     r->num_uses = params->num_uses;
     for (int u = 0; u < params->num_uses; u++) {
         r->use[u] = params->uses[u];
     }
-    loong_status_t status = plan(r);
+    loong_status_t status = plan(r, params->num_components);
     if (status != LOONG_OK) {
         loongi_memory_plan_destroy(&r);
         return status;
@@ -252,12 +277,15 @@ loong_status_t loongi_memory_plan_load(const loong_memory_plan_t *plan,
             if (!is_program(plan, u, e)) {
                 continue;
             }
-            loong_binding_t bound =
-                loongi_memory_plan_bind(plan, u, runs[e->component], e);
+            const loong_program_t *program =
+                loongi_memory_plan_program(plan, u, e);
+            loong_binding_t bound = loongi_memory_plan_bind(
+                plan, u, runs[plan->forward_of[e->component]], e);
             if (e->pair >= 0 && e->kind == LOONG_ENTRY_B) {
-                put_behind(&bound, program_of(plan, u, &s->entries[e->pair]));
+                put_behind(&bound, loongi_memory_plan_program(
+                                       plan, u, &s->entries[e->pair]));
             }
-            LOONG_TRY(loongi_program_load(&bound, program_of(plan, u, e),
+            LOONG_TRY(loongi_program_load(&bound, program,
                                           again || came_before(s->entries, k)));
         }
     }
@@ -272,7 +300,8 @@ loong_status_t loongi_memory_plan_run(const loong_memory_plan_t *plan, int use,
     const loong_entry_t *e = &list[index];
     if (e->pair < 0) {
         loong_binding_t bound = loongi_memory_plan_bind(plan, use, run, e);
-        return loongi_program_run(&bound, program_of(plan, use, e), frame[0]);
+        return loongi_program_run(
+            &bound, loongi_memory_plan_program(plan, use, e), frame[0]);
     }
     if (e->pair < index) {
         return LOONG_OK;

@@ -33,6 +33,9 @@ typedef struct loong_memory_plan_params {
     /* Per component the number of its first chunk; behind the last one the
      * number of all. */
     const int32_t *first_chunk;
+    /* Per component: that whose forward it runs as E, with its parameters; else
+     * itself. */
+    const int32_t *forward_of;
     int num_uses;
     const loong_memory_plan_use_t
         *uses; /* only the list of use 0 may have pairs */
@@ -48,7 +51,7 @@ typedef struct loong_chunk_bases {
 typedef struct loong_memory_plan {
     loong_context_t *ctx;
     int chunks; /* of all components */
-    int32_t *first_chunk;
+    int32_t *first_chunk, *forward_of;
     int num_uses;
     loong_memory_plan_use_t use[LOONG_MAX_USES];
     loong_chunk_bases_t *places;     /* of each chunk */
@@ -68,6 +71,11 @@ static inline int loongi_memory_plan_index(const loong_memory_plan_t *plan,
 {
     return plan->first_chunk[entry->component] + entry->chunk;
 }
+
+/* The program of an entry, whose kind is one. */
+const loong_program_t *
+loongi_memory_plan_program(const loong_memory_plan_t *plan, int use,
+                           const loong_entry_t *entry);
 
 /* The bases of a chunk, from those of the rank; slot 0. */
 loong_binding_t loongi_memory_plan_chunk(const loong_memory_plan_t *plan,

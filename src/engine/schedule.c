@@ -176,6 +176,13 @@ static const loong_schedule_kind_t *find_kind(const char *name)
     return NULL;
 }
 
+bool loongi_schedule_folded(const char *name,
+                            const loong_schedule_params_t *params)
+{
+    const loong_schedule_kind_t *kind = find_kind(name);
+    return params->folded || (kind != NULL && kind->folded);
+}
+
 const char *loongi_schedule_resolve(const char *name, int ranks, int chunks)
 {
     if (strcmp(name, "auto") != 0) {
@@ -246,7 +253,7 @@ loong_status_t loongi_schedule_create(loong_context_t *ctx, const char *name,
     s->ctx = ctx;
     s->kind = find_kind(name);
     s->params = *params;
-    s->params.folded = params->folded || s->kind->folded;
+    s->params.folded = loongi_schedule_folded(name, params);
     loong_status_t status = fill(s);
     if (status != LOONG_OK) {
         loongi_schedule_destroy(&s);

@@ -143,6 +143,10 @@ struct loong_schedule {
 /* The generator that "auto" stands for; any other name is itself. */
 const char *loongi_schedule_resolve(const char *name, int ranks, int chunks);
 
+/* Whether its stages go down the ranks and up again. */
+bool loongi_schedule_folded(const char *name,
+                            const loong_schedule_params_t *params);
+
 /* Whether the generator takes these sizes; chunks and micro-batches of 0 are
  * not known yet. LOONG_ERR_ARG for an unknown name, or with all reasons. */
 LOONG_NODISCARD loong_status_t

@@ -120,7 +120,8 @@ typedef struct canvas {
 static int shade(const canvas_t *c, int colour, int component)
 {
     int before =
-        component < 0 ? 0 : c->cell->params.num_components - 1 - component;
+        component < 0 ? 0
+                      : c->cell->num_own - 1 - c->cell->forward_of[component];
     for (; before > 0; before--) {
         colour = (colour >> 16) * 2 / 3 << 16 |
                  (colour >> 8 & 0xff) * 2 / 3 << 8 | (colour & 0xff) * 2 / 3;
@@ -159,7 +160,7 @@ static void draw_legend(canvas_t *c, const loong_schedule_plot_t *plot)
             x = draw_key(c, x, looks[i].colour, looks[i].about);
         }
     }
-    for (int i = 0; i < c->cell->params.num_components - 1; i++) {
+    for (int i = 0; i < c->cell->num_own - 1; i++) {
         x = draw_key(c, x, shade(c, looks[0].colour, i), c->names[i]);
     }
 }
@@ -184,7 +185,7 @@ static void draw_entry(canvas_t *c, const loong_entry_t *e, loong_span_t span)
         "height=\"%d\" fill=\"#%06x\" fill-opacity=\"%.2f\"><title>",
         x, c->y, width, LANE, (unsigned)colour, 1.0 - 0.6 * chunk / chunks);
     if (c->cell->params.num_components > 1 && e->component >= 0) {
-        put_escaped(c->text, c->names[e->component]);
+        put_escaped(c->text, c->names[c->cell->forward_of[e->component]]);
         loongi_text_printf(c->text, ", ");
     }
     loongi_text_printf(c->text, "%s", loongi_entry_name(e->kind));

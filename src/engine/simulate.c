@@ -503,7 +503,10 @@ loong_status_t loongi_schedule_simulate(const loong_schedule_t *schedule,
     loong_schedule_t *of[] = {(loong_schedule_t *)schedule};
     loong_cell_component_t component = {
         .params = schedule->params, .replicas = 1, .rank = rank};
+    int32_t itself = 0;
     loong_cell_t cell = {.ctx = schedule->ctx,
+                         .num_own = 1,
+                         .forward_of = &itself,
                          .params = {.ranks = ranks,
                                     .num_components = 1,
                                     .components = &component},

@@ -315,6 +315,25 @@ static void describe_own(loong_plan_t *plan, const loong_component_params_t *p)
     }
 }
 
+/* For how many micro-batches of a step there is memory: activations, and those
+ * of what runs ahead. */
+static void describe_kept(loong_plan_t *plan, const loong_component_t *c)
+{
+    const loong_cell_t *cell = c->model->training;
+    const loong_chunk_slots_t *chunks =
+        cell != NULL ? cell->ranks[c->model->ranks.cell_rank].chunks : NULL;
+    int slots = 0;
+    for (int i = 0; cell != NULL && i < cell->params.num_components; i++) {
+        slots += cell->forward_of[i] == c->index
+                     ? chunks[cell->first_chunk[i]].slots
+                     : 0;
+    }
+    if (cell != NULL && !c->params.absent) {
+        loongi_text_printf(&plan->text, ", %d of %d in memory", slots,
+                           c->schedule->params.micro_batches);
+    }
+}
+
 /* Layouts of the components that others read. */
 static void describe_upstream(loong_plan_t *plan)
 {
@@ -337,6 +356,7 @@ static void describe_upstream(loong_plan_t *plan)
             plan->pictures.native ? " and their size" : "",
             p->train ? "" : ", frozen");
         describe_ranks(plan, p);
+        describe_kept(plan, m->components[i]);
         describe_own(plan, p);
         loongi_text_printf(&plan->text, "\n");
     }

@@ -77,11 +77,12 @@ static loong_status_t add_entry(const loong_component_t *c,
                                 const loong_entry_t *e, records_t *r)
 {
     int last = c->schedule->params.micro_batches - 1;
-    const loong_model_chunk_t *chunk =
-        c->model->chunks[LOONG_VARIANT_TRAIN][loongi_model_first(c) + e->chunk];
+    const loong_model_t *m = c->model;
     return (int)e->kind < (int)LOONG_PROGRAM_COUNT
-               ? add(r, c, &chunk->programs[e->kind], e->slot,
-                     e->micro_batch == 0, e->micro_batch == last)
+               ? add(r, c,
+                     loongi_memory_plan_program(
+                         m->memory_plan, m->use[LOONG_VARIANT_TRAIN], e),
+                     e->slot, e->micro_batch == 0, e->micro_batch == last)
                : LOONG_OK;
 }
 

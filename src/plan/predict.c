@@ -151,6 +151,22 @@ static loong_status_t add_stage(loong_predict_source_t *c,
     return add_program(c, &o->update, 1, update_p);
 }
 
+/* What runs the forward of a component ahead of it. */
+static void cost_double(loong_plan_t *plan, const loong_component_t *c)
+{
+    const loong_cell_t *cell = c->model->training;
+    for (int d = cell->num_own; d < cell->params.num_components; d++) {
+        for (int i = 0; i < c->num_stages && cell->forward_of[d] == c->index;
+             i++) {
+            int stage = loongi_component_stage(c, i);
+            loong_stage_cost_t *costs = plan->timeline.costs;
+            costs[loongi_cell_stage(cell, d, stage)].seconds[LOONG_ENTRY_E] =
+                costs[loongi_timeline_stage(plan, c, i)]
+                    .seconds[LOONG_ENTRY_F];
+        }
+    }
+}
+
 /* All stages of a component on a rank; of one that is not trained the forward.
  * All that is planned for a micro-batch is counted. */
 static loong_status_t add_component(loong_plan_t *plan,
@@ -179,6 +195,7 @@ static loong_status_t add_component(loong_plan_t *plan,
     if (c->num_stages == 0) {
         return LOONG_OK;
     }
+    cost_double(plan, c);
     int last = loongi_timeline_stage(plan, c, c->num_stages - 1);
     return add_program(source, &c->tie, 1,
                        &plan->timeline.costs[last].seconds[LOONG_ENTRY_REDUCE]);
@@ -211,13 +228,16 @@ static double seconds_of(const loong_plan_t *plan, int rank,
                          loong_entry_kind_t kind)
 {
     const loong_model_t *m = plan->stage_plans[rank]->model;
+    const loong_cell_t *cell = m->training;
     double seconds = 0.0;
-    for (int c = 0; c < m->num_components; c++) {
+    for (int c = 0; c < cell->params.num_components; c++) {
+        const loong_component_t *of = m->components[cell->forward_of[c]];
         int times = kind == LOONG_ENTRY_U
                         ? 1
-                        : m->components[c]->schedule->params.micro_batches;
-        for (int i = 0; i < m->components[c]->num_stages; i++) {
-            int stage = loongi_timeline_stage(plan, m->components[c], i);
+                        : cell->schedules[c]->params.micro_batches;
+        for (int i = 0; i < of->num_stages; i++) {
+            int stage =
+                loongi_cell_stage(cell, c, loongi_component_stage(of, i));
             seconds += plan->timeline.costs[stage].seconds[kind] * times;
         }
     }

@@ -112,20 +112,29 @@ static int64_t part_of(const loong_plan_t *plan, int64_t room)
 }
 
 /* The samples of a micro-batch of the encoder, and its room. */
-static void read_samples(const loong_plan_t *plan,
-                         const loong_component_params_t *encoder,
-                         loong_picture_plan_t *p)
+static loong_status_t read_samples(const loong_plan_t *plan,
+                                   const loong_component_params_t *encoder,
+                                   loong_picture_plan_t *p)
 {
-    p->samples = loong_recipe_int(
-        plan->recipe, loong_recipe_own_path(plan->recipe, encoder->name,
-                                            "train.micro_batch_size"));
-    p->texts = LOONG_MAX(p->samples / plan->set->micro_batch_size, 1);
+    int64_t texts = plan->set->micro_batch_size;
+    const char *key = loong_recipe_own_path(plan->recipe, encoder->name,
+                                            "train.micro_batch_size");
+    p->samples = loong_recipe_int(plan->recipe, key);
+    LOONG_CHECK(plan->ctx,
+                p->samples % texts == 0 || texts % p->samples == 0,
+                LOONG_ERR_CONFIG,
+                "%s: %s: found %lld; multiples and parts of "
+                "train.micro_batch_size %lld are there",
+                loong_recipe_where(plan->recipe, key), key,
+                (long long)p->samples, (long long)texts);
+    p->texts = LOONG_MAX(p->samples / texts, 1);
     p->text_most = LOONG_MAX(part_of(plan, p->most), p->tiles);
     p->text_rows =
         p->each > 0
             ? LOONG_MAX(part_of(plan, p->rows / p->each), p->tiles) * p->each
             : loongi_round_up(part_of(plan, p->rows), p->merge * p->merge);
     p->longest = LOONG_MIN(p->longest, p->text_rows);
+    return LOONG_OK;
 }
 
 /* Where the rows of a picture are, and how many there can be. */
@@ -156,8 +165,7 @@ static loong_status_t read_pictures(loong_plan_t *plan,
                     "data.max_images says how many there is room for",
                     loong_recipe_where(r, key), key, encoder->family->name);
     }
-    read_samples(plan, encoder, p);
-    return LOONG_OK;
+    return read_samples(plan, encoder, p);
 }
 
 static int64_t merge_of(int count, const loong_component_params_t *params)
@@ -172,7 +180,8 @@ static int64_t merge_of(int count, const loong_component_params_t *params)
 }
 
 /* What one of so many replicas of a component has in a micro-batch, where there
- * are `texts` of those of texts in the cell. Tiles are dealt by whole pictures, so that
+ * are `texts` of those of texts in the cell. Tiles are dealt by whole pictures,
+ * so that
  * one may be had beside an even share; where all have sizes of their own, the
  * pictures of a text's micro-batch are one replica's. */
 static loong_extent_t extent_of(const loong_plan_t *plan, bool encoder,

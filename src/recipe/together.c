@@ -410,27 +410,17 @@ static void check_components(check_t *c)
         "model.image_encoder.parallel.tensor_model_parallel_size",
         "model.image_encoder.parallel.sequence_parallel"};
     static const char layer[] = "model.image_encoder.feature_layer";
-    static const char micro[] = "model.image_encoder.train.micro_batch_size";
     const char *role = NULL;
     int64_t count = 0;
     check_recompute(c, NULL);
-    while ((role = loong_recipe_component(c->recipe, count)) != NULL) {
+    for (; (role = loong_recipe_component(c->recipe, count)) != NULL; count++) {
         check_recompute(c, role);
-        count++;
     }
     for (int64_t i = 0; count == 1 && i < LOONG_COUNT_OF(of_several); i++) {
         if (is_set(c, of_several[i])) {
             problem(c, of_several[i],
                     "has no effect on a model of one component");
         }
-    }
-    int64_t own = is_set(c, micro) ? get(c, micro) : 0;
-    int64_t texts = get(c, "train.micro_batch_size");
-    if (own > 0 && own % texts != 0 && texts % own != 0) {
-        problem(c, micro,
-                "found %lld; multiples and parts of train.micro_batch_size "
-                "%lld are there",
-                (long long)own, (long long)texts);
     }
     if (is_set(c, layer) && get(c, layer) == 0) {
         problem(c, layer, "found 0; the first layer is 1, the last one -1");

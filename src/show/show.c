@@ -136,19 +136,29 @@ static loong_status_t fill_pictures(const loong_show_t *s)
          NULL},
         {"patch_positions", LOONG_I32, 2 * n, s->places, NULL},
         {"is_masked", LOONG_I32, n, s->masked, NULL}};
-    return loong_loader_fill(s->pictures, s->consumed, s->micro_batch,
+    int64_t texts = LOONG_MAX(s->data->plan->pictures.texts, 1);
+    return loong_loader_fill(s->pictures, s->consumed, s->micro_batch / texts,
                              s->cut->mask_ratio > 0.0 ? 3 : 2, fields);
 }
 
 static loong_status_t fill(loong_show_t *s)
 {
+    const loong_plan_t *plan = s->data->plan;
+    LOONG_CHECK(s->ctx,
+                plan->pictures.texts == 0 ||
+                    plan->pictures.samples >= plan->set->micro_batch_size,
+                LOONG_ERR_UNSUPPORTED,
+                "model.image_encoder.train.micro_batch_size: %lld is a part of "
+                "a micro-batch of texts, which is shown as a whole; leave it "
+                "out",
+                (long long)plan->pictures.samples);
     s->num_images = 0;
     if (s->T > 0) {
         LOONG_TRY(fill_texts(s));
     }
     if (s->T > 0 && s->cut != NULL) {
         LOONG_TRY(loongi_batch_plan_images(s->data->images.plan, s->consumed,
-                                           s->micro_batch, &s->images,
+                                           false, s->micro_batch, &s->images,
                                            &s->num_images));
     }
     return s->cut != NULL ? fill_pictures(s) : LOONG_OK;

@@ -19,10 +19,13 @@ static loong_status_t fill_entry(void *user, const loong_entry_t *entry)
     loong_trainer_t *t = e->t;
     loong_binding_t run =
         loongi_model_bind(t->model, LOONG_VARIANT_EVAL, entry);
-    int stage = loongi_memory_plan_index(t->model->memory_plan, entry);
+    int stage = loongi_model_stage_number(t->model, entry);
     return loongi_inputs_fill(
         &t->inputs, loongi_inputs_of(&t->inputs, stage, LOONG_VARIANT_EVAL),
-        &run, loongi_upstream_loader(&t->upstream, entry->component, e->loader),
+        &run,
+        loongi_upstream_loader(&t->upstream,
+                               loongi_model_component(t->model, entry)->index,
+                               e->loader),
         e->consumed, entry->micro_batch);
 }
 

@@ -12,7 +12,7 @@ enum {
     FAKE_COMPONENTS = 4,
     FAKE_RANKS = 12,
     FAKE_EDGES = 6,
-    FAKE_MESSAGES = 1 << 12
+    FAKE_MESSAGES = 1 << 13 /* those of doubles too */
 };
 
 typedef struct fake_cell {

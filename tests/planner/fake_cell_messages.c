@@ -163,6 +163,7 @@ int fake_want_passed(replay_t *r, int rank, const loong_entry_t *e,
 {
     const loong_schedule_t *s = fake_cell_of(r)->schedules[e->component];
     int from = stage + (backward ? 1 : -1);
+    int own = fake_own(r->fake, e->component);
     int stages = loongi_schedule_stages(s);
     if (stage < 0 || stage >= stages || from < 0 || from >= stages) {
         return MOVES;
@@ -170,8 +171,8 @@ int fake_want_passed(replay_t *r, int rank, const loong_entry_t *e,
     int replica = fake_replica(r->fake, e->component, rank);
     passed_t *m =
         &r->passed[backward][e->component][replica][stage][micro_batch];
-    const loong_model_chunk_t *a = r->fake->chunks[e->component][from];
-    const loong_model_chunk_t *b = r->fake->chunks[e->component][stage];
+    const loong_model_chunk_t *a = r->fake->chunks[own][from];
+    const loong_model_chunk_t *b = r->fake->chunks[own][stage];
     if (m->from == NULL || m->to == NULL) {
         return WAITS;
     }

@@ -96,16 +96,18 @@ static void bring(reference_t *f, int component, int replica, int stage,
 {
     const fake_components_t *fake = f->fake;
     for (int i = 0; i < (int)fake->cell->params.num_messages; i++) {
-        const loong_message_end_t *from = &fake->from[i], *to = &fake->to[i];
-        if (to->component != component || to->stage != stage ||
-            to->micro_batch != micro_batch ||
+        loong_message_end_t from = fake->from[i], to = fake->to[i];
+        from.component = fake_own(fake, from.component);
+        to.component = fake_own(fake, to.component);
+        if (to.component != component || to.stage != stage ||
+            to.micro_batch != micro_batch ||
             fake->cell->params.messages[i].backward != backward ||
-            fake_replica(fake, component, to->rank) != replica) {
+            fake_replica(fake, component, to.rank) != replica) {
             continue;
         }
         loong_binding_t a = bind(
-            f, from->component, fake_replica(fake, from->component, from->rank),
-            from->stage, from->micro_batch);
+            f, from.component, fake_replica(fake, from.component, from.rank),
+            from.stage, from.micro_batch);
         loong_binding_t b = bind(f, component, replica, stage, micro_batch);
         const loong_port_t *out = fake_message_port(fake, i, true);
         const loong_port_t *in = fake_message_port(fake, i, false);
@@ -218,8 +220,8 @@ static void run_step(reference_t *f)
     const fake_components_t *fake = f->fake;
     const loong_cell_params_t *p = &fake->cell->params;
     for (int pass = 0; pass < 3; pass++) {
-        for (int i = 0; i < p->num_components; i++) {
-            int c = pass == 1 ? p->num_components - 1 - i : i;
+        for (int i = 0; i < fake->cell->num_own; i++) {
+            int c = pass == 1 ? fake->cell->num_own - 1 - i : i;
             const loong_schedule_t *s = fake->cell->schedules[c];
             for (int k = 0; k < p->components[c].replicas; k++) {
                 if (pass == 2) {
@@ -236,7 +238,7 @@ static void run_step(reference_t *f)
 static void each_store(reference_t *f, bool make)
 {
     const fake_components_t *fake = f->fake;
-    for (int c = 0; c < fake->cell->params.num_components; c++) {
+    for (int c = 0; c < fake->cell->num_own; c++) {
         int stages = loongi_schedule_stages(fake->cell->schedules[c]);
         int replicas = fake->cell->params.components[c].replicas;
         for (int k = 0; k < replicas * stages; k++) {

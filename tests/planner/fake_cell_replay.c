@@ -16,7 +16,8 @@ static int index_of(const replay_t *r, const loong_entry_t *e)
 static loong_frame_t frame_of(replay_t *r, int rank, const loong_entry_t *e)
 {
     loong_frame_t frame = fake_component_frame(
-        r->fake, e->component, fake_replica(r->fake, e->component, rank),
+        r->fake, fake_own(r->fake, e->component),
+        fake_replica(r->fake, e->component, rank),
         fake_stage_of(r, rank, e), r->step, e->micro_batch);
     if (fake_is(r, FAULT_FIRST_ON_HOLLOW)) {
         bool clears = frame.first && frame.hollow && e->kind == LOONG_ENTRY_B;
@@ -379,7 +380,7 @@ static bool run_step(replay_t *r)
             return false;
         }
     }
-    for (int c = 0; c < fake_cell_of(r)->params.num_components; c++) {
+    for (int c = 0; c < fake_cell_of(r)->num_own; c++) {
         int replicas = fake_cell_of(r)->params.components[c].replicas;
         for (int k = 0; k < replicas; k++) {
             sum_tie(r, c, k);
@@ -419,11 +420,12 @@ static void each_chunk(replay_t *r, int rank, bool fill)
         for (int k = 0; k < cell->schedules[c]->params.chunks && there; k++) {
             loong_entry_t e = {.component = c, .chunk = k, .micro_batch = -1};
             int index = index_of(r, &e);
-            if (fill) {
+            if (fill && fake_own(r->fake, c) == c) {
                 fill_params(r, rank, index, &e);
-            } else {
+            } else if (!fill) {
                 r->chunks[rank][index] =
-                    r->fake->chunks[c][fake_stage_of(r, rank, &e)];
+                    r->fake->chunks[fake_own(r->fake, c)]
+                                   [fake_stage_of(r, rank, &e)];
             }
         }
     }
@@ -434,7 +436,8 @@ loong_status_t fake_replay_plan(replay_t *r, int rank)
     const loong_cell_t *cell = fake_cell_of(r);
     loong_memory_plan_use_t use = {&cell->ranks[rank], r->chunks[rank]};
     const loong_memory_plan_params_t params = {cell->params.num_components,
-                                               cell->first_chunk, 1, &use};
+                                               cell->first_chunk,
+                                               cell->forward_of, 1, &use};
     each_chunk(r, rank, false);
     LOONG_TRY(
         loongi_memory_plan_create(r->fake->ctx, &params, &r->ranks[rank]));
@@ -449,12 +452,16 @@ loong_status_t fake_replay_plan(replay_t *r, int rank)
     return LOONG_OK;
 }
 
-/* Planned = touched, where no entry was hollow. */
+/* Planned = touched, where no entry was hollow; doubles do not touch what
+ * backwards alone do. */
 static bool is_exact(replay_t *r)
 {
     static const loong_base_t bases[] = {LOONG_BASE_SLOT, LOONG_BASE_INPUT,
                                          LOONG_BASE_EDGE, LOONG_BASE_EDGE_GRAD};
-    for (int rank = 0; rank < fake_cell_of(r)->params.ranks && r->hollow == 0;
+    const loong_cell_t *cell = fake_cell_of(r);
+    bool all = cell->num_own == cell->params.num_components;
+    for (int rank = 0;
+         rank < fake_cell_of(r)->params.ranks && r->hollow == 0 && all;
          rank++) {
         for (int b = 0; b < LOONG_COUNT_OF(bases); b++) {
             const fake_region_t *region = r->base[rank][bases[b]];

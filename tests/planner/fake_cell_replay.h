@@ -36,7 +36,7 @@ typedef enum fault {
         FAULTS
 } fault_t;
 
-enum { MOST_CHUNKS = 16, FAKE_COLLECTIVES = 3 };
+enum { MOST_CHUNKS = 32, FAKE_COLLECTIVES = 3 };
 enum { WAITS = 0, MOVES = 1, WRONG = -1 };
 
 /* A segment that one end has begun. */
@@ -68,7 +68,8 @@ typedef struct replay {
     int32_t slot[FAKE_RANKS][MOST_CHUNKS][FAKE_MICRO]; /* holders */
     int32_t area[FAKE_RANKS][MOST_CHUNKS][2][FAKE_MICRO];
     bool cleared[FAKE_RANKS][MOST_CHUNKS][2][FAKE_MICRO];
-    passed_t passed[2][FAKE_COMPONENTS][FAKE_RANKS][FAKE_STAGES][FAKE_MICRO];
+    passed_t passed[2][2 * FAKE_COMPONENTS][FAKE_RANKS][FAKE_STAGES]
+                   [FAKE_MICRO];
     int num_sent, num_received;
     posted_t sent[FAKE_MESSAGES * FAKE_SEGMENTS];
     posted_t received[FAKE_MESSAGES * FAKE_SEGMENTS];
@@ -76,8 +77,8 @@ typedef struct replay {
     fake_segment_t stale[FAKE_MESSAGES][FAKE_SEGMENTS]; /* last step's */
     /* Replicas that came to a collective: by component, stage, program,
      * micro-batch and ordinal. */
-    uint8_t come[FAKE_COMPONENTS][FAKE_STAGES][LOONG_PROGRAM_COUNT][FAKE_MICRO]
-                [FAKE_COLLECTIVES];
+    uint8_t come[2 * FAKE_COMPONENTS][FAKE_STAGES][LOONG_PROGRAM_COUNT]
+                [FAKE_MICRO][FAKE_COLLECTIVES];
     int met[FAKE_RANKS]; /* collectives of a rank's entry */
     bool waits[FAKE_RANKS]; /* in the next one */
     int step;

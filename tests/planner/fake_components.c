@@ -156,7 +156,7 @@ static loong_status_t compile(fake_components_t *f, int component, int stage)
     }
     loong_graph_destroy(&b.g);
     LOONG_TRY(status);
-    if (component + 1 < f->cell->params.num_components) {
+    if (component + 1 < f->cell->num_own) {
         const loong_shards_params_t params = {.device = FAKE_DEVICE,
                                               .threads = 1,
                                               .bucket_bytes = 64,
@@ -173,8 +173,23 @@ static loong_status_t compile(fake_components_t *f, int component, int stage)
 
 static bool is_hollow(const fake_components_t *f, const loong_message_end_t *m)
 {
-    return f->hollow[m->component][fake_replica(f, m->component, m->rank)]
-                    [m->micro_batch];
+    int replica = fake_replica(f, m->component, m->rank);
+    return f->hollow[fake_own(f, m->component)][replica][m->micro_batch];
+}
+
+/* The message that was drawn, of one that is there for a double too. */
+static int64_t first_of(const fake_components_t *f, const loong_message_t *m)
+{
+    const loong_message_t *all = f->cell->params.messages;
+    int edge = loongi_cell_edge(f->cell, m->edge);
+    int64_t i = 0;
+    while (loongi_cell_edge(f->cell, all[i].edge) != edge || all[i].backward ||
+           all[i].from_rank != m->from_rank || all[i].to_rank != m->to_rank ||
+           all[i].from_micro_batch != m->from_micro_batch ||
+           all[i].to_micro_batch != m->to_micro_batch) {
+        i++;
+    }
+    return i;
 }
 
 /* The rows of a reader are dealt to its messages, some to none. */
@@ -182,7 +197,7 @@ void fake_components_plan(fake_components_t *fake, int step)
 {
     fake_components_t *f = fake;
     const loong_message_t *all = f->cell->params.messages;
-    int64_t count = f->cell->params.num_messages;
+    int64_t count = f->drawn.params.num_messages;
     uint64_t drawn = 0;
     uint64_t seed = fake_mix(f->seed, 900 + (uint64_t)step);
     memset(f->segments, 0, sizeof(f->segments));
@@ -211,6 +226,10 @@ void fake_components_plan(fake_components_t *fake, int step)
             f->segments[i][k] = (fake_segment_t){
                 (int)fake_draw(seed, drawn++, (uint64_t)most), rows[k][0], n};
         }
+    }
+    for (int64_t i = count; i < f->cell->params.num_messages; i++) {
+        memcpy(f->segments[i], f->segments[first_of(f, &all[i])],
+               sizeof(f->segments[i]));
     }
 }
 
@@ -316,8 +335,9 @@ loong_frame_t fake_component_frame(const fake_components_t *fake, int component,
 int fake_collectives(const fake_components_t *fake, const loong_entry_t *entry,
                      int stage, const loong_frame_t *frame)
 {
-    const loong_schedule_t *s = fake->cell->schedules[entry->component];
-    loong_sharding_t sharding = fake->sharding[entry->component];
+    int component = fake_own(fake, entry->component);
+    const loong_schedule_t *s = fake->cell->schedules[component];
+    loong_sharding_t sharding = fake->sharding[component];
     bool forward = entry->kind == LOONG_ENTRY_F || entry->kind == LOONG_ENTRY_E;
     bool sums = entry->kind == (s->kind->split ? LOONG_ENTRY_W : LOONG_ENTRY_B);
     int most = 1 + (int)fake_draw(fake->seed, 700 + (uint64_t)stage, 3);
@@ -336,9 +356,10 @@ const loong_port_t *fake_message_port(const fake_components_t *fake,
     const loong_message_t *m = &fake->cell->params.messages[message];
     const loong_message_end_t *end =
         from ? &fake->from[message] : &fake->to[message];
-    const loong_model_chunk_t *c = fake->chunks[end->component][end->stage];
+    const loong_model_chunk_t *c =
+        fake->chunks[fake_own(fake, end->component)][end->stage];
     char name[16];
-    snprintf(name, sizeof(name), "e%d%s", (int)m->edge,
+    snprintf(name, sizeof(name), "e%d%s", loongi_cell_edge(fake->cell, m->edge),
              m->backward ? ".grad" : "");
     return from ? loongi_model_chunk_output(c, name)
                 : loongi_model_chunk_input(c, name);
@@ -351,7 +372,7 @@ static void draw_hollow(fake_components_t *f)
     const loong_cell_params_t *p = &f->cell->params;
     uint64_t drawn = 0;
     bool any = fake_draw(f->seed, 880, 3) > 0;
-    for (int c = 0; c < p->num_components - 1 && any; c++) {
+    for (int c = 0; c < f->cell->num_own - 1 && any; c++) {
         const loong_schedule_params_t *sizes = &p->components[c].params;
         if (sizes->ranks * sizes->chunks > 1) {
             continue;
@@ -411,7 +432,7 @@ loong_status_t fake_components_create(loong_context_t *ctx, uint64_t seed,
         f->to[i] = loongi_message_to(f->cell, &p->messages[i]);
     }
     draw_hollow(f);
-    for (int c = 0; c < p->num_components; c++) {
+    for (int c = 0; c < f->cell->num_own; c++) {
         f->sharding[c] = (loong_sharding_t)fake_draw(f->seed, 600 + (uint64_t)c,
                                                      LOONG_SHARDING_COUNT);
         f->tie[c] = draw_tie(f, c);

@@ -51,6 +51,11 @@ void fake_components_destroy(fake_components_t *fake);
 /* Draws the segments of a step. */
 void fake_components_plan(fake_components_t *fake, int step);
 
+/* The component that was drawn: whose forward one runs. */
+static inline int fake_own(const fake_components_t *fake, int component)
+{
+    return fake->cell->forward_of[component];
+}
 /* Where a rank is in a component. */
 int fake_replica(const fake_components_t *fake, int component, int rank);
 /* The frame of a program. */

@@ -160,12 +160,13 @@ static int64_t count_slots(const loong_cell_t *cell, int component)
 }
 
 /* An encoder before a decoder of two stages, of 16 micro-batches each: as many
- * of the encoder live as of the decoder's first stage; in phases all. */
+ * of the encoder live as of the decoder's first stage; in phases all; in two
+ * passes one in either. */
 static void test_slots_of_an_encoder(void **state)
 {
     (void)state;
-    static const char *const joins[] = {"coupled", "phases"};
-    static const int64_t slots[] = {2, 16};
+    static const char *const joins[] = {"coupled", "phases", "two_pass"};
+    static const int64_t slots[] = {2, 16, 1};
     loong_context_t *ctx = test_context();
     loong_message_t messages[32];
     const loong_cell_component_t components[] = {
@@ -174,15 +175,18 @@ static void test_slots_of_an_encoder(void **state)
     for (int i = 0; i < 32; i++) {
         messages[i] = (loong_message_t){0, i % 2 == 1, 0, i / 2, 0, i / 2};
     }
-    for (int join = 0; join < 2; join++) {
+    for (int join = 0; join < 3; join++) {
         const loong_cell_params_t params = {
             joins[join], 2, 2, components, 1, one_edge, 32, messages};
         loong_cell_t *cell = NULL;
         assert_ok(ctx, loongi_cell_create(ctx, &params, &cell));
         assert_ok(ctx, loongi_cell_check(cell));
         assert_int_equal(count_slots(cell, 0), slots[join]);
-        assert_int_equal(cell->ranks[0].chunks[1].areas[0], slots[join]);
+        assert_int_equal(cell->ranks[0].chunks[1].areas[0],
+                         join == 0 ? 2 : 16);
         assert_int_equal(cell->ranks[0].chunks[0].areas[1], join == 0 ? 1 : 16);
+        assert_int_equal(cell->params.num_components, join == 2 ? 3 : 2);
+        assert_true(join < 2 || cell->ranks[0].chunks[2].slots == 1);
         loongi_cell_destroy(&cell);
     }
     test_context_end(&ctx);

@@ -217,7 +217,7 @@ static void test_planted(void **state)
         int noticed = 0;
         for (uint64_t seed = 0; seed < SEEDS && noticed < 2 * LEAST; seed++) {
             counters_t n = {0};
-            if (!run_case(ctx, seed, loongi_join_kinds[seed % 2]->name,
+            if (!run_case(ctx, seed, loongi_join_kinds[seed % 3]->name,
                           (fault_t)fault, &n, error)) {
                 noticed++;
                 assert_true((fault != FAULT_HOLLOW_LEFT_OUT &&

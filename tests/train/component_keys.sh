@@ -130,7 +130,7 @@ refused 'join: has no effect on a model of one component' join=phases \
 "$build/loongrun" "$source/tests/golden/llava_train.yaml" --dry-run \
     "data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place" \
     $e.train.micro_batch_size=4 --schedule-plot plot.svg >out 2>&1
-grep -q 'image_encoder.*, 16 pictures of a micro-batch, train.micro_b' out || {
+grep -q 'image_encoder.*, 16 pictures.*, 1 of 6 in memory, train.micro' out || {
     echo "FAILED: the encoder reads pictures of four samples at once"
     cat out
     exit 1

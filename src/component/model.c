@@ -102,22 +102,26 @@ static bool has_cells_of(const loong_model_t *m, const loong_model_t *other)
     return same;
 }
 
+/* Of the cells that are made so far. */
 static void keep_schedules(loong_model_t *m)
 {
     for (int i = 0; i < m->num_components; i++) {
         if (m->training != NULL) {
             m->components[i]->schedule = m->training->schedules[i];
         }
-        m->components[i]->evaluation = m->evaluation->schedules[i];
+        if (m->evaluation != NULL) {
+            m->components[i]->evaluation = m->evaluation->schedules[i];
+        }
     }
 }
 
-/* The evaluation's is made once. */
+/* The evaluation's is made once, and its chunks lie as the training's do. */
 static loong_status_t make_cells(loong_model_t *m, int micro_batches)
 {
     const loong_component_t *last = m->components[m->num_components - 1];
     if (last->params.train) {
         LOONG_TRY(make_cell(m, micro_batches, true, &m->training));
+        keep_schedules(m);
     }
     if (m->evaluation == NULL) {
         LOONG_TRY(make_cell(m, 1, false, &m->evaluation));

@@ -17,7 +17,9 @@
 enum { MAX_ARGS = 5 };
 
 struct loong_product {
-    loong_product_params_t params;
+    loong_product_params_t params; /* of a piece, where there are several */
+    int64_t m;             /* of all pieces */
+    loong_product_t *tail; /* the last piece; NULL: as the others */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_t primitive;
@@ -269,10 +271,58 @@ bool loongi_product_support(const loong_product_params_t *params,
     return ok;
 }
 
+static bool is_runtime(const loong_product_params_t *p)
+{
+    return p->m == LOONG_PRODUCT_RUNTIME || p->k == LOONG_PRODUCT_RUNTIME;
+}
+
+/* ---- pieces -------------------------------------------------------------- */
+
+/* Where rows have gaps, oneDNN makes a bf16 result in fp32 first: all of it,
+ * once a thread. Beyond so many bytes a product of little depth is made in
+ * pieces of rows, in half the time (docs/performance.md); deeper ones would be
+ * slower, for each piece packs B. */
+#define PIECE_BYTES ((int64_t)4 << 20)
+enum { PIECE_DEPTH = 256, PIECE_STEP = 64 };
+
+/* All rows where the product is made at once. */
+static int64_t piece_rows(const loong_product_params_t *p)
+{
+    int64_t bytes = is_empty(p) || is_runtime(p) ? 0 : (int64_t)ask(p)->bytes;
+    if (p->c.dtype != LOONG_BF16 || p->k > PIECE_DEPTH ||
+        bytes <= PIECE_BYTES) {
+        return p->m;
+    }
+    int64_t rows = PIECE_BYTES / (bytes / p->m) / PIECE_STEP * PIECE_STEP;
+    return LOONG_MIN(LOONG_MAX(rows, (int64_t)PIECE_STEP), p->m);
+}
+
+static loong_product_params_t piece_of(const loong_product_params_t *p,
+                                       int64_t rows)
+{
+    loong_product_params_t piece = *p;
+    piece.m = rows;
+    return piece;
+}
+
+/* The rows behind the last whole piece. */
+static loong_product_params_t tail_of(const loong_product_params_t *p,
+                                      int64_t rows)
+{
+    return piece_of(p, rows > 0 ? p->m % rows : 0);
+}
+
 size_t loongi_product_workspace(const loong_product_params_t *params)
 {
-    return is_empty(params) ? 0 : ask(params)->bytes;
+    int64_t rows = piece_rows(params);
+    loong_product_params_t piece = piece_of(params, rows);
+    loong_product_params_t tail = tail_of(params, rows);
+    size_t most = is_empty(&piece) ? 0 : ask(&piece)->bytes;
+    size_t last = is_empty(&tail) ? 0 : ask(&tail)->bytes;
+    return LOONG_MAX(most, last);
 }
+
+/* ---- primitives ---------------------------------------------------------- */
 
 static dnnl_status_t add_memory(loong_product_t *product,
                                 const_dnnl_primitive_desc_t pd,
@@ -285,11 +335,6 @@ static dnnl_status_t add_memory(loong_product_t *product,
         &slot->memory, md, product->engine, DNNL_MEMORY_NONE);
     product->num_args += status == dnnl_success;
     return status;
-}
-
-static bool is_runtime(const loong_product_params_t *p)
-{
-    return p->m == LOONG_PRODUCT_RUNTIME || p->k == LOONG_PRODUCT_RUNTIME;
 }
 
 /* Operands in the order in which run binds them; those of a size that comes
@@ -338,9 +383,9 @@ static dnnl_status_t build(loong_product_t *product,
     return status;
 }
 
-loong_status_t loongi_product_create(loong_context_t *ctx,
-                                     const loong_product_params_t *params,
-                                     loong_product_t **product_p)
+static loong_status_t create(loong_context_t *ctx,
+                             const loong_product_params_t *params,
+                             loong_product_t **product_p)
 {
     loong_product_t *product = NULL;
     if (is_empty(params)) {
@@ -368,11 +413,33 @@ loong_status_t loongi_product_create(loong_context_t *ctx,
     return LOONG_OK;
 }
 
+loong_status_t loongi_product_create(loong_context_t *ctx,
+                                     const loong_product_params_t *params,
+                                     loong_product_t **product_p)
+{
+    int64_t rows = piece_rows(params);
+    loong_product_params_t piece = piece_of(params, rows);
+    loong_product_params_t tail = tail_of(params, rows);
+    loong_product_t *product = NULL;
+    LOONG_TRY(create(ctx, &piece, &product));
+    if (product != NULL) {
+        product->m = params->m;
+        loong_status_t status = create(ctx, &tail, &product->tail);
+        if (status != LOONG_OK) {
+            loongi_product_destroy(ctx, product);
+            return status;
+        }
+    }
+    *product_p = product;
+    return LOONG_OK;
+}
+
 void loongi_product_destroy(loong_context_t *ctx, loong_product_t *product)
 {
     if (product == NULL) {
         return;
     }
+    loongi_product_destroy(ctx, product->tail);
     for (int i = 0; i < product->num_args; i++) {
         dnnl_memory_destroy(product->args[i].memory);
     }
@@ -449,6 +516,25 @@ static dnnl_status_t run_bound(const loong_product_t *product,
     return execute(product, product->num_args, product->args);
 }
 
+static dnnl_status_t run_pieces(const loong_product_t *product,
+                                const loong_product_operands_t *o)
+{
+    const loong_product_params_t *p = &product->params;
+    size_t step =
+        loong_dtype_size(p->a.dtype) *
+        (size_t)(p->a.transposed ? 1 : p->a.ld);
+    dnnl_status_t status = dnnl_success;
+    loong_product_operands_t piece = *o;
+    for (int64_t i = 0; i < product->m && status == dnnl_success; i += p->m) {
+        piece.a = (const char *)o->a + (size_t)i * step;
+        piece.c = (char *)o->c +
+                  (size_t)(i * p->c.ld) * loong_dtype_size(p->c.dtype);
+        status = run_bound(product->m - i < p->m ? product->tail : product,
+                           &piece);
+    }
+    return status;
+}
+
 loong_status_t loongi_product_run(loong_context_t *ctx,
                                   const loong_product_t *product,
                                   const loong_product_operands_t *operands)
@@ -458,7 +544,7 @@ loong_status_t loongi_product_run(loong_context_t *ctx,
     }
     dnnl_status_t status = is_runtime(&product->params)
                                ? run_sized(product, operands)
-                               : run_bound(product, operands);
+                               : run_pieces(product, operands);
     LOONG_CHECK(ctx, status == dnnl_success, LOONG_ERR_DEVICE,
                 "oneDNN failed to run a product: status %d", (int)status);
     return LOONG_OK;

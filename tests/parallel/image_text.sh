@@ -37,7 +37,8 @@ zero="parallel.data_parallel_sharding=optim_grads_params
     parallel.bucket_bytes=4096"
 kinds=("" "$rare" "$rare train.exit_interval=2 $zero"
     "$zero model.freeze=[image_encoder.layers.0]"
-    "train.kl_loss_coeff=0.5 parallel.pipeline_model_parallel_size=1")
+    "train.kl_loss_coeff=0.5 ${e}freeze=true model.image_projector.freeze=true
+    finetune.method=lora finetune.rank=2")
 # drawn KIND [OPTION...]: with the recipe $recipe and $keys.
 recipe=$place/recipe.yaml keys=()
 drawn() {

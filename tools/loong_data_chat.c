@@ -271,7 +271,7 @@ static bool take_video(options_t *o, const char *command, int option)
     switch (option) {
     case 'v':
         o->video_token = optarg;
-        return true;
+        return o->chat.images = true;
     case 'V':
         o->video_processor = optarg;
         return true;

@@ -17,11 +17,13 @@ enum {
 };
 
 /* What threads do with samples first .. first + CHUNK - 1 of a source. */
+enum { PICTURES, VIDEOS, KINDS };
+
 typedef struct decoding {
     loong_blend_source_info_t source;
     int64_t first;
     loong_items_t *items; /* of each thread */
-    int pictures[CHUNK];
+    int found[CHUNK][KINDS];
     loong_text_t broken[CHUNK]; /* a line for each that cannot be decoded */
 } decoding_t;
 
@@ -41,22 +43,24 @@ static void decode_sample(void *user, int reader, int64_t i)
     decoding_t *d = user;
     loong_items_t *items = &d->items[reader];
     const loong_source_class_t *c = d->source.source_class;
-    int pictures = 0;
+    int *found = d->found[i];
+    found[PICTURES] = found[VIDEOS] = 0;
     d->broken[i] = loongi_text_begin(items->ctx);
     if (c->peek(d->source.source, d->first + i, items) != LOONG_OK) {
         keep_message(items->ctx, &d->broken[i]);
         items->count = 0;
     }
     for (int k = 0; k < items->count; k++) {
-        pictures += items->item[k].type == LOONG_ITEM_IMAGE;
+        const loong_item_t *item = &items->item[k];
+        found[item->frames > 0 ? VIDEOS : PICTURES] +=
+            item->type == LOONG_ITEM_IMAGE;
     }
-    for (int k = 1; k <= pictures; k++) {
+    for (int k = 1; k <= found[PICTURES] + found[VIDEOS]; k++) {
         items->picture = k;
         if (c->read(d->source.source, d->first + i, items) != LOONG_OK) {
             keep_message(items->ctx, &d->broken[i]);
         }
     }
-    d->pictures[i] = pictures;
 }
 
 static void take_problems(loong_text_t *lines, loong_problems_t *problems)
@@ -85,13 +89,14 @@ static void tell_time(loong_context_t *ctx, const char *data, double seconds,
     }
 }
 
-/* The samples of a source, by threads if it allows several. */
-static int64_t decode_source(decoding_t *d, loong_readers_t *readers,
-                             const char *data, loong_problems_t *problems)
+/* The samples of a source, by threads if it allows several; what they have is
+ * added to `found`. */
+static void decode_source(decoding_t *d, loong_readers_t *readers,
+                          const char *data, loong_problems_t *problems,
+                          int64_t found[KINDS])
 {
     const loong_source_class_t *c = d->source.source_class;
     int64_t samples = c->peek != NULL ? d->source.info.samples : 0;
-    int64_t pictures = 0;
     double begun = loongi_now();
     bool told = false;
     for (d->first = 0; d->first < samples; d->first += CHUNK) {
@@ -102,13 +107,29 @@ static int64_t decode_source(decoding_t *d, loong_readers_t *readers,
         }
         loongi_readers_wait(readers);
         for (int64_t i = 0; i < count; i++) {
-            pictures += d->pictures[i];
+            found[PICTURES] += d->found[i][PICTURES];
+            found[VIDEOS] += d->found[i][VIDEOS];
             take_problems(&d->broken[i], problems);
         }
         tell_time(problems->text.ctx, data, loongi_now() - begun,
                   d->first + count, samples, &told);
     }
-    return pictures;
+}
+
+/* "3 pictures", "1 videos" or "3 pictures and 1 videos". */
+static void describe(const int64_t found[KINDS], loong_text_t *text)
+{
+    char count[LOONG_HUMAN_SIZE];
+    if (found[PICTURES] > 0 || found[VIDEOS] == 0) {
+        loongi_text_printf(
+            text, "%s pictures%s",
+            loongi_human_count((double)found[PICTURES], count),
+            found[VIDEOS] > 0 ? " and " : "");
+    }
+    if (found[VIDEOS] > 0) {
+        loongi_text_printf(text, "%s videos",
+                           loongi_human_count((double)found[VIDEOS], count));
+    }
 }
 
 static loong_status_t decode_blend(const loong_blend_t *blend, decoding_t *d,
@@ -117,18 +138,21 @@ static loong_status_t decode_blend(const loong_blend_t *blend, decoding_t *d,
 {
     loong_problems_t problems = loongi_problems_begin(ctx);
     loong_blend_info_t info;
-    int64_t pictures = 0;
+    int64_t found[KINDS] = {0};
     double begun = loongi_now();
-    char count[LOONG_HUMAN_SIZE], what[256];
+    loong_text_t of = loongi_text_begin(ctx);
+    char what[256];
     loong_blend_get_info(blend, &info);
     for (int64_t s = 0; s < info.num_sources; s++) {
         loong_blend_get_source(blend, s, &d->source);
-        pictures += decode_source(d, readers, info.name, &problems);
+        decode_source(d, readers, info.name, &problems, found);
     }
-    loongi_human_count((double)pictures, count);
-    loongi_log(ctx, LOONG_LOG_INFO, "data '%s': %s pictures decoded, %.1f s",
-               info.name, count, loongi_now() - begun);
-    snprintf(what, sizeof(what), "data '%s': of %s pictures", info.name, count);
+    describe(found, &of);
+    loongi_log(ctx, LOONG_LOG_INFO, "data '%s': %s decoded, %.1f s", info.name,
+               loongi_text_get(&of), loongi_now() - begun);
+    snprintf(what, sizeof(what), "data '%s': of %s", info.name,
+             loongi_text_get(&of));
+    loongi_text_free(&of);
     return loongi_problems_end(&problems, LOONG_ERR_FORMAT, what);
 }
 

@@ -27,6 +27,7 @@ typedef struct loong_shown_row {
     int64_t end; /* of its samples; what follows is padding */
     int num_pictures;
     const char *picture[LOONG_MAX_ITEMS]; /* their files; NULL: not known */
+    const char *kind[LOONG_MAX_ITEMS];    /* "picture" or "video" */
     int64_t label;                        /* of a picture alone; -1: none */
 } loong_shown_row_t;
 
@@ -77,6 +78,11 @@ void loongi_show_place(loong_show_t *s, const loong_shown_row_t *row,
                        int64_t t);
 
 /* ---- show_pictures.c ---- */
+/* Where grid g of a picture begins in its row, behind the place of the first:
+ * texts may stand between the moments of a video, whose tokens are `part_at`,
+ * as loong_item_t has it. */
+int64_t loongi_show_grid_at(const loong_picture_rows_t *rows,
+                            const int32_t *part_at, int64_t g);
 /* What the encoder gets of each picture of a row. */
 LOONG_NODISCARD loong_status_t
 loongi_show_pictures(loong_show_t *s, const loong_shown_row_t *row);

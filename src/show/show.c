@@ -206,6 +206,7 @@ static loong_status_t add_part(loong_show_t *s, const char *path,
         char *picture = NULL;
         LOONG_TRY(loongi_arena_strdup(
             s->arena, item->name != NULL ? item->name : "", &picture));
+        row->kind[row->num_pictures] = item->frames > 0 ? "video" : "picture";
         row->picture[row->num_pictures++] = picture;
     }
     return LOONG_OK;
@@ -275,7 +276,7 @@ static void put_heading(loong_show_t *s, const loong_shown_row_t *row,
     if (s->T > 0) {
         loongi_text_printf(&s->html,
                            "; %" PRId64 " places, %" PRId64
-                           " of them of pictures, %" PRId64
+                           " of them of pictures and videos, %" PRId64
                            " of padding; %" PRId64 " tokens learned",
                            s->T, of_pictures, s->T - row->end, learned);
     }

@@ -167,11 +167,16 @@ typedef struct picture {
     const int32_t *part_at; /* as loong_item_t has it */
 } picture_t;
 
-/* Where grid g of it begins in the text. */
+int64_t loongi_show_grid_at(const loong_picture_rows_t *rows,
+                            const int32_t *part_at, int64_t g)
+{
+    int64_t between = part_at != NULL ? part_at[g] - g : 0;
+    return g * (rows->text / rows->grids) + between;
+}
+
 static int64_t place_of(const picture_t *p, int64_t g)
 {
-    int64_t between = p->part_at != NULL ? p->part_at[g] - g : 0;
-    return p->place + g * (p->rows.text / p->rows.grids) + between;
+    return p->place + loongi_show_grid_at(&p->rows, p->part_at, g);
 }
 
 static void put_caption(loong_show_t *s, const loong_shown_row_t *row,
@@ -179,7 +184,8 @@ static void put_caption(loong_show_t *s, const loong_shown_row_t *row,
 {
     const char *name = row->picture[p->number - 1];
     int64_t side = s->cut->cut.patch;
-    loongi_text_printf(&s->html, "<figcaption>picture %" PRId64, p->number);
+    loongi_text_printf(&s->html, "<figcaption>%s %" PRId64,
+                       row->kind[p->number - 1], p->number);
     if (name != NULL) {
         loongi_text_printf(&s->html, ", ");
         loongi_html_text(&s->html, name);
@@ -194,11 +200,10 @@ static void put_caption(loong_show_t *s, const loong_shown_row_t *row,
         p->rows.grids, side * p->rows.width, side * p->rows.height,
         p->rows.width, p->rows.height, p->rows.encoder);
     if (p->place >= 0) {
-        loongi_text_printf(&s->html,
-                           ", places %" PRId64 " to %" PRId64 " of the text",
-                           p->place,
-                           place_of(p, p->rows.grids - 1) +
-                               p->rows.text / p->rows.grids - 1);
+        loongi_text_printf(
+            &s->html, ", places %" PRId64 " to %" PRId64 " of the text",
+            p->place,
+            place_of(p, p->rows.grids - 1) + p->rows.text / p->rows.grids - 1);
     }
     loongi_text_printf(&s->html, "</figcaption>\n");
 }

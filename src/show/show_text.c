@@ -9,11 +9,11 @@
 #include "page.h"
 
 /* A run of places of a row that are told together: equal steps of text, or the
- * rows of a picture. */
+ * rows of a picture, of a video those of each moment that has a token. */
 typedef struct run {
     int64_t begin, end;
-    bool picture;
-    int64_t pictures; /* up to its end */
+    const loong_planned_image_t *picture; /* NULL: it is text */
+    int64_t moment;                       /* from 1 on; 0: it is all of it */
 } run_t;
 
 static int32_t position(const loong_show_t *s, const loong_shown_row_t *row,
@@ -48,16 +48,25 @@ static bool is_feature(const loong_show_t *s, const loong_shown_row_t *row,
 }
 
 /* One picture may stand right behind another: the plan knows where they end. */
-static int64_t picture_end(const loong_show_t *s, const loong_shown_row_t *row,
-                           int64_t t)
+static void find_picture(const loong_show_t *s, const loong_shown_row_t *row,
+                         run_t *run)
 {
+    int64_t at = row->number * s->T + run->begin;
     for (int64_t i = 0; i < s->num_images; i++) {
         const loong_planned_image_t *image = &s->images[i];
-        if (image->row == row->number * s->T + t) {
-            return t + image->rows.text;
+        const loong_picture_rows_t *rows = &image->rows;
+        bool parts = image->part_at != NULL;
+        int64_t count = parts ? rows->grids : 1;
+        for (int64_t k = 0; k < count; k++) {
+            if (image->row + loongi_show_grid_at(rows, image->part_at, k) ==
+                at) {
+                run->picture = image;
+                run->moment = parts ? k + 1 : 0;
+                run->end = run->begin + rows->text / count;
+                return;
+            }
         }
     }
-    return t + 1;
 }
 
 static bool begins(const loong_show_t *s, const loong_shown_row_t *row,
@@ -78,11 +87,9 @@ static bool begins(const loong_show_t *s, const loong_shown_row_t *row,
 static run_t next_run(const loong_show_t *s, const loong_shown_row_t *row,
                       const run_t *before)
 {
-    run_t run = {before->end, before->end + 1, false, before->pictures};
+    run_t run = {before->end, before->end + 1, NULL, 0};
     if (is_feature(s, row, run.begin)) {
-        run.picture = true;
-        run.pictures++;
-        run.end = picture_end(s, row, run.begin);
+        find_picture(s, row, &run);
         return run;
     }
     while (run.end < row->end && !is_feature(s, row, run.end) &&
@@ -125,26 +132,37 @@ static void put_token(loong_show_t *s, const loong_shown_row_t *row, int64_t t,
     loongi_text_printf(&s->html, "</span>%s", ends ? "\n" : "");
 }
 
+static void put_name(loong_show_t *s, const loong_shown_row_t *row,
+                     const run_t *run)
+{
+    int number = run->picture->number;
+    loongi_text_printf(&s->html, "%s %d", row->kind[number - 1], number);
+    if (run->moment > 0) {
+        loongi_text_printf(&s->html, ", moment %" PRId64, run->moment);
+    }
+}
+
 static void put_picture(loong_show_t *s, const loong_shown_row_t *row,
                         const run_t *run)
 {
     loongi_text_printf(&s->html,
-                       "<a class=\"p\" href=\"#picture-%" PRId64 "-%" PRId64
-                       "\" title=\"id %d, from ",
-                       row->draw, run->pictures,
+                       "<a class=\"p\" href=\"#picture-%" PRId64
+                       "-%d\" title=\"id %d, from ",
+                       row->draw, run->picture->number,
                        s->tokens[row->number * s->T + run->begin]);
     loongi_show_place(s, row, run->begin);
     loongi_text_printf(&s->html, " to ");
     loongi_show_place(s, row, run->end - 1);
-    loongi_text_printf(&s->html,
-                       "\">picture %" PRId64 ": %" PRId64 " places</a>",
-                       run->pictures, run->end - run->begin);
+    loongi_text_printf(&s->html, "\">");
+    put_name(s, row, run);
+    loongi_text_printf(&s->html, ": %" PRId64 " places</a>",
+                       run->end - run->begin);
 }
 
 static void put_run(loong_show_t *s, const loong_shown_row_t *row,
                     const run_t *run, loong_text_stream_t *stream)
 {
-    if (run->picture) {
+    if (run->picture != NULL) {
         put_picture(s, row, run);
         return;
     }
@@ -201,11 +219,13 @@ static void put_positions(loong_show_t *s, const loong_shown_row_t *row)
                        s->axes ? " (time, height, width)" : "");
     while (run.end < row->end) {
         run = next_run(s, row, &run);
-        loongi_text_printf(
-            &s->html, "<tr><td>%" PRId64 " to %" PRId64 "</td><td>%s",
-            run.begin, run.end - 1, run.picture ? "picture" : "text");
-        if (run.picture) {
-            loongi_text_printf(&s->html, " %" PRId64, run.pictures);
+        loongi_text_printf(&s->html,
+                           "<tr><td>%" PRId64 " to %" PRId64 "</td><td>",
+                           run.begin, run.end - 1);
+        if (run.picture != NULL) {
+            put_name(s, row, &run);
+        } else {
+            loongi_text_printf(&s->html, "text");
         }
         loongi_text_printf(&s->html, "</td><td>");
         put_position(s, row, run.begin);

@@ -210,6 +210,16 @@ static void test_refused(void **state)
     assert_int_equal(loong_video_processor_sample(p, 2.0, 4), LOONG_ERR_CONFIG);
     loong_context_clear_error(ctx);
     loong_image_processor_destroy(&p);
+    assert_ok(ctx, loong_video_processor_create(ctx, VIDEOS "qwen3vl.json",
+                                                "Qwen2VL", &p));
+    assert_ok(ctx, loong_video_processor_sample(p, 0.0, 1));
+    assert_int_equal(loong_video_measure(ctx, p, VIDEOS "h264.mp4", &video),
+                     LOONG_ERR_FORMAT);
+    assert_non_null(strstr(loong_context_error(ctx),
+                           "1 of its 30 frames are taken, the video processor "
+                           "wants at least 2"));
+    loong_context_clear_error(ctx);
+    loong_image_processor_destroy(&p);
     assert_int_equal(
         loong_video_processor_create(ctx, NULL, "LlavaNextVideo", &p),
         LOONG_ERR_UNSUPPORTED);

@@ -59,6 +59,16 @@ if [ -e "$build/libloong_video.so" ]; then
     done >video_ids
     diff video_ids "$golden/video_ids.txt" >/dev/null ||
         fail "ids of videos are others than those of transformers"
+    # Their token is enough where there are no pictures.
+    tr '\n' ' ' >alone.jsonl <<'END'
+{"messages": [{"role": "user", "content": [{"type": "video", "video":
+"h264.mp4"}]}, {"role": "assistant", "content": "A"}]}
+END
+    "$build/loong-data" chat inspect --tokenizer "$golden/qwen2_vl" \
+        --image-root "$videos" --video-token '<|video_pad|>' \
+        --video-processor Qwen3VL alone.jsonl >out 2>&1
+    grep -q 'video at [0-9]*: .*h264.mp4' out ||
+        fail "a video without a token of pictures: $(tail -n 2 out)"
     head -c 3000 "$videos/h264.mp4" >cut.mp4
     cat >one.jsonl <<END
 {"messages": [{"role": "user", "content": [{"type": "video", "video":
@@ -189,6 +199,36 @@ END
         data.image_processor=small.json data.max_patches=2048 \
         train.epochs=1 ~train.train_iters
     grep -q 'openai.jsonl:3<' qwen2_vl.html || fail "a sample has no origin"
+    # Moments of a video have texts between them.
+    if [ -e "$build/libloong_video.so" ]; then
+        . "$source/tests/train/texts_with_videos.sh"
+        write_videos "$source" films
+        cat >videos.json <<'END'
+{"video_processor_type": "Qwen3VLVideoProcessor", "fps": 1.5, "patch_size": 4,
+"merge_size": 2, "temporal_patch_size": 2, "min_frames": 2, "max_frames": 8,
+"do_sample_frames": true, "size": {"shortest_edge": 128, "longest_edge": 4096}}
+END
+        films=("$source/tests/golden/qwen3_vl_train.yaml" data.tokenizer=films
+            data.{image_processor=small,video_processor=videos}.json
+            data.train='[{path: films/texts.jsonl, source: chat}]'
+            data.video_token='<video>' training_phase=sft
+            model.foundation.{vocab_size=34,max_position_embeddings=192}
+            data.{seq_length=192,max_patches=2048})
+        "$build/loong-data" show "${films[@]}" --samples 8 --out films.html \
+            >show.out 2>&1 || fail "show videos: $(tail -n 3 show.out)"
+        # ab<0.2 seconds><|vision_start|><video><|vision_end|><1.5 ... de
+        seconds='18 9 7 17 16 8 18 31 3 2 4'
+        python3 "$source/tests/cli/read_page.py" films.html >show.out
+        grep -qx "5 +6 30 20 32 24 33 $seconds 30 21 32 27 33 $seconds +8 +9" \
+            show.out || fail "show videos: $(cat show.out)"
+        for text in '>video 2, moment 1: 3 places<' '>video 1, moment 2<' \
+            '>video 1, films/clip.mov: 2 x '; do
+            grep -q "$text" films.html || fail "show videos: no $text"
+        done
+        "$build/loongrun" "${films[@]}" --check >check.out 2>&1
+        grep -q ': 3 pictures and 5 videos decoded' check.out ||
+            fail "videos are pictures: $(grep decoded check.out)"
+    fi
     # Pixels of the first sample; none of it is a tag of somebody's.
     for letter in a '<b>&amp;"'; do
         echo '{"text": "<image>'"${letter//\"/\\\"}"'", "image": "rgb.png"}'

@@ -23,6 +23,17 @@ static bool reads(const chat_conversation_t *c, int kind)
     return kind == PICTURE ? c->rules.token != NULL : c->rules.videos != NULL;
 }
 
+/* What the source has, for messages. */
+static const char *contents_of(const chat_conversation_t *c)
+{
+    bool pictures = reads(c, PICTURE);
+    bool videos = reads(c, VIDEO);
+    return pictures && videos ? "texts, pictures and videos"
+           : pictures         ? "texts and pictures"
+           : videos           ? "texts and videos"
+                              : "texts alone";
+}
+
 /* ---- where they are ------------------------------------------------------ */
 
 static loong_status_t take_listed(chat_conversation_t *c,
@@ -37,9 +48,7 @@ static loong_status_t take_listed(chat_conversation_t *c,
     LOONG_CHECK(c->ctx, l->count == 0 || reads(c, kind), LOONG_ERR_FORMAT,
                 "the record lists %" PRId64 " %ss, this source has %s: a model "
                 "that sees %ss is wanted",
-                l->count, kinds[kind].name,
-                c->rules.token == NULL ? "texts alone" : "texts and pictures",
-                kinds[kind].name);
+                l->count, kinds[kind].name, contents_of(c), kinds[kind].name);
     return LOONG_OK;
 }
 
@@ -257,11 +266,8 @@ static loong_status_t add_part(content_t *t, const loong_json_t *part,
     LOONG_CHECK(c->ctx, (image || video) && reads(c, kind),
                 LOONG_ERR_UNSUPPORTED,
                 "%s: part %" PRId64 " of its content is of type '%s', this "
-                "source has texts%s",
-                t->where, i, type,
-                c->rules.videos != NULL  ? ", pictures and videos"
-                : c->rules.token != NULL ? " and pictures"
-                                         : " alone");
+                "source has %s",
+                t->where, i, type, contents_of(c));
     const loong_json_t *path = path_of(part);
     LOONG_TRY(path != NULL ? add_path(c, kind, t->where, path)
                            : add_listed(c, kind, t->where));
@@ -290,7 +296,7 @@ loong_status_t loongi_chat_put_content(chat_conversation_t *c,
                                        const char *where)
 {
     content_t t = {c, where, loongi_text_begin(c->ctx)};
-    if (c->rules.token == NULL &&
+    if (!reads(c, PICTURE) && !reads(c, VIDEO) &&
         loongi_json_kind(content) == LOONG_JSON_STRING) {
         loongi_text_json(&c->text, content);
         return c->text.status;

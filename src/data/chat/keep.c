@@ -69,14 +69,15 @@ static loong_status_t describe(loong_chat_t *chat, const char *tokenizer,
     for (int i = 0; i < CHAT_TAGS; i++) {
         loongi_text_printf(key, "%s\n", chat->tags[i]);
     }
-    if (chat->image_rules.token != NULL) {
+    if (chat->image_rules.token != NULL || chat->videos != NULL) {
         const chat_image_rules_t *rules = &chat->image_rules;
         char *real = rules->root != NULL ? realpath(rules->root, NULL) : NULL;
         int32_t bounds[2];
+        const char *token = rules->token != NULL ? rules->token : "";
         bool bound = loong_tokenizer_image_bounds(
             chat->tokenizer,
-            loong_tokenizer_token_to_id(chat->tokenizer, rules->token), bounds);
-        loongi_text_printf(key, "%s %d %d %d %s\n", rules->token, rules->parts,
+            loong_tokenizer_token_to_id(chat->tokenizer, token), bounds);
+        loongi_text_printf(key, "%s %d %d %d %s\n", token, rules->parts,
                            bound ? bounds[0] : -1, bound ? bounds[1] : -1,
                            real != NULL ? real : "");
         free(real);

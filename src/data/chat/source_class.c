@@ -152,6 +152,14 @@ static loong_status_t take_share(loong_chat_t *chat,
     return LOONG_OK;
 }
 
+/* Videos alone need no token of pictures, but where each of their frames is as
+ * one. */
+static bool needs_image_token(const loong_source_params_t *p)
+{
+    return p->image_token != NULL || p->video_processor == NULL ||
+           loong_video_processor_form(p->video_processor) == LOONG_VIDEO_FRAMES;
+}
+
 /* The model's own template reads parts where it knows of pictures. */
 static loong_status_t open_images(loong_chat_t *chat,
                                   const loong_source_params_t *p)
@@ -160,9 +168,10 @@ static loong_status_t open_images(loong_chat_t *chat,
         return LOONG_OK;
     }
     LOONG_CHECK(chat->ctx,
-                p->image_token != NULL &&
-                    loong_tokenizer_token_to_id(chat->tokenizer,
-                                                p->image_token) >= 0,
+                !needs_image_token(p) ||
+                    (p->image_token != NULL &&
+                     loong_tokenizer_token_to_id(chat->tokenizer,
+                                                 p->image_token) >= 0),
                 LOONG_ERR_CONFIG,
                 "data '%s': the tokenizer '%s' has no token '%s', by which "
                 "data.image_token says where pictures stand",

@@ -20,7 +20,6 @@ void loongi_bounded_size(const loong_image_processor_t *p,
                          const target_t *bounds, int64_t width, int64_t height,
                          int64_t size[2])
 {
-    enum { LONGEST = 200 }; /* times the other side */
     const target_t *n = bounds;
     int64_t unit = p->cut.patch * p->cut.merge;
     int64_t of[] = {width, height};
@@ -28,7 +27,7 @@ void loongi_bounded_size(const loong_image_processor_t *p,
     size[0] = size[1] = 0;
     if (LOONG_MIN(width, height) < 1 ||
         (double)LOONG_MAX(width, height) / (double)LOONG_MIN(width, height) >
-            LONGEST) {
+            LONGEST_SIDE) {
         return;
     }
     int64_t found = nearest(width, unit) * nearest(height, unit);

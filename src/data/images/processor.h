@@ -50,6 +50,10 @@ struct loong_image_processor {
     float values[CHANNELS][256]; /* of a byte of a channel, in the end */
 };
 
+/* So many times the other may one side of a picture or a frame be that is
+ * resized between bounds. */
+enum { LONGEST_SIDE = 200 };
+
 /* Sides of width x height pixels as multiples of patch x merge, between the
  * bounds, by Qwen2-VL's smart_resize; 0: it refuses them. */
 void loongi_bounded_size(const loong_image_processor_t *p,

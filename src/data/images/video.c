@@ -194,7 +194,6 @@ static void size_of_all(const loong_image_processor_t *p,
                         const target_t *bounds, const int64_t of[2],
                         int64_t frames, int64_t size[2])
 {
-    enum { LONGEST = 200 };
     int64_t unit = p->cut.patch * p->cut.merge;
     int64_t each = patch_frames(p);
     int64_t found = (int64_t)nearbyint((double)frames / (double)each) * each;
@@ -208,7 +207,8 @@ static void size_of_all(const loong_image_processor_t *p,
     double pixels = (double)frames * side[0] * side[1];
     size[0] = size[1] = 0;
     if (frames < each ||
-        fmax(side[0], side[1]) / fmin(side[0], side[1]) > LONGEST) {
+        fmax(side[0], side[1]) / fmin(side[0], side[1]) >
+            LONGEST_SIDE) {
         return;
     }
     for (int i = 0; i < 2; i++) {
@@ -337,11 +337,18 @@ static loong_status_t describe(const opened_t *o,
                              .fps = s->fps};
     LOONG_TRY(choose(o->ctx, o->path, p, video));
     loong_video_size(p, video->width, video->height, video->frames, size);
+    LOONG_CHECK(o->ctx,
+                size[0] > 0 || p->video.form != LOONG_VIDEO_TIMES ||
+                    video->frames >= patch_frames(p),
+                LOONG_ERR_FORMAT,
+                "%s: %" PRId64 " of its %" PRId64 " frames are taken, the "
+                "video processor wants at least %" PRId64,
+                o->path, video->frames, video->total, patch_frames(p));
     LOONG_CHECK(o->ctx, size[0] > 0, LOONG_ERR_FORMAT,
-                "%s: %" PRId64 " frames of %" PRId64 " x %" PRId64 " pixels "
-                "are fewer, or longer and narrower, than the video processor "
-                "takes",
-                o->path, video->frames, video->width, video->height);
+                "%s: is %" PRId64 " x %" PRId64 " pixels, longer and narrower "
+                "than the video processor takes: one side may be up to %d "
+                "times the other",
+                o->path, video->width, video->height, LONGEST_SIDE);
     return LOONG_OK;
 }
 

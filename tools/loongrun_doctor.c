@@ -210,6 +210,9 @@ static void tell_caps(const loong_device_caps_t *caps, char *text, size_t size)
             between = ", ";
         }
     }
+    if (between[0] == '\0' && used < size) {
+        used += (size_t)snprintf(text + used, size - used, "nothing");
+    }
     between = "\nhas: ";
     for (int f = 0; f < LOONG_FEATURE_COUNT && used < size; f++) {
         if (loong_caps_have(caps, f)) {
@@ -242,6 +245,7 @@ static void tell_devices(loong_context_t *ctx)
     const char *kind = NULL;
     for (int i = 0; (kind = loong_device_kind(ctx, i)) != NULL; i++) {
         loong_device_t *device = NULL;
+        fflush(stdout); /* a vendor's library may end the process */
         bool found = loong_device_create(ctx, kind, 0, &device) == LOONG_OK;
         if (found) {
             loong_device_describe(device, text, sizeof(text));

@@ -10,6 +10,9 @@
 extern "C" {
 #endif
 
+/* The library; NULL with the reason. */
+void *loongi_bkcl_open(char *why, size_t size);
+
 /* Those of device_comm.h, by BKCL. Collective on: host. */
 LOONG_NODISCARD loong_status_t loongi_bkcl_create(loong_context_t *ctx,
                                                   loong_device_t *device,

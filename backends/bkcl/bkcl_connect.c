@@ -46,13 +46,18 @@ static void *symbol(const bkcl_library_t *l, const char *name)
     return dlsym(l->file, text);
 }
 
-static loong_status_t load(loong_context_t *ctx, bkcl_library_t *l)
+void *loongi_bkcl_open(char *why, size_t size)
 {
     static const char *const names[] = {"libbkcl.so", NULL};
+    return loongi_xpu_open(names, why, size);
+}
+
+static loong_status_t load(loong_context_t *ctx, bkcl_library_t *l)
+{
     char why[LOONG_XPU_REASON] = "";
     LOONG_CHECK(ctx, loongi_xpu_load(&l->xpu, why, sizeof(why)),
                 LOONG_ERR_UNSUPPORTED, "several ranks on XPUs: %s", why);
-    l->file = loongi_xpu_open(names, why, sizeof(why));
+    l->file = loongi_bkcl_open(why, sizeof(why));
     LOONG_CHECK(ctx, l->file != NULL, LOONG_ERR_UNSUPPORTED,
                 "several ranks on XPUs need BKCL: %s; comm.device_backend: "
                 "staged does without it, through host memory",

@@ -20,6 +20,7 @@
 #include "cuda_device.h"
 #include "device_error.h"
 #include "nccl_comm.h"
+#include "object.h"
 
 enum { OLDEST = 8 }; /* compute capability 8.0: bf16 */
 
@@ -99,10 +100,9 @@ static bool is_kunlun_driver(char *path, size_t size)
         real[0] = '\0';
     }
     snprintf(path, size, "%.*s", (int)size - 1, real);
-    bool kunlun = strstr(real, "xpucuda") != NULL ||
-                  strcasestr(real, "kunlun") != NULL;
     dlclose(driver);
-    return kunlun;
+    return strstr(real, "xpucuda") != NULL ||
+           strcasestr(real, "kunlun") != NULL;
 }
 
 static bool is_kunlun_name(const char *name)
@@ -122,11 +122,13 @@ static int cuda_count(char *reason, size_t size)
                                "of its Kunlun XPUs (/dev/xpu0, /dev/xpuctrl)");
         return 0;
     }
+    if (!loongi_object_is_whole("libcuda.so.1", reason, size)) {
+        return 0;
+    }
     char driver[200];
     if (is_kunlun_driver(driver, sizeof(driver))) {
-        snprintf(reason, size,
-                 "%s, which is libcuda.so.1 here, is Kunlun's: its devices "
-                 "are of kind xpu", driver);
+        snprintf(reason, size, "%s, which is libcuda.so.1 here, is Kunlun's: "
+                               "its devices are of kind xpu", driver);
         return 0;
     }
     cudaError_t error = cudaGetDeviceCount(&count);

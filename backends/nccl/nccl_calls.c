@@ -13,6 +13,7 @@
 #include "device_comm.h"
 #include "nccl_abi.h"
 #include "nccl_comm.h"
+#include "object.h"
 #include "progress.h"
 
 /* X(name after nccl): every function that is called. */
@@ -62,15 +63,17 @@ static loong_status_t failed(device_comm_t *n, const char *call,
 static loong_status_t load(loong_context_t *ctx, nccl_library_t *lib)
 {
     static const char *const places[] = {LOONG_NCCL_LIBRARY, "libnccl.so.2"};
+    char why[LOONG_OBJECT_REASON] = "";
     int version = 0;
     /* Memory of a stream-ordered pool cannot be exported to other ranks, as
      * NCCL would try when its calls are captured. What the user set stays. */
     setenv("NCCL_GRAPH_REGISTER", "0", 0);
     for (int i = 0; i < LOONG_COUNT_OF(places) && lib->handle == NULL; i++) {
-        lib->handle = dlopen(places[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        lib->handle = loongi_object_open(
+            places[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE, why, sizeof(why));
     }
     LOONG_CHECK(ctx, lib->handle != NULL, LOONG_ERR_UNSUPPORTED,
-                "several ranks on GPUs need NCCL: %s", dlerror());
+                "several ranks on GPUs need NCCL: %s", why);
 #define LOAD(name_)                                                    \
     *(void **)(void *)&lib->name_ = dlsym(lib->handle, "nccl" #name_); \
     LOONG_CHECK(ctx, lib->name_ != NULL, LOONG_ERR_UNSUPPORTED,        \

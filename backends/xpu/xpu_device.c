@@ -235,12 +235,15 @@ static void describe_environment(char *text, size_t size)
     add_line(text, size, "environment", line[0] != '\0' ? line : "not set");
 }
 
+/* BKCL is no part of the library: a single rank does not load it. */
 static void xpu_describe(void *data, char *text, size_t size)
 {
     const xpu_data_t *d = data;
-    const loong_xpu_library_t *lib = d->lib;
-    void *const handles[] = {lib->runtime_handle, lib->ml_handle,
-                             lib->blas_handle, lib->shim_handle};
+    loong_xpu_library_t lib = *d->lib;
+    char why[LOONG_XPU_REASON] = "";
+    void *const handles[] = {lib.runtime_handle, lib.ml_handle, lib.blas_handle,
+                             loongi_bkcl_open(why, sizeof(why)),
+                             lib.shim_handle};
     char path[1024];
     snprintf(text, size,
              "Kunlun XPU3, model %d, %.1f GiB of memory, %d clusters, runtime "
@@ -253,11 +256,15 @@ static void xpu_describe(void *data, char *text, size_t size)
             add_line(text, size, "library", path);
         }
     }
-    if (lib->shim != NULL) {
-        add_line(text, size, "kernel shim", lib->shim->describe());
+    if (lib.shim != NULL) {
+        add_line(text, size, "kernel shim", lib.shim->describe());
+    }
+    if (handles[3] == NULL) {
+        loongi_xpu_lacks(&lib, "libbkcl.so", why,
+                         " (several ranks: comm.device_backend: staged)");
     }
     add_line(text, size, "missing",
-             lib->missing[0] != '\0' ? lib->missing : "nothing");
+             lib.missing[0] != '\0' ? lib.missing : "nothing");
     describe_environment(text, size);
     add_line(text, size, "not known",
              "what no public source tells of this runtime: the list of "
@@ -268,6 +275,9 @@ static void xpu_describe(void *data, char *text, size_t size)
 static void xpu_caps(const void *data, loong_device_caps_t *caps)
 {
     const xpu_data_t *d = data;
+    if (d != NULL && d->blas == NULL && d->lib->shim == NULL) {
+        return; /* nothing here multiplies */
+    }
     caps->rate[LOONG_F32] = LOONG_RATE_VECTOR;
     caps->rate[LOONG_BF16] = LOONG_RATE_MATRIX;
     if (d != NULL && d->lib->shim != NULL) {

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object.h"
 #include "slots.h"
 
 /* ---- files --------------------------------------------------------------- */
@@ -61,13 +62,8 @@ static void *open_file(const char *dir, const char *name, char *why,
              dir[0] != '\0' && dir[strlen(dir) - 1] != '/' ? "/" : "", name);
     /* Read by the driver when it is loaded; what the user set stays. */
     setenv("XPU_FORCE_USERMODE_LAUNCH", "1", 0);
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (handle == NULL) {
-        const char *error = dlerror();
-        snprintf(why, size, "%.*s", (int)size - 1,
-                 error != NULL ? error : name);
-    }
-    return handle;
+    return loongi_object_open(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE, why,
+                              size);
 }
 
 static void *open_anywhere(const char *name, int depth);
@@ -149,6 +145,13 @@ static void lacks(loong_xpu_library_t *lib, const char *prefix,
              used > 0 ? "; " : "", prefix, what, cost);
 }
 
+void loongi_xpu_lacks(loong_xpu_library_t *lib, const char *name,
+                      const char *why, const char *cost)
+{
+    bool absent = why[0] == '\0' || strstr(why, "No such file") != NULL;
+    lacks(lib, "", absent ? name : why, cost);
+}
+
 static void *open_runtime(char *why, size_t size)
 {
     static const char *const names[] = {"libxpurt.so.2", "libxpurt.so", NULL};
@@ -188,7 +191,7 @@ static void load_ml(loong_xpu_library_t *lib)
     char why[LOONG_XPU_REASON];
     lib->ml_handle = loongi_xpu_open(names, why, sizeof(why));
     if (lib->ml_handle == NULL) {
-        lacks(lib, "", names[0], cost);
+        loongi_xpu_lacks(lib, names[0], why, cost);
         return;
     }
     bool all = true;
@@ -209,11 +212,11 @@ static void load_ml(loong_xpu_library_t *lib)
 static void load_blas(loong_xpu_library_t *lib)
 {
     static const char *const names[] = {"libxpu_blas.so", NULL};
-    static const char cost[] = " (products are the shim's)";
+    static const char cost[] = " (products by the shim)";
     char why[LOONG_XPU_REASON];
     lib->blas_handle = loongi_xpu_open(names, why, sizeof(why));
     if (lib->blas_handle == NULL) {
-        lacks(lib, "", names[0], cost);
+        loongi_xpu_lacks(lib, names[0], why, cost);
         return;
     }
     bool all = true;

@@ -9,18 +9,21 @@
 #include <stdlib.h>
 
 #include "cublaslt_impl.h"
+#include "object.h"
 #include "slots.h"
 
 static loong_status_t load(loong_context_t *ctx, loong_cublaslt_library_t *lib)
 {
     static const char *const places[] = {LOONG_CUBLASLT_LIBRARY,
                                          "libcublasLt.so.13"};
+    char why[LOONG_OBJECT_REASON] = "";
     void *library = NULL;
     for (int i = 0; i < LOONG_COUNT_OF(places) && library == NULL; i++) {
-        library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        library = loongi_object_open(
+            places[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE, why, sizeof(why));
     }
     LOONG_CHECK(ctx, library != NULL, LOONG_ERR_UNSUPPORTED,
-                "matrix products need cuBLASLt: %s", dlerror());
+                "matrix products need cuBLASLt: %s", why);
 #define LOAD(name_)                                                           \
     *(void **)(void *)&lib->name_ = dlsym(library, "cublasLt" #name_);        \
     LOONG_CHECK(ctx, lib->name_ != NULL, LOONG_ERR_UNSUPPORTED,               \

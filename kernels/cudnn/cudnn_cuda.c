@@ -8,16 +8,18 @@
 
 #include "cudnn_attention.h"
 #include "cudnn_graph.h"
+#include "object.h"
 
 static loong_status_t load(loong_context_t *ctx, loong_cudnn_t *c)
 {
     static const char *const places[] = {LOONG_CUDNN_LIBRARY, "libcudnn.so.9"};
+    char why[LOONG_OBJECT_REASON] = "";
     for (int i = 0; i < LOONG_COUNT_OF(places) && c->library == NULL; i++) {
-        c->library =
-            dlopen(places[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        c->library = loongi_object_open(
+            places[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE, why, sizeof(why));
     }
     LOONG_CHECK(ctx, c->library != NULL, LOONG_ERR_UNSUPPORTED,
-                "attention by cuDNN needs that library: %s", dlerror());
+                "attention by cuDNN needs that library: %s", why);
 #define LOAD(name_)                                                           \
     *(void **)(void *)&c->name_ = dlsym(c->library, "cudnn" #name_);          \
     LOONG_CHECK(ctx, c->name_ != NULL, LOONG_ERR_UNSUPPORTED,                 \

@@ -12,6 +12,7 @@
 
 #include "crc.h"
 #include "file.h"
+#include "object.h"
 #include "recipe_impl.h"
 #include "registry.h"
 
@@ -29,8 +30,10 @@ static loong_status_t open_object(loong_context_t *ctx, const char *path,
     loong_extension_fn get = NULL;
     snprintf(text, sizeof(text), "%s%s", strchr(path, '/') == NULL ? "./" : "",
              path);
-    void *object = dlopen(text, RTLD_NOW | RTLD_LOCAL);
-    LOONG_CHECK(ctx, object != NULL, LOONG_ERR_NOT_FOUND, "%s", dlerror());
+    char why[LOONG_OBJECT_REASON];
+    void *object =
+        loongi_object_open(text, RTLD_NOW | RTLD_LOCAL, why, sizeof(why));
+    LOONG_CHECK(ctx, object != NULL, LOONG_ERR_NOT_FOUND, "%s", why);
     void *symbol = dlsym(object, LOONG_EXTENSION_SYMBOL);
     memcpy(&get, &symbol, sizeof(get)); /* as POSIX has it */
     const loong_extension_t *e = get != NULL ? get() : NULL;

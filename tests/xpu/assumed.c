@@ -2,9 +2,9 @@
  *
  * What the XPU backend assumes of the vendor's libraries (docs/devices/xpu.md),
  * asked of those that are found: LOONG_XPU_PATH, as always. Every claim is a
- * row of four columns, parted by tabs: same or DEVIATES, the claim, what is
- * assumed, what was found. A claim is tried in a process of its own, so that a
- * library that crashes or hangs is a row like any other.
+ * row of four columns, parted by tabs: same, DEVIATES or measured, the claim,
+ * what is assumed, what was found. A claim is tried in a process of its own, so
+ * that a library that crashes or hangs is a row like any other.
  *   assumed [PART]...  of values, runtime, products, speed, ranks-N; the first
  *                      three and ranks-2 when none is named
  * Exit code: 0, 1 where anything deviates. Called by run.sh. */
@@ -60,7 +60,7 @@ static void read_text(int from, char *text, size_t size)
     text[used] = '\0';
 }
 
-bool tell_claim(const claim_t *claim, bool loads)
+static bool tell(const claim_t *claim, bool loads, const char *verdict)
 {
     char text[1024] = "";
     int ends[2];
@@ -92,9 +92,19 @@ bool tell_claim(const claim_t *claim, bool loads)
     } else if (!same && text[0] == '\0') {
         snprintf(text, sizeof(text), "exit %d", WEXITSTATUS(status));
     }
-    printf("%s\t%s\t%s\t%s\n", same ? "same" : "DEVIATES", claim->name,
+    printf("%s\t%s\t%s\t%s\n", same ? verdict : "DEVIATES", claim->name,
            claim->assumed, text);
     return same;
+}
+
+bool tell_claim(const claim_t *claim, bool loads)
+{
+    return tell(claim, loads, "same");
+}
+
+bool tell_measured(const claim_t *claim)
+{
+    return tell(claim, true, "measured");
 }
 
 static bool run_part(const char *name)

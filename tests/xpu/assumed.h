@@ -25,6 +25,8 @@ void found(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Prints the row. loads: the libraries are loaded before. */
 bool tell_claim(const claim_t *claim, bool loads);
+/* Of what is compared with nothing, as how fast something is. */
+bool tell_measured(const claim_t *claim);
 
 /* Print the rows of a part; false: something deviates. */
 bool claims_of_values(void);

@@ -80,9 +80,17 @@ grep -q ' 0 deviate' "$place/out/report.md" || fail 'nothing deviates'
 grep -q '| training | same | loss of a step, fp32 |' "$place/out/report.md" ||
   fail 'no training'
 
+deviates "shim doctor" 'a device is found' 'No such file' LOONG_XPU_PATH="$place"
+grep -q 'DEVIATES	kernel shim	' "$place/log" || fail 'a shim is found'
+stages ranks LOONG_XPU_CARDS=1 || fail "ranks of a card: exit $?"
+grep -q '| ranks | not tried | collectives of 2 ' "$place/out/report.md" ||
+  fail 'collectives are told as tried'
+
 deviates runtime 'a stream waits for an event' 'ended by signal 11' \
   SIM_XPU_DEVIATES=swapped_wait
 if [ -n "$long" ]; then
+  stages speed || fail "speed: exit $?"
+  ! grep -q '	same	' "$place/out/rows.tsv" || fail 'a speed is the same'
   deviates runtime 'xpu_event_wait, then' 'nothing within' \
     SIM_XPU_DEVIATES=no_event_wait
   deviates runtime xpu_event_query '0 behind 192 MiB' \

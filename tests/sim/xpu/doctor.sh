@@ -22,7 +22,9 @@ LOONG_XPU_PATH=$sim ./loongrun --doctor >"$room/out" || exit 1
 says 'device           xpu: Kunlun XPU3, model 300, 96.0 GiB of memory'
 says "xpu: library: $sim/libxpu_blas.so"
 says 'xpu: kernel shim: simulator'
+says "xpu: library: $sim/libbkcl.so"
 says 'xpu: missing: nothing'
+says 'xpu: multiplies: fp32, bf16 by matrices'
 says "xpu: environment: LOONG_XPU_PATH=$sim"
 
 # The runtime alone: what is missing, and what that costs.
@@ -31,6 +33,18 @@ cp "$sim/libxpurt.so.2" "$room/bare"
 LOONG_XPU_PATH=$room/bare ./loongrun --doctor >"$room/out" || exit 1
 says 'missing: libxpuml.so.1 (free memory is counted here); libxpu_blas.so'
 says 'no kernels: '
+says 'libbkcl.so (several ranks: comm.device_backend: staged)'
+says 'xpu: multiplies: nothing'
+
+# Files that are there and of no use: one is empty, one is cut short.
+: >"$room/bare/libxpuml.so.1"
+head -c 3000 "$sim/libbkcl.so" >"$room/bare/libbkcl.so"
+LOONG_XPU_PATH=$room/bare ./loongrun --doctor >"$room/out" || exit 1
+says 'libxpuml.so.1: file too short (free memory is counted here)'
+says "$room/bare/libbkcl.so: the file is cut short: it has 3000 bytes"
+head -c 2000 "$sim/libxpurt.so.2" >"$room/bare/libxpurt.so.2"
+LOONG_XPU_PATH=$room/bare ./loongrun --doctor >"$room/out" || exit 1
+says "xpu: 0 found, $room/bare/libxpurt.so.2: the file is cut short"
 
 # Another file of that name, or none at all.
 echo no library >"$room/bare/libxpurt.so.2"
@@ -66,4 +80,10 @@ ln -s libxpucuda.so.515.58.kunlun "$room/driver/libcuda.so.1"
 LD_LIBRARY_PATH=$room/driver ./loongrun_cudasim --doctor >"$room/out" ||
   exit 1
 says "is libcuda.so.1 here, is Kunlun's: its devices are of kind xpu"
+
+# A driver of NVIDIA's name that is cut short, in a directory of the loader's.
+mkdir "$room/half"
+head -c 3000 "$sim/libxpurt.so.2" >"$room/half/libcuda.so.1"
+LD_LIBRARY_PATH=$room/half ./loongrun_cudasim --doctor >"$room/out" || exit 1
+says "cuda: 0 found, $room/half/libcuda.so.1: the file is cut short"
 echo 'the doctor knows'

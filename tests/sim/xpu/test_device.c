@@ -249,7 +249,7 @@ static void test_messages(void **state)
         assert_non_null(strstr(lines, "libxpurt.so.2\n"));
         bool bare = strstr(getenv("LOONG_XPU_PATH"), "bare") != NULL;
         assert_non_null(
-            strstr(lines, bare ? "libxpu_blas.so (products are the shim's)"
+            strstr(lines, bare ? "libxpu_blas.so (products by the shim)"
                                : "\nmissing: nothing\n"));
         assert_true((strstr(lines, "\nkernel shim: simulator") == NULL) ==
                     bare);

@@ -194,7 +194,10 @@ const char *loongi_devices_kind(const loong_plan_t *plan, int rank)
     if (find_rank(plan, rank, &kind) > 0) {
         return kind;
     }
-    return loong_recipe_text(plan->recipe, "device");
+    kind = loong_recipe_text(plan->recipe, "device");
+    return strcmp(kind, "auto") == 0 && plan->auto_kind != NULL
+               ? plan->auto_kind
+               : kind;
 }
 
 bool loongi_devices_are_mixed(const loong_plan_t *plan)
@@ -271,8 +274,9 @@ loong_status_t loongi_devices_settle(loong_plan_t *plan)
     LOONG_TRY(loong_comm_all_reduce(plan->comm, has, 2, LOONG_I64,
                                     LOONG_REDUCE_MIN, "devices"));
     bool all = has[0] == 1;
-    if (has[1] == 0) {
-        return LOONG_OK; /* nobody has one */
+    if (has[1] == 0) { /* nobody has one: a processor, or nothing */
+        plan->auto_kind = found[0] != '\0' ? found : NULL;
+        return LOONG_OK;
     }
     if (loong_comm_rank(plan->comm) == 0 && all) {
         loongi_log(plan->ctx, LOONG_LOG_INFO,

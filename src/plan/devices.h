@@ -12,15 +12,15 @@
 extern "C" {
 #endif
 
-/* "auto" is the accelerator that every rank finds, else the processor: one kind
- * for all, which the recipe says from here on. Collective. */
+/* "auto" is the accelerator that every rank finds, which the recipe says from
+ * here on, else the processor: one kind for all. Collective. */
 LOONG_NODISCARD loong_status_t loongi_devices_settle(loong_plan_t *plan);
 
 /* Refuses a list that leaves out a rank of the plan or names one twice, and
  * what ranks on several kinds of devices would decide differently. */
 LOONG_NODISCARD loong_status_t loongi_devices_check(const loong_plan_t *plan);
 
-/* Of a recipe that was checked; "auto": the first that is found. */
+/* Of a recipe that was checked; "auto": what it was settled to be. */
 const char *loongi_devices_kind(const loong_plan_t *plan, int rank);
 /* Its memory is the host's. */
 bool loongi_devices_is_processor(const loong_plan_t *plan, int rank);

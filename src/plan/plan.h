@@ -70,6 +70,7 @@ typedef struct loong_plan {
         const int64_t *nanoseconds; /* of each's micro-batch; NULL: unknown */
         int64_t *of; /* room for what each has of a step */
     } shares;
+    const char *auto_kind; /* the processor's, where device: auto is that */
     loong_device_t *device;                       /* opened by devices.c */
     loong_component_t *component;                 /* of this rank; borrowed */
     int num_stage_plans;                          /* see stage_plans.h */

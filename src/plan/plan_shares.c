@@ -149,6 +149,45 @@ static loong_status_t read_weights(const loong_plan_t *plan, int64_t *weights,
     return status;
 }
 
+/* ---- shares -------------------------------------------------------------- */
+
+int64_t loongi_shares_of_rank(const loong_plan_t *plan, int64_t samples,
+                              int data_parallel_rank)
+{
+    int64_t count = samples / plan->set->micro_batch_size;
+    if (plan->shares.weights == NULL) {
+        return count / replicas(plan);
+    }
+    loongi_shares(replicas(plan), plan->shares.weights, count, plan->shares.of);
+    return plan->shares.of[data_parallel_rank];
+}
+
+static loong_status_t check_counts(const loong_plan_t *plan, int64_t samples)
+{
+    for (int r = 0; r < replicas(plan); r++) {
+        LOONG_CHECK(plan->ctx, loongi_shares_of_rank(plan, samples, r) > 0,
+                    LOONG_ERR_CONFIG,
+                    "data-parallel rank %d of %d has no micro-batch of a step "
+                    "of %lld samples by its share: more samples a step, or a "
+                    "job without it",
+                    r, replicas(plan), (long long)samples);
+    }
+    return LOONG_OK;
+}
+
+/* All say why rank 0 has no shares. Collective. */
+static loong_status_t tell_all(const loong_plan_t *plan, loong_status_t status)
+{
+    char why[1024] = "";
+    bool first = loong_comm_rank(plan->comm) == 0;
+    if (first) {
+        snprintf(why, sizeof(why), "%s", loong_context_error(plan->ctx));
+    }
+    LOONG_TRY(loong_comm_broadcast(plan->comm, why, sizeof(why), 0,
+                                   "shares of data-parallel ranks"));
+    return first ? status : LOONG_FAIL(plan->ctx, status, "%s", why);
+}
+
 loong_status_t loongi_shares_open(loong_plan_t *plan, loong_arena_t *arena)
 {
     /* Weights, nanoseconds and how reading went; room for shares. */
@@ -171,27 +210,13 @@ loong_status_t loongi_shares_open(loong_plan_t *plan, loong_arena_t *arena)
     LOONG_TRY(loong_comm_broadcast(plan->comm, weights,
                                    count * sizeof(*weights), 0,
                                    "shares of data-parallel ranks"));
-    LOONG_TRY(status);
-    LOONG_CHECK(plan->ctx, weights[count - 1] == LOONG_OK,
-                (loong_status_t)weights[count - 1],
-                "rank 0 has no shares of data-parallel ranks");
+    if (weights[count - 1] != LOONG_OK) {
+        return tell_all(plan, (loong_status_t)weights[count - 1]);
+    }
     plan->shares.weights = weights;
     plan->shares.nanoseconds = speeds ? weights + ranks : NULL;
     plan->shares.of = weights + count;
-    return LOONG_OK;
-}
-
-/* ---- shares -------------------------------------------------------------- */
-
-int64_t loongi_shares_of_rank(const loong_plan_t *plan, int64_t samples,
-                              int data_parallel_rank)
-{
-    int64_t count = samples / plan->set->micro_batch_size;
-    if (plan->shares.weights == NULL) {
-        return count / replicas(plan);
-    }
-    loongi_shares(replicas(plan), plan->shares.weights, count, plan->shares.of);
-    return plan->shares.of[data_parallel_rank];
+    return check_counts(plan, plan->set->global_batch_size);
 }
 
 /* Ranks that hold a layer's experts together meet in each micro-batch. */
@@ -217,14 +242,10 @@ static loong_status_t check_experts(const loong_plan_t *plan, int64_t samples)
 static loong_status_t check_step(const loong_plan_t *plan, int64_t samples)
 {
     int64_t last = -1;
+    LOONG_TRY(check_counts(plan, samples));
     for (int r = 0; r < replicas(plan); r++) {
         int count = 0;
         int64_t own = loongi_shares_of_rank(plan, samples, r);
-        LOONG_CHECK(plan->ctx, own > 0, LOONG_ERR_CONFIG,
-                    "data-parallel rank %d of %d has no micro-batch of a step "
-                    "of %lld samples by its share: more samples a step, or a "
-                    "job without it",
-                    r, replicas(plan), (long long)samples);
         LOONG_TRY(
             loongi_to_int(plan->ctx, own, "micro-batches of a step", &count));
         LOONG_TRY(own != last

@@ -44,7 +44,23 @@ if [ "$ranks" = 2 ]; then
   grep -q 'rank 0 (xpu) 3; data-parallel rank 1 (cpu) 1$' out err ||
     fail 'shares are not told'
   alike cpu mixed 3
-  echo '{"nanoseconds_of_micro_batch": {"xpu": 10, "cpu": 30}}' >made.json
+  echo '{' >broken.json
+  "$build/loong-bench" speeds recipe.yaml device=cpu --out broken.json \
+    >out 2>err && fail 'a broken file of speeds'
+  grep -q 'ms of a micro-batch' err && fail 'a broken file is found too late'
+  echo '{"nanoseconds_of_micro_batch": {"xpu": 10, "cpu": 30, "cuda": 9}}' \
+    >made.json
+  SIM_XPU_COUNT=0 "$build/loongrun" recipe.yaml --dry-run --ranks 2 $optim \
+    parallel.data_parallel_speeds=made.json >out 2>err ||
+    fail "speeds of device auto: $(cat err)"
+  grep -q 'data-parallel ranks 0-1 (c[a-z]*) 2 each$' out err ||
+    fail "the kind that auto is: $(cat out err)"
+  ! timeout -k 5 60 "$mpirun" --oversubscribe -n 2 "$build/loongrun" \
+    recipe.yaml $optim device=cpu parallel.data_parallel_shares=[3] \
+    >out 2>err || fail 'a share for each of two ranks'
+  grep -q 'found 1, wanted one of each of the 2' err ||
+    fail "shares: $(cat err)"
+  grep -q 'rank 1:' err && fail 'the second rank tells it too'
   "$build/loongrun" recipe.yaml 'devices=[xpu:0, cpu:1]' --dry-run --ranks 2 \
     $optim parallel.data_parallel_speeds=made.json >out 2>err
   # 3 of 10 beside 1 of 30; all 4 of them alone take 40 and 120.

@@ -20,7 +20,8 @@ enum { WARM_UP = 2 };
 
 typedef struct asked {
     int steps;
-    const char *path; /* of the file; NULL: the output */
+    const char *path;          /* of the file; NULL: the output */
+    const loong_json_t *known; /* what it has already; NULL: nothing */
 } asked_t;
 
 /* Median nanoseconds of a micro-batch of a replica, the optimizer with it. */
@@ -53,24 +54,27 @@ static void print_speed(FILE *file, bool first, const char *kind,
     fprintf(file, "%s\"%s\": %" PRId64, first ? "" : ", ", kind, nanoseconds);
 }
 
-/* What is known of other kinds stays. */
-static loong_status_t write_speeds(loong_context_t *ctx, const char *path,
-                                   const char *kind, int64_t nanoseconds)
+static loong_status_t read_known(loong_context_t *ctx, const char *path,
+                                 loong_json_t **known_p)
 {
-    loong_json_t *known = NULL;
     loong_status_t status =
-        path != NULL ? loongi_json_load(ctx, path, &known) : LOONG_OK;
+        path != NULL ? loongi_json_load(ctx, path, known_p) : LOONG_OK;
     if (status == LOONG_ERR_NOT_FOUND) {
         loong_context_clear_error(ctx);
         status = LOONG_OK;
     }
-    LOONG_TRY(status);
-    const loong_json_t *of = loongi_json_get(known, loongi_speeds_member);
+    return status;
+}
+
+/* What is known of other kinds stays. */
+static loong_status_t write_speeds(loong_context_t *ctx, const asked_t *asked,
+                                   const char *kind, int64_t nanoseconds)
+{
+    const char *path = asked->path;
+    const loong_json_t *of =
+        loongi_json_get(asked->known, loongi_speeds_member);
     FILE *file = path != NULL ? fopen(path, "w") : stdout;
-    if (file == NULL) {
-        loongi_json_destroy(&known);
-        return LOONG_FAIL(ctx, LOONG_ERR_IO, "%s: cannot be written", path);
-    }
+    LOONG_CHECK(ctx, file != NULL, LOONG_ERR_IO, "%s: cannot be written", path);
     fprintf(file, "{\"%s\": {", loongi_speeds_member);
     print_speed(file, true, kind, nanoseconds);
     for (const loong_json_member_t *m = loongi_json_first(of); m != NULL;
@@ -81,7 +85,6 @@ static loong_status_t write_speeds(loong_context_t *ctx, const char *path,
         }
     }
     fprintf(file, "}}\n");
-    loongi_json_destroy(&known);
     LOONG_CHECK(ctx, path == NULL || fclose(file) == 0, LOONG_ERR_IO,
                 "%s: cannot be written", path);
     return LOONG_OK;
@@ -101,7 +104,7 @@ static loong_status_t run(void *user, loong_trainer_t *t)
     const char *kind = loong_device_name(t->plan.device);
     fprintf(stderr, "%s: %.3f ms of a micro-batch, the median of %d steps\n",
             kind, 1e-6 * (double)nanoseconds, asked->steps);
-    return write_speeds(t->ctx, asked->path, kind, nanoseconds);
+    return write_speeds(t->ctx, asked, kind, nanoseconds);
 }
 
 static int help(void)
@@ -127,7 +130,8 @@ int bench_speeds(loong_context_t *ctx, int argc, char **argv)
         {"out", required_argument, NULL, 'o'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
-    asked_t asked = {20, NULL};
+    asked_t asked = {20, NULL, NULL};
+    loong_json_t *known = NULL;
     int c;
     while ((c = options_next(argc, argv, table)) != -1) {
         switch (c) {
@@ -148,7 +152,12 @@ int bench_speeds(loong_context_t *ctx, int argc, char **argv)
                                          ? "no recipe given"
                                          : "--steps must be positive");
     }
-    loong_status_t status = bench_training(
-        ctx, WARM_UP + asked.steps, argc - optind, argv + optind, run, &asked);
+    loong_status_t status = read_known(ctx, asked.path, &known);
+    asked.known = known;
+    if (status == LOONG_OK) {
+        status = bench_training(ctx, WARM_UP + asked.steps, argc - optind,
+                                argv + optind, run, &asked);
+    }
+    loongi_json_destroy(&known);
     return status == LOONG_OK ? LOONG_EXIT_OK : bench_fail(ctx, status);
 }

@@ -209,9 +209,21 @@ static loong_status_t check_saved(const loong_component_t *c,
     return LOONG_OK;
 }
 
+/* An adapter of an embedding that is the head too, which is refused as it is
+ * read. */
+static bool is_of_tied(const loong_peft_t *adapter, const loong_hf_map_t *map)
+{
+    bool of_embedding = false;
+    for (int64_t i = 0; i < adapter->num_modules; i++) {
+        of_embedding = of_embedding || adapter->modules[i].embedding;
+    }
+    return of_embedding && loongi_hf_map_find(map, LOONG_HF_HEAD) == NULL;
+}
+
 /* An export is the sum with what was merged into the base: what has no sum
  * cannot be exported as an adapter. */
-static loong_status_t check_sum(const loong_component_t *c)
+static loong_status_t check_sum(const loong_component_t *c,
+                                const loong_hf_map_t *map)
 {
     static const char wanted[] =
         "an export with init.adapters is the sum of all adapters, of which %s "
@@ -234,7 +246,8 @@ static loong_status_t check_sum(const loong_component_t *c)
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < terms->count && found == NULL; i++) {
         const loong_peft_t *t = terms->terms[i];
-        found = t->num_saved > 0                   ? t->saved[0].name
+        found = is_of_tied(t, map)                 ? NULL
+                : t->num_saved > 0                 ? t->saved[0].name
                 : t->modules[0].magnitude.ndim > 0 ? "magnitudes (use_dora)"
                                                    : NULL;
         if (found != NULL) {
@@ -257,7 +270,7 @@ loong_status_t loongi_check_export_saved(const loong_recipe_t *recipe,
         return LOONG_OK;
     }
     LOONG_TRY(loongi_hf_map_create(ctx, model, &map));
-    loong_status_t status = check_sum(component);
+    loong_status_t status = check_sum(component, map);
     for (int64_t i = 0; i < loongi_hf_map_count(map) && status == LOONG_OK;
          i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(map, i);

@@ -282,10 +282,9 @@ static void settle(memory_t *m, int64_t i, loong_base_t base)
 
 /* A slot lives from the forward to the backward, so that most of it is free at
  * any time between: what a program needs for itself goes there if there is
- * room. What fits into a cache had better be in scratch, which is warm. */
-#define LEAST_IN_SLOT ((int64_t)4 << 20)
-
-/* Puts the larger of the intervals behind the first `held`, which are of the
+ * room.
+ *
+ * Puts the larger of the intervals behind the first `held`, which are of the
  * slot, in front of the others, and into the slot; returns how many are in it
  * then. */
 static loong_status_t fill_slot(memory_t *m, int64_t *held_p)
@@ -294,7 +293,7 @@ static loong_status_t fill_slot(memory_t *m, int64_t *held_p)
     int64_t room = LOONG_MAX(m->layout->slot_bytes, m->params->slot_room);
     int64_t large = held;
     for (int64_t i = held; i < m->count; i++) {
-        if (m->intervals[i].bytes >= LEAST_IN_SLOT) {
+        if (m->intervals[i].bytes >= m->params->least_in_slot) {
             swap(m, i, large++);
         }
     }

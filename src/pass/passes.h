@@ -161,6 +161,7 @@ typedef struct loong_layout_params {
     const bool *comm; /* per node: runs until its outputs are read */
     const int32_t *range; /* per position: see loongi_repeat_ranges */
     int64_t slot_room;    /* bytes of a slot that are there anyhow */
+    int64_t least_in_slot; /* bytes of what one program alone has there */
 } loong_layout_params_t;
 
 /* Moves collectives up the order, to right behind what they read, but not

@@ -130,6 +130,17 @@ loong_status_t bench_recipe(loong_context_t *ctx, const char *path,
                             int num_overrides, const char *const *overrides,
                             loong_recipe_t **recipe_p);
 
+/* What a command that times the steps of a training is asked for. */
+typedef struct bench_asked {
+    int steps;        /* to measure */
+    const char *path; /* of the file; NULL: the output */
+} bench_asked_t;
+
+/* Reads --steps, --out and --help; *asked has their defaults. -1: the recipe
+ * and its overrides are behind optind; else what the command ends with. */
+int bench_training_options(const char *command, int (*help)(void), int argc,
+                           char **argv, bench_asked_t *asked);
+
 /* Makes a trainer of the recipe argv[0] with the overrides behind it, on all
  * ranks of the world, and uses it: `steps` steps, of which nothing is kept. */
 loong_status_t bench_training(loong_context_t *ctx, int steps, int argc,

@@ -159,15 +159,9 @@ static loong_status_t write_costs(loong_context_t *ctx, const char *path,
     return LOONG_OK;
 }
 
-/* What the command was asked for. */
-typedef struct asked {
-    int steps;
-    const char *path;
-} asked_t;
-
 static loong_status_t run(void *user, loong_trainer_t *trainer)
 {
-    const asked_t *asked = user;
+    const bench_asked_t *asked = user;
     sums_t sums = {{{0.0}}, {0.0}, 0.0};
     double rate[PARTS];
     LOONG_CHECK(trainer->ctx, loong_comm_size(trainer->comm) == 1,
@@ -200,31 +194,10 @@ static int help(void)
 
 int bench_costs(loong_context_t *ctx, int argc, char **argv)
 {
-    static const struct option table[] = {
-        {"steps", required_argument, NULL, 's'},
-        {"out", required_argument, NULL, 'o'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
-    asked_t asked = {40, NULL};
-    int c;
-    while ((c = options_next(argc, argv, table)) != -1) {
-        switch (c) {
-        case 's':
-            asked.steps = atoi(optarg);
-            break;
-        case 'o':
-            asked.path = optarg;
-            break;
-        case 'h':
-            return help();
-        default: /* it has been said */
-            return LOONG_EXIT_USAGE;
-        }
-    }
-    if (optind == argc || asked.steps < 1) {
-        return bench_usage("costs", optind == argc
-                                        ? "no recipe given"
-                                        : "--steps must be positive");
+    bench_asked_t asked = {40, NULL};
+    int code = bench_training_options("costs", help, argc, argv, &asked);
+    if (code >= 0) {
+        return code;
     }
     loong_status_t status = bench_training(
         ctx, WARM_UP + asked.steps, argc - optind, argv + optind, run, &asked);

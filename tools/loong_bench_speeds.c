@@ -19,9 +19,8 @@
 enum { WARM_UP = 2 };
 
 typedef struct asked {
-    int steps;
-    const char *path;          /* of the file; NULL: the output */
-    const loong_json_t *known; /* what it has already; NULL: nothing */
+    bench_asked_t of;
+    const loong_json_t *known; /* what the file has already; NULL: nothing */
 } asked_t;
 
 /* Median nanoseconds of a micro-batch of a replica, the optimizer with it. */
@@ -70,7 +69,7 @@ static loong_status_t read_known(loong_context_t *ctx, const char *path,
 static loong_status_t write_speeds(loong_context_t *ctx, const asked_t *asked,
                                    const char *kind, int64_t nanoseconds)
 {
-    const char *path = asked->path;
+    const char *path = asked->of.path;
     const loong_json_t *of =
         loongi_json_get(asked->known, loongi_speeds_member);
     FILE *file = path != NULL ? fopen(path, "w") : stdout;
@@ -97,13 +96,13 @@ static loong_status_t run(void *user, loong_trainer_t *t)
     LOONG_CHECK(t->ctx, !loongi_devices_are_mixed(&t->plan), LOONG_ERR_CONFIG,
                 "devices: of several kinds: device=KIND devices=null times one "
                 "of them");
-    LOONG_TRY(time_steps(t, asked->steps, &nanoseconds));
+    LOONG_TRY(time_steps(t, asked->of.steps, &nanoseconds));
     if (loong_comm_rank(t->comm) != 0) {
         return LOONG_OK;
     }
     const char *kind = loong_device_name(t->plan.device);
     fprintf(stderr, "%s: %.3f ms of a micro-batch, the median of %d steps\n",
-            kind, 1e-6 * (double)nanoseconds, asked->steps);
+            kind, 1e-6 * (double)nanoseconds, asked->of.steps);
     return write_speeds(t->ctx, asked, kind, nanoseconds);
 }
 
@@ -125,37 +124,16 @@ static int help(void)
 
 int bench_speeds(loong_context_t *ctx, int argc, char **argv)
 {
-    static const struct option table[] = {
-        {"steps", required_argument, NULL, 's'},
-        {"out", required_argument, NULL, 'o'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
-    asked_t asked = {20, NULL, NULL};
+    asked_t asked = {{20, NULL}, NULL};
     loong_json_t *known = NULL;
-    int c;
-    while ((c = options_next(argc, argv, table)) != -1) {
-        switch (c) {
-        case 's':
-            asked.steps = atoi(optarg);
-            break;
-        case 'o':
-            asked.path = optarg;
-            break;
-        case 'h':
-            return help();
-        default: /* it has been said */
-            return LOONG_EXIT_USAGE;
-        }
+    int code = bench_training_options("speeds", help, argc, argv, &asked.of);
+    if (code >= 0) {
+        return code;
     }
-    if (optind == argc || asked.steps < 1) {
-        return bench_usage("speeds", optind == argc
-                                         ? "no recipe given"
-                                         : "--steps must be positive");
-    }
-    loong_status_t status = read_known(ctx, asked.path, &known);
+    loong_status_t status = read_known(ctx, asked.of.path, &known);
     asked.known = known;
     if (status == LOONG_OK) {
-        status = bench_training(ctx, WARM_UP + asked.steps, argc - optind,
+        status = bench_training(ctx, WARM_UP + asked.of.steps, argc - optind,
                                 argv + optind, run, &asked);
     }
     loongi_json_destroy(&known);

@@ -3,10 +3,43 @@
  * Commands of loong-bench that time the steps of a training. Read loong_bench.h
  * before. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base.h"
 #include "loong/comm.h"
 #include "loong_bench.h"
+#include "options.h"
+
+int bench_training_options(const char *command, int (*help)(void), int argc,
+                           char **argv, bench_asked_t *asked)
+{
+    static const struct option table[] = {
+        {"steps", required_argument, NULL, 's'},
+        {"out", required_argument, NULL, 'o'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
+    int c;
+    while ((c = options_next(argc, argv, table)) != -1) {
+        switch (c) {
+        case 's':
+            asked->steps = atoi(optarg);
+            break;
+        case 'o':
+            asked->path = optarg;
+            break;
+        case 'h':
+            return help();
+        default: /* it has been said */
+            return LOONG_EXIT_USAGE;
+        }
+    }
+    if (optind == argc || asked->steps < 1) {
+        return bench_usage(command, optind == argc
+                                        ? "no recipe given"
+                                        : "--steps must be positive");
+    }
+    return -1;
+}
 
 /* What a run beside the steps themselves would do. */
 static const char *const fixed[] = {"++train.rampup_batch_size=null",

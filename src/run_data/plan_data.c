@@ -79,25 +79,9 @@ static bool lays_rows(loong_run_data_t *d)
     return lays;
 }
 
-int64_t loongi_blend_most_samples(const loong_blend_t *blend)
-{
-    loong_blend_info_t info = {0};
-    int64_t most = 1;
-    if (blend != NULL) {
-        loong_blend_get_info(blend, &info);
-    }
-    for (int64_t i = 0; i < info.num_sources; i++) {
-        loong_blend_source_info_t source;
-        loong_blend_get_source(blend, i, &source);
-        if (source.info.pack != NULL) {
-            most = LOONG_MAX(most, source.info.pack->most + 1);
-        }
-    }
-    return most;
-}
-
-/* Of the longest video of blends that are open. */
-static int64_t frames_of(const loong_blend_t *blend)
+/* The most that `of` says of a source of the blend; 0 without a blend. */
+static int64_t most_of(const loong_blend_t *blend,
+                       int64_t (*of)(const loong_source_info_t *info))
 {
     loong_blend_info_t info = {0};
     int64_t most = 0;
@@ -107,18 +91,35 @@ static int64_t frames_of(const loong_blend_t *blend)
     for (int64_t i = 0; i < info.num_sources; i++) {
         loong_blend_source_info_t source;
         loong_blend_get_source(blend, i, &source);
-        most = LOONG_MAX(most, source.info.most_frames);
+        most = LOONG_MAX(most, of(&source.info));
     }
     return most;
 }
 
-static int64_t most_frames(const loong_run_data_t *d)
+/* Of the blends that are open. */
+static int64_t most_of_all(const loong_run_data_t *d,
+                           int64_t (*of)(const loong_source_info_t *info))
 {
-    int64_t most = frames_of(d->blend);
+    int64_t most = most_of(d->blend, of);
     for (int i = 0; i < d->num_validation; i++) {
-        most = LOONG_MAX(most, frames_of(d->validation[i].blend));
+        most = LOONG_MAX(most, most_of(d->validation[i].blend, of));
     }
     return most;
+}
+
+static int64_t row_samples(const loong_source_info_t *info)
+{
+    return info->pack != NULL ? info->pack->most + 1 : 1;
+}
+
+static int64_t video_frames(const loong_source_info_t *info)
+{
+    return info->most_frames;
+}
+
+int64_t loongi_blend_most_samples(const loong_blend_t *blend)
+{
+    return LOONG_MAX(most_of(blend, row_samples), (int64_t)1);
 }
 
 loong_status_t
@@ -134,7 +135,7 @@ loongi_run_data_count_moments(loong_run_data_t *d, int count,
         loongi_run_data_open_blends(d) != LOONG_OK) { /* that is told later */
         return LOONG_OK;
     }
-    int64_t most = most_frames(d);
+    int64_t most = most_of_all(d, video_frames);
     for (int i = 0; i < count - 1 && most > 0; i++) {
         loong_model_facts_t facts = {0};
         asked[i].family->facts(asked[i].config, &facts);
@@ -162,11 +163,7 @@ loong_status_t loongi_run_data_count_segments(loong_run_data_t *d,
     int64_t most = d->plan->reads_data ? 1 : most_possible(d, packed);
     if (d->plan->reads_data && lays_rows(d)) {
         LOONG_TRY(loongi_run_data_open_blends(d));
-        most = loongi_blend_most_samples(d->blend);
-        for (int i = 0; i < d->num_validation; i++) {
-            most = LOONG_MAX(most,
-                             loongi_blend_most_samples(d->validation[i].blend));
-        }
+        most = LOONG_MAX(most, most_of_all(d, row_samples));
     }
     if (packed && loong_comm_rank(d->plan->comm) == 0) {
         most = LOONG_MAX(most, most_documents(d));

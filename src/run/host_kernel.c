@@ -53,19 +53,20 @@ static loong_status_t move(const loong_kernel_call_t *call, int i, char *host,
 {
     const loong_karg_t *a = &call->query->arg[i];
     size_t size = loong_dtype_size(a->dtype);
-    int64_t cols = loong_karg_cols(a);
-    bool dense = a->rank <= 1 || a->ld == cols;
-    int64_t pieces = dense ? 1 : loong_karg_rows(a);
-    size_t apart = (size_t)(dense ? 0 : a->ld) * size;
-    size_t bytes = dense ? reach(a) : (size_t)cols * size;
-    for (int64_t r = 0; r < pieces && bytes > 0; r++) {
-        char *here = host + (size_t)r * apart;
-        char *there = (char *)call->ptr[i] + (size_t)r * apart;
-        LOONG_TRY(loong_device_stream_copy(call->device, call->stream,
-                                           back ? there : here,
-                                           back ? here : there, bytes));
+    size_t cols = (size_t)loong_karg_cols(a) * size;
+    void *dst = back ? call->ptr[i] : host;
+    const void *src = back ? host : call->ptr[i];
+    if (reach(a) == 0) {
+        return LOONG_OK;
     }
-    return LOONG_OK;
+    if (a->rank <= 1 || a->ld == loong_karg_cols(a)) {
+        return loong_device_stream_copy(call->device, call->stream, dst, src,
+                                        reach(a));
+    }
+    size_t apart = (size_t)a->ld * size;
+    loong_device_rows_t r = {dst, apart, src, apart, cols,
+                             (size_t)loong_karg_rows(a)};
+    return loong_device_stream_copy_rows(call->device, call->stream, &r);
 }
 
 /* ---- kernel -------------------------------------------------------------- */

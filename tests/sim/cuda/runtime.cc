@@ -73,7 +73,7 @@ extern "C" cudaError_t cudaMemcpy2DAsync(
 {
     ENTER("cudaMemcpy2DAsync");
     NEED(kind == cudaMemcpyDefault && width <= dst_pitch &&
-             width <= src_pitch && is_device(dst) && is_device(src),
+             width <= src_pitch && (is_device(dst) || is_device(src)),
          cudaErrorInvalidValue,
          "cudaMemcpy2DAsync: %zu bytes of pitches %zu and %zu, from %s to %s",
          width, src_pitch, dst_pitch, where((uintptr_t)src),
@@ -84,13 +84,21 @@ extern "C" cudaError_t cudaMemcpy2DAsync(
              range_ok(src, gaps * src_pitch + bytes),
          cudaErrorInvalidValue, "cudaMemcpy2DAsync: %zu rows, from %s to %s",
          height, where((uintptr_t)src), where((uintptr_t)dst));
-    enqueue(stream_of(stream), [=] {
+    CUstream_st *s = stream_of(stream);
+    NEED((!pageable(src) && !pageable(dst)) || !is_captured(s) ||
+             !breaks_capture(s),
+         cudaErrorStreamCaptureUnsupported,
+         "cudaMemcpy2DAsync: ordinary host memory, on a captured stream");
+    enqueue(s, [=] {
         for (size_t i = 0; i < height; i++) {
             memcpy(static_cast<char *>(dst) + i * dst_pitch,
                    static_cast<const char *>(src) + i * src_pitch, width);
         }
         return cudaSuccess;
     });
+    if (pageable(dst) || pageable(src)) { // is over on return
+        drain(s, s->queue.size());
+    }
     return cudaSuccess;
 }
 

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: vl_pairs.sh BUILD SOURCE [all]: every image encoder with every projector
-# and each of nine language models: two steps on texts with pictures lower the
-# loss. Without `all` some of them, each family among them.
+# and each of nine language models: of two steps, each on all the texts with
+# pictures, the second has the lower loss. Without `all` some of them, each family
+# among them.
 set -eu
 build=$1
 source=$2
@@ -69,7 +70,7 @@ model:
 precision: {params_dtype: fp32}
 data: {train: [{path: $place/texts.jsonl}], tokenizer: $place, $data
   image_token: <picture>, seq_length: 64, max_images: 8}
-train: {global_batch_size: 8, micro_batch_size: 2, train_iters: 2}
+train: {global_batch_size: 24, micro_batch_size: 2, train_iters: 2}
 optimizer: {lr: 0.01, lr_decay_style: constant}
 log: {interval: 1, dir: $place/log}
 YAML
@@ -102,4 +103,4 @@ sed -i 's/image_size: 16/image_size: 20/' "$place/r.yaml"
     fail "a side of 5 patches and merge_size 2"
 grep -q 'image_size: found 20, multiples of' "$place/out" ||
     fail "merge_size: $(cat "$place/out")"
-echo "$trained of $n models"
+echo "$trained trainings, of $n pairs"

@@ -185,7 +185,7 @@ def compare(library, kind, settings, path, sampling):
     processor = CLASSES[kind](**settings)
     try:
         found, numbers, metadata = theirs(processor, path, sampling)
-    except ValueError as error:
+    except (ValueError, ZeroDivisionError):  # of no frames
         found = None
     own = library.processor(
         dict(video_processor_type=kind + "VideoProcessor", **settings),

@@ -46,13 +46,14 @@ NAMES = [
 ]
 
 
-def make():
-    text = dict(model_type="qwen2", vocab_size=12, hidden_size=16,
+def make(kind="qwen2", **rope):
+    text = dict(model_type=kind, vocab_size=12, hidden_size=16,
                 intermediate_size=24, num_hidden_layers=2,
                 num_attention_heads=4, num_key_value_heads=2,
                 max_position_embeddings=40, rms_norm_eps=1e-6,
                 tie_word_embeddings=False,
-                rope_parameters=dict(rope_type="default", rope_theta=1e4))
+                rope_parameters=dict(dict(rope_type="default", rope_theta=1e4),
+                                     **rope))
     config = transformers.InternVLConfig(
         vision_config=dict(
             hidden_size=12, num_hidden_layers=2, num_attention_heads=2,

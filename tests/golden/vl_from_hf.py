@@ -304,6 +304,17 @@ def check_square(build, place):
         raise AssertionError("square experts of the other order are read")
 
 
+def check_qianfan(build, place):
+    """InternVL before Llama 3.1."""
+    model = spread(internvl_train.make(
+        "llama", rope_type="llama3", factor=8.0, low_freq_factor=1.0,
+        high_freq_factor=4.0, original_max_position_embeddings=16),
+        torch.float32)
+    batch = list(internvl_train.samples(place))
+    check(build, "internvl", model, place, batch, loss_of(model, batch), 1,
+          False)
+
+
 def main():
     build, checks = sys.argv[1], "--check" in sys.argv[2:]
     if checks:
@@ -311,6 +322,7 @@ def main():
             prepare(place)
             check_qwen3_5(build, place)
             check_square(build, place)
+            check_qianfan(build, place)
     for name, of in MODELS.items():
         dtype = torch.float32 if checks else PUBLISHED.get(name)
         if dtype is None:

@@ -139,7 +139,38 @@ def paligemma(side):
                  image_token_index=257152)
 
 
+def qianfan_vl(kind, sizes, vocab, theta, eps, tied=False, **more):
+    """Table 2 and 3 of the report (arXiv 2509.18189)."""
+    return dict(internvl3_5(False, text(
+        kind, sizes, vocab, 32768, theta, eps, tie_word_embeddings=tied,
+        **more)), tie_word_embeddings=tied)
+
+
+def llama3(sizes):
+    """Llama 3.1's positions."""
+    config = qianfan_vl("llama", sizes, 182025, 5e5, 1e-5, head_dim=128)
+    config["text_config"]["rope_parameters"].update(
+        rope_type="llama3", factor=8.0, low_freq_factor=1.0,
+        high_freq_factor=4.0, original_max_position_embeddings=8192)
+    return config
+
+
+def composed(seen, language):
+    """No class of its own: the encoder and merger of one model before the
+    language model of another, each with its own config.json."""
+    return dict(image_encoder=seen, image_projector=seen, foundation=language)
+
+
 MODELS = {
+    "qwen_vit_llama3/qwen_vit_llama3_8b": composed(
+        qwen2_5_vl((1, 4096, 64, 32, 8), 8),
+        text("llama", (32, 4096, 14336, 32, 8), 128256, 8192, 5e5, 1e-5,
+             head_dim=128, tie_word_embeddings=False)),
+    "qianfan_vl/qianfan_vl_3b": qianfan_vl(
+        "qwen2", (36, 2048, 11008, 16, 2), 151673, 1e6, 1e-6, True,
+        use_sliding_window=False),
+    "qianfan_vl/qianfan_vl_8b": llama3((32, 4096, 14336, 32, 8)),
+    "qianfan_vl/qianfan_vl_70b": llama3((80, 8192, 28672, 64, 8)),
     "paligemma/paligemma_3b_224": paligemma(224),
     "paligemma/paligemma_3b_448": paligemma(448),
     "paligemma/paligemma_3b_896": paligemma(896),
@@ -184,9 +215,25 @@ def component(name):
             "image_encoder" if name.startswith(ENCODERS) else "foundation")
 
 
+def count_composed(config):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+    language = dict(config["foundation"])
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(
+            language.pop("model_type"), **language), dtype=torch.float32)
+    own = count(config["image_encoder"])
+    own["parameters"]["foundation"] = sum(
+        p.numel() for p in model.parameters())
+    own["counted_by"] += ", " + type(model).__name__
+    return own
+
+
 def count(config):
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText
+    if "model_type" not in config:
+        return count_composed(config)
     fields = {k: v for k, v in config.items() if k != "model_type"}
     with torch.device("meta"):
         model = AutoModelForImageTextToText.from_config(

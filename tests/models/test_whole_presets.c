@@ -124,19 +124,34 @@ static void compare(const char *name, const char *role, const loong_pairs_t *a,
     }
 }
 
+/* The config.json of a component: the whole one, or in a model that no class
+ * has its own; NULL: it has none. */
+static const loong_json_t *config_of(const place_t *at, const char *name,
+                                     const char *role)
+{
+    const loong_json_t *config =
+        loongi_json_get(loongi_json_get(at->published, name), "config");
+    return loongi_json_get(config, "model_type") != NULL
+               ? config
+               : loongi_json_get(config, role);
+}
+
 static void published_config(void *user, const char *name)
 {
     const place_t *at = user;
-    const loong_json_t *entry = loongi_json_get(at->published, name);
     loong_pairs_t *keys[ROLES];
     load_all(at->ctx, name, keys);
     for (int i = 0; i < ROLES; i++) {
         loong_pairs_t *theirs = NULL;
+        const loong_json_t *config = config_of(at, name, roles[i]);
         const loong_hf_kind_t *kind =
             loongi_hf_kind_find(at->ctx, loongi_pairs_get(keys[i], "family"));
-        assert_ok(at->ctx, loongi_hf_config_read_json(
-                               at->ctx, name, loongi_json_get(entry, "config"),
-                               roles[i], &theirs));
+        if (config == NULL) {
+            loongi_pairs_destroy(&keys[i]);
+            continue;
+        }
+        assert_ok(at->ctx, loongi_hf_config_read_json(at->ctx, name, config,
+                                                      roles[i], &theirs));
         assert_ok(at->ctx, kind->fill(at->ctx, keys[i]));
         assert_ok(at->ctx, kind->fill(at->ctx, theirs));
         compare(name, roles[i], keys[i], theirs);
@@ -219,6 +234,8 @@ static const plan_t plans[] = {
      {TP "4", SP, PP "8", EP "16", A2A, ON_8}},
     {"qwen2.5_vl/qwen2.5_vl_72b", 64, false, {TP "8", SP, PP "4", PATCHES}},
     {"qwen2_vl/qwen2_vl_72b", 64, false, {TP "8", SP, PP "4", PATCHES}},
+    {"qianfan_vl/qianfan_vl_70b", 64, false, {TP "8", SP, PP "4"}},
+    {"qwen_vit_llama3/qwen_vit_llama3_8b", 8, false, {TP "2", SP, PATCHES}},
 };
 
 static double cpu_seconds(void)

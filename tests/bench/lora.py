@@ -4,7 +4,7 @@
 transformers, and what ours cannot be faster than.
 
   lora.py [--build build] [--model DIR | --layers N ...] [--dtype bf16]
-          [--length 512] [--rounds 8]
+          [--length 512] [--rounds 8] [--device cuda] [--steps 1]
 
 Runs in the environment of tests/golden/README.md. All programs are there at
 once and take a step in turn, on one thread; a figure is the median over the
@@ -20,8 +20,9 @@ shape of the other options (default: LLaMA-2 7B's layers).
   peft bf16  the same with adapters in the model's type
   floor      `loong-bench floor`: the products of our step alone
 
-The first losses of ours and peft's must agree. Memory is a process' largest
-resident set, beside it what the process had before the model.
+With --device cuda a turn is of --steps steps, seconds are those of the clock, and
+there is no floor. The first losses of ours and peft's must agree. Memory is a
+process' largest resident set, beside it what the process had before the model.
 """
 import argparse
 import ctypes
@@ -54,22 +55,30 @@ def resident():
 
 
 class Turns:
-    """A worker's side: waits for its turn, tells what a step took."""
+    """A worker's side: waits for its turn, tells what its steps took."""
 
-    def __init__(self):
+    def __init__(self, device="cpu", steps=1):
+        self.clock = time.monotonic if device == "cuda" else time.process_time
+        self.steps = int(steps)
         self.base = resident()
-        self.begin = None
+        self.done = 0
 
-    def wait(self):
-        if not sys.stdin.readline():
-            sys.exit()
-        self.begin = time.process_time(), time.monotonic()
+    def step(self):
+        """Before each step."""
+        if self.done % self.steps == 0:
+            if not sys.stdin.readline():
+                sys.exit()
+            self.begin = self.clock()
 
-    def tell(self, loss):
-        line = dict(s=time.process_time() - self.begin[0],
-                    wall=time.monotonic() - self.begin[1], loss=loss,
-                    mib=resident(), base=self.base)
-        print("turn " + json.dumps(line), flush=True)
+    def stepped(self, loss):
+        """Behind each step; the loss told is that of the first of a turn."""
+        if self.done % self.steps == 0:
+            self.loss = loss
+        self.done += 1
+        if self.done % self.steps == 0:
+            line = dict(s=(self.clock() - self.begin) / self.steps,
+                        loss=self.loss, mib=resident(), base=self.base)
+            print("turn " + json.dumps(line), flush=True)
 
 
 # ---- ours ------------------------------------------------------------------
@@ -90,10 +99,10 @@ class TrainerParams(ctypes.Structure):  # loong/trainer.h
                 ("plan_ranks", ctypes.c_int)]
 
 
-def ours(library, recipe):
+def ours(library, recipe, *how):
     lib = ctypes.CDLL(library)
     lib.loong_context_error.restype = ctypes.c_char_p
-    turns = Turns()
+    turns = Turns(*how)
     ctx, comm, made, trainer = (ctypes.c_void_p() for _ in range(4))
 
     def call(name, *arguments):
@@ -101,8 +110,8 @@ def ours(library, recipe):
             sys.exit(lib.loong_context_error(ctx).decode())
 
     def stepped(_, now):
-        turns.tell(now.contents.loss)
-        turns.wait()
+        turns.stepped(now.contents.loss)
+        turns.step()
 
     call("loong_context_create", None, ctypes.byref(ctx))
     call("loong_register_builtin", ctx)
@@ -111,7 +120,7 @@ def ours(library, recipe):
     params = TrainerParams(comm=comm, recipe=made, progress=Called(stepped))
     call("loong_trainer_create", ctx, ctypes.byref(params),
          ctypes.byref(trainer))
-    turns.wait()
+    turns.step()
     call("loong_trainer_run", trainer)
 
 
@@ -120,7 +129,7 @@ def write_recipe(place, name, args, trained):
     with open(path, "w") as f:
         f.write(f"""model: {{from_hf: {args.model}{trained[0]}}}
 init: {{from_hf: {args.model}}}
-device: cpu
+device: {args.device}
 training_phase: pretrain
 precision: {{params_dtype: {args.dtype}}}
 {trained[1]}data: {{seq_length: {args.length}, train: [{{path: {place}/text}}]}}
@@ -133,29 +142,32 @@ log: {{dir: {place}/{name}, interval: 1000000}}
 
 # ---- theirs ----------------------------------------------------------------
 
-def theirs(model, text, dtype, adapters):
+def theirs(model, text, dtype, adapters, device, steps):
     import peft
     import torch
     import transformers
     torch.set_num_threads(1)
-    turns = Turns()
+    turns = Turns(device, steps)
     base = transformers.AutoModelForCausalLM.from_pretrained(
         model, dtype=torch.bfloat16 if dtype == "bf16" else torch.float32)
     model = peft.get_peft_model(base, peft.LoraConfig(
         r=RANK, lora_alpha=2 * RANK, target_modules=TARGETS),
-        autocast_adapter_dtype=adapters == "fp32")
+        autocast_adapter_dtype=adapters == "fp32").to(device)
     optimizer = torch.optim.AdamW(
         [p for p in model.parameters() if p.requires_grad], lr=1e-4)
-    ids = torch.from_numpy(np.fromfile(text, np.int32).astype(np.int64))[None]
+    ids = np.fromfile(text, np.int32).astype(np.int64)
+    ids = torch.from_numpy(ids)[None].to(device)
     model.train()
     while True:
-        turns.wait()
+        turns.step()
         loss = model(input_ids=ids[:, :-1], labels=ids[:, :-1],
                      shift_labels=ids[:, 1:], use_cache=False).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        turns.tell(loss.item())
+        if device == "cuda":
+            torch.cuda.synchronize()
+        turns.stepped(loss.item())
 
 
 # ---- together --------------------------------------------------------------
@@ -277,15 +289,16 @@ def compare(args, place):
         "", f"finetune: {{method: lora, rank: {RANK}, alpha: {2 * RANK}}}\n"))
     bare = write_recipe(place, "bare", args, (
         ", trainable: [layers.0.input_layernorm.*]", ""))
-    text = os.path.join(place, "text.bin")
-    workers = {"ours": Worker("ours", library, adapted),
-               "bare": Worker("ours", library, bare),
-               "floor": Floor(args.build, adapted),
+    text, how = os.path.join(place, "text.bin"), (args.device, args.steps)
+    workers = {"ours": Worker("ours", library, adapted, *how),
+               "bare": Worker("ours", library, bare, *how),
                "peft": Worker("theirs", args.model, text, args.dtype, "fp32",
-                              env=TUNED)}
+                              *how, env=TUNED)}
+    if args.device == "cpu":
+        workers["floor"] = Floor(args.build, adapted)
     if args.dtype == "bf16":
         workers["peft bf16"] = Worker("theirs", args.model, text, args.dtype,
-                                      "bf16", env=TUNED)
+                                      "bf16", *how, env=TUNED)
     take_turns(workers, args.rounds)
     print(f"{args.model}, {args.dtype}, {args.length} tokens, "
           f"{args.rounds} rounds")
@@ -293,7 +306,8 @@ def compare(args, place):
     for name in workers:
         if name.startswith("peft"):
             check_losses(workers, name, 3e-2 if args.dtype == "bf16" else 1e-4)
-    check_ratio(workers, "ours", "floor", most=1.25)
+    if "floor" in workers:
+        check_ratio(workers, "ours", "floor", most=1.25)
     check_ratio(workers, "ours", "bare", most=1.10)
 
 
@@ -306,9 +320,10 @@ def main():
     parser.add_argument("--build", default="build")
     parser.add_argument("--model", help="a LLaMA's directory")
     parser.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     for name, value in (("length", 512), ("rounds", 8), ("layers", 2),
                         ("hidden", 4096), ("ffn", 11008), ("heads", 32),
-                        ("vocab", 8192)):
+                        ("vocab", 8192), ("steps", 1)):
         parser.add_argument("--" + name, type=int, default=value)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of a Qwen2.5-VL on one processor beside transformers' with torch.
 
-  vl.py [--build build] [--dtype bf16] [--rounds 8] [--pictures 2] ...
+  vl.py [--build build] [--dtype bf16] [--rounds 8] [--pictures 2]
+        [--device cuda] [--steps 1] ...
 
 Runs in the environment of tests/golden/README.md. A model of random numbers, cut
 to the sizes of the options (all encoder layers but two have windows), and one
@@ -11,7 +12,7 @@ forward, backward, clipping to norm 1, AdamW. Theirs has sdpa, fused AdamW, in
 bf16 autocast over fp32 parameters, as ours keeps fp32 masters, and its allocator
 as tests/bench/peers.md says; it gets its pictures processed, ours reads and
 processes their files in each step. Programs take steps in turn on one thread, as
-those of lora.py, and their first losses must agree.
+those of lora.py (and on a GPU, too), and their first losses must agree.
 """
 import argparse
 import json
@@ -89,17 +90,17 @@ def write_data(place, pictures, letters):
         f.write(json.dumps(record) + "\n")
 
 
-def write_recipe(place, model, dtype, pictures, length):
+def write_recipe(place, model, args, length):
     path = os.path.join(place, "ours.yaml")
     processor().save_pretrained(place)
     with open(path, "w") as f:
         f.write(f"""init: {{from_hf: {model}}}
-device: cpu
-precision: {{params_dtype: {dtype}}}
+device: {args.device}
+precision: {{params_dtype: {args.dtype}}}
 data: {{seq_length: {length}, train: [{{path: {place}/text.jsonl}}],
-  tokenizer: {place}, image_token: <picture>, max_images: {pictures},
+  tokenizer: {place}, image_token: <picture>, max_images: {args.pictures},
   image_processor: {place}/preprocessor_config.json,
-  max_patches: {pictures * (SIDE // PATCH) ** 2}}}
+  max_patches: {args.pictures * (SIDE // PATCH) ** 2}}}
 train: {{global_batch_size: 1, micro_batch_size: 1, train_iters: 1000000}}
 optimizer: {{lr: 1e-4, lr_decay_style: constant, clip_grad: 1}}
 log: {{dir: {place}/log, interval: 1000000}}
@@ -107,36 +108,39 @@ log: {{dir: {place}/log, interval: 1000000}}
     return path
 
 
-def theirs(model, place, dtype):
+def theirs(model, place, dtype, device, steps):
     import torch
     import transformers
     from PIL import Image
     torch.set_num_threads(1)
-    turns = lora.Turns()
+    turns = lora.Turns(device, steps)
     model = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained(
-        model, dtype=torch.float32, attn_implementation="sdpa").train()
+        model, dtype=torch.float32, attn_implementation="sdpa").to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4,
                                   betas=(0.9, 0.95), fused=True)
     with open(os.path.join(place, "text.jsonl")) as f:
         record = json.load(f)
-    pictures = processor()([Image.open(os.path.join(place, name))
-                            for name in record["images"]], return_tensors="pt")
+    pictures = [Image.open(os.path.join(place, name))
+                for name in record["images"]]
+    pictures = processor()(pictures, return_tensors="pt").to(device)
     rows = (SIDE // PATCH // 2) ** 2
     ids = torch.tensor([sum(
         ([PICTURE] * rows + [2 + LETTERS.index(c) for c in text]
-         for text in record["text"].split("<picture>")[1:]), [])])
+         for text in record["text"].split("<picture>")[1:]), [])]).to(device)
     labels = ids.masked_fill(ids == PICTURE, -100)
     kinds = (ids == PICTURE).int()
     while True:
-        turns.wait()
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
+        turns.step()
+        with torch.autocast(device, torch.bfloat16, enabled=dtype == "bf16"):
             loss = model(input_ids=ids, labels=labels, mm_token_type_ids=kinds,
                          use_cache=False, **pictures).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        turns.tell(loss.item())
+        if device == "cuda":
+            torch.cuda.synchronize()
+        turns.stepped(loss.item())
 
 
 def compare(args, place):
@@ -145,11 +149,12 @@ def compare(args, place):
     lora.Worker("model", model, args.hidden, args.layers, args.depth,
                 args.width).child.wait()
     write_data(place, args.pictures, args.letters)
-    recipe = write_recipe(place, model, args.dtype, args.pictures, length)
+    recipe = write_recipe(place, model, args, length)
+    how = args.device, args.steps
     workers = {
         "ours": lora.Worker("ours", os.path.join(args.build, "libloong.so"),
-                            recipe),
-        "theirs": lora.Worker("theirs", model, place, args.dtype,
+                            recipe, *how),
+        "theirs": lora.Worker("theirs", model, place, args.dtype, *how,
                               env=lora.TUNED)}
     lora.take_turns(workers, args.rounds)
     print(f"Qwen2.5-VL, {args.dtype}, {args.pictures} pictures and "
@@ -168,7 +173,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default="build")
     parser.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16")
-    for name, value in (("rounds", 8), ("pictures", 2), ("letters", 128),
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    for name, value in (("rounds", 8), ("steps", 1), ("pictures", 2), ("letters", 128),
                         ("hidden", 768), ("layers", 8), ("depth", 8),
                         ("width", 512)):
         parser.add_argument("--" + name, type=int, default=value)

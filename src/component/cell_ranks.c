@@ -42,11 +42,12 @@ int loongi_component_rank(const loong_component_params_t *params, int job_rank)
 int loongi_place_pipeline(const loong_component_place_t *place, int stages,
                           int cell_rank)
 {
-    int p = 0;
-    while (p < place->pipelines && place->rank[p * stages] != cell_rank) {
-        p++;
+    int count = place->pipelines * stages;
+    int i = 0;
+    while (i < count && place->rank[i] != cell_rank) {
+        i++;
     }
-    return p < place->pipelines ? p : -1;
+    return i < count ? i / stages : -1;
 }
 
 static int this_rank(const finder_t *f)

@@ -226,8 +226,12 @@ static loong_status_t plan(loong_component_t *c)
     c->params.family->facts(c->params.config, &c->facts);
     cut.num_layers = c->facts.num_layers;
     LOONG_TRY(loongi_arena_create(c->ctx, "component", &c->arena));
-    LOONG_TRY(loongi_pipeline_split(c->ctx, &cut, c->arena, &c->cuts,
-                                    &c->num_chunks));
+    loong_status_t status = loongi_pipeline_split(c->ctx, &cut, c->arena,
+                                                  &c->cuts, &c->num_chunks);
+    if (status != LOONG_OK && c->params.name != NULL) {
+        loongi_error_note(c->ctx, "wanted of %s", c->params.name);
+    }
+    LOONG_TRY(status);
     c->num_stages = c->params.absent ? 0 : c->num_chunks;
     LOONG_TRY(list_whole(c));
     return place_ports(c);

@@ -131,11 +131,6 @@ loong_status_t loongi_edges_find(loong_model_t *model)
     for (int i = 0; i < m->num_components; i++) {
         const loong_component_t *c = m->components[i];
         LOONG_TRY(bind_ports(m, i));
-        LOONG_CHECK(m->ctx, i == m->num_components - 1 || stages_of(c) == 1,
-                    LOONG_ERR_UNSUPPORTED,
-                    "model: %s: %d stages; a component that others read has "
-                    "one",
-                    c->params.name, stages_of(c));
         LOONG_CHECK(m->ctx,
                     c->params.mesh.size[LOONG_AXIS_CP] ==
                         m->components[0]->params.mesh.size[LOONG_AXIS_CP],
@@ -161,8 +156,8 @@ typedef struct lister {
     int64_t count, cap;
 } lister_t;
 
-/* The ranks of the cell that have the first stage of a component: the first
- * `tp` are those of one replica, and so on. */
+/* The ranks of the cell that have a stage of a component: the first `tp` are
+ * those of one replica, and so on. */
 typedef struct end {
     int count;
     const int32_t *rank; /* every `stride`-th */
@@ -171,13 +166,13 @@ typedef struct end {
     bool split; /* each rank has a part of the rows */
 } end_t;
 
-static end_t end_of(const loong_model_t *m, int component)
+static end_t end_of(const loong_model_t *m, int component, int stage)
 {
     const loong_component_t *c = m->components[component];
     const loong_component_place_t *place = &m->ranks.component[component];
     int tp = c->params.mesh.size[LOONG_AXIS_TP];
-    end_t end = {place->pipelines, place->rank,
-                 c->params.mesh.size[LOONG_AXIS_PP], tp,
+    int ranks = c->params.mesh.size[LOONG_AXIS_PP];
+    end_t end = {place->pipelines, place->rank + stage % ranks, ranks, tp,
                  tp > 1 && c->params.request.sequence_parallel};
     return end;
 }
@@ -255,9 +250,11 @@ loong_status_t loongi_edges_messages(const loong_model_t *model,
     for (int e = 0; e < m->num_edges; e++) {
         const loong_edge_t *edge = &m->edges[e];
         bool back = train && edge->gradient;
-        end_t ends[] = {end_of(m, edge->from), end_of(m, edge->to)};
-        edges[e] =
-            (loong_cell_edge_t){edge->from, edge->to, 0, edge->to_stage, back};
+        int from_stage = stages_of(m->components[edge->from]) - 1;
+        end_t ends[] = {end_of(m, edge->from, from_stage),
+                        end_of(m, edge->to, edge->to_stage)};
+        edges[e] = (loong_cell_edge_t){edge->from, edge->to, from_stage,
+                                       edge->to_stage, back};
         int count = loongi_model_micro_batches(m, edge->from, micro_batches);
         int read = loongi_model_micro_batches(m, edge->to, micro_batches);
         for (int b = 0; b < read && status == LOONG_OK; b++) {

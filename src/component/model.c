@@ -15,22 +15,6 @@
 
 /* ---- lists --------------------------------------------------------------- */
 
-/* Stages of the model: those of its longest pipeline. */
-static loong_status_t check_depths(const loong_model_t *m)
-{
-    int depth = m->components[m->num_components - 1]
-                    ->params.mesh.size[LOONG_AXIS_PP];
-    for (int i = 0; i < m->num_components; i++) {
-        const loong_component_params_t *p = &m->components[i]->params;
-        int pp = p->mesh.size[LOONG_AXIS_PP];
-        LOONG_CHECK(m->ctx, pp == depth || pp == 1, LOONG_ERR_UNSUPPORTED,
-                    "%s: %d stages beside a component of %d; 1 or as many are "
-                    "there",
-                    p->name, pp, depth);
-    }
-    return LOONG_OK;
-}
-
 int loongi_model_micro_batches(const loong_model_t *model, int component,
                                int of_last)
 {
@@ -354,7 +338,6 @@ static loong_status_t plan(loong_model_t *m, int num_components,
         m->components[i]->params.shards.hollow =
             i + 1 < num_components && m->components[i]->facts.num_experts == 0;
     }
-    LOONG_TRY(check_depths(m));
     LOONG_TRY(loongi_cell_ranks_find(m->ctx, m->components[0]->arena,
                                     num_components, params, &m->ranks));
     LOONG_TRY(loongi_edges_find(m));

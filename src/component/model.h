@@ -18,7 +18,7 @@ extern "C" {
 /* Rows that one component makes and another one reads. */
 typedef struct loong_edge {
     int from, to;     /* components */
-    int to_stage;     /* that reads it */
+    int to_stage;     /* that reads it; the last stage makes it */
     const char *name; /* of the port, at both ends */
     bool gradient;    /* comes back */
 } loong_edge_t;

@@ -7,6 +7,18 @@
 
 #include "edges.h"
 
+/* Stages of the components before one: pipelines of several components may be
+ * the same ranks, whose messages tags tell apart. */
+static int stages_before(const loong_model_t *m, int component)
+{
+    int stages = 0;
+    for (int i = 0; i < component; i++) {
+        const loong_component_t *c = m->components[loongi_model_number(m, i)];
+        stages += c->params.mesh.size[LOONG_AXIS_PP] * c->num_chunks;
+    }
+    return stages;
+}
+
 /* The messages of a stage to the stages before and behind it, in a list of a
  * component. */
 static loong_status_t create_transfer(loong_model_t *m, int component,
@@ -15,15 +27,17 @@ static loong_status_t create_transfer(loong_model_t *m, int component,
     const loong_component_t *c =
         m->components[loongi_model_number(m, component)];
     loong_stage_t *s = c->stages[index];
-    if (s->chunk[variant] == NULL || m->use[variant] < 0) {
+    int at = m->memory_plan->first_chunk[component] + index;
+    const loong_model_chunk_t *chunk = m->chunks[variant][at];
+    if (chunk == NULL || m->use[variant] < 0) {
         return LOONG_OK;
     }
     const loong_rank_schedule_t *list =
         loongi_model_entries(m, (loong_variant_t)variant);
-    int at = m->memory_plan->first_chunk[component] + index;
     loong_transfer_params_t p = {
-        s->chunk[variant], c->run.group[LOONG_GROUP_PP], c->comms.links,
-        loongi_component_stage(c, index), list->chunks[at].slots};
+        chunk, c->run.group[LOONG_GROUP_PP], c->comms.links,
+        loongi_component_stage(c, index), stages_before(m, component),
+        list->chunks[at].slots};
     return loongi_transfer_create(&p, &s->transfer[kept]);
 }
 
@@ -87,6 +101,11 @@ loong_status_t loongi_model_begin(const loong_model_t *model,
 {
     if (entry->message >= 0) {
         return loongi_edges_begin(model->under_way[variant], entry);
+    }
+    loong_frame_t frame;
+    LOONG_TRY(loongi_model_frame(model, entry, &frame));
+    if (frame.hollow) { /* all stages of the pipeline know it */
+        return LOONG_OK;
     }
     loong_binding_t run = loongi_model_bind(model, variant, entry);
     return loongi_transfer_begin(transfer_of(model, variant, entry), &run,

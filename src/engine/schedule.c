@@ -15,7 +15,7 @@ const loong_schedule_kind_t *const loongi_schedule_kinds[] = {
     &loongi_schedule_one_stage,      &loongi_schedule_1f1b,
     &loongi_schedule_interleaved,    &loongi_schedule_zero_bubble_h1,
     &loongi_schedule_zero_bubble_v,  &loongi_schedule_evaluate,
-    NULL};
+    &loongi_schedule_gpipe,          NULL};
 
 const char *loongi_entry_name(loong_entry_kind_t kind)
 {

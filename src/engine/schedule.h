@@ -154,7 +154,7 @@ loongi_schedule_accept(loong_context_t *ctx, const char *name,
                        const loong_schedule_params_t *params);
 
 /* Makes the lists of all ranks: "one_stage", "1f1b", "interleaved",
- * "zero_bubble_h1", "zero_bubble_v", "evaluate".
+ * "zero_bubble_h1", "zero_bubble_v", "evaluate", "gpipe".
  * LOONG_ERR_ARG for an unknown name, or for sizes
  * that the generator does not take (with its reason). */
 LOONG_NODISCARD loong_status_t

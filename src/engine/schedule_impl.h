@@ -67,6 +67,7 @@ extern const loong_schedule_kind_t loongi_schedule_interleaved;
 extern const loong_schedule_kind_t loongi_schedule_zero_bubble_h1;
 extern const loong_schedule_kind_t loongi_schedule_zero_bubble_v;
 extern const loong_schedule_kind_t loongi_schedule_evaluate;
+extern const loong_schedule_kind_t loongi_schedule_gpipe;
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@
 
 #include "comm_run.h"
 
-enum { MAX_TENSORS = 4, DIRECTIONS = 2, MAX_TAGS = 1 << 15 };
+enum { MAX_TENSORS = 4, DIRECTIONS = 2, MAX_TAGS = 1 << 14 };
 enum { TAGS_OF_STAGE = DIRECTIONS * MAX_TENSORS };
 
 /* Tensors of one direction at one side. */
@@ -40,6 +40,7 @@ struct loong_transfer {
     const loong_links_t *links;
     loong_device_t *timed; /* messages are waited for there; NULL: are not */
     int stage;
+    int stages_before; /* in the tags */
     tensors_t out[DIRECTIONS]; /* 0: forward, 1: gradients */
     tensors_t in[DIRECTIONS];
     int64_t num_slots;
@@ -100,9 +101,10 @@ static loong_status_t collect_all(loong_transfer_t *t,
 
 static loong_status_t prepare(loong_transfer_t *t, const loong_model_chunk_t *c)
 {
-    LOONG_CHECK(t->ctx, (t->stage + 1) * TAGS_OF_STAGE <= MAX_TAGS,
-                LOONG_ERR_UNSUPPORTED,
-                "more than %d stages of a pipeline", MAX_TAGS / TAGS_OF_STAGE);
+    LOONG_CHECK(
+        t->ctx, (t->stages_before + t->stage + 1) * TAGS_OF_STAGE <= MAX_TAGS,
+        LOONG_ERR_UNSUPPORTED, "more than %d stages of pipelines",
+        MAX_TAGS / TAGS_OF_STAGE);
     LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->num_slots, sizeof(*t->slots),
                             "slots of transfers", &t->slots));
     for (int64_t s = 0; s < t->num_slots; s++) {
@@ -189,6 +191,7 @@ loong_status_t loongi_transfer_create(const loong_transfer_params_t *params,
     t->comm = params->comm;
     t->links = params->links;
     t->stage = params->stage;
+    t->stages_before = params->stages_before;
     t->num_slots = params->num_slots;
     loong_status_t status = prepare(t, c);
     if (status == LOONG_OK) {
@@ -319,7 +322,8 @@ bool loongi_transfer_cancel(loong_transfer_t *transfer)
 static int first_tag(const loong_transfer_t *t, bool send, int direction)
 {
     int sender = send ? t->stage : t->stage + (direction == 0 ? -1 : 1);
-    return sender * TAGS_OF_STAGE + direction * MAX_TENSORS;
+    return (t->stages_before + sender) * TAGS_OF_STAGE +
+           direction * MAX_TENSORS;
 }
 
 static loong_status_t begin_one(messages_t *m, int index, bool send,

@@ -25,6 +25,7 @@ typedef struct loong_transfer_params {
     /* NULL: messages of host memory go over comm, by their tags; borrowed */
     const loong_links_t *links;
     int stage;                  /* of the pipeline */
+    int stages_before; /* of other pipelines whose messages comm may carry */
     int64_t num_slots;
 } loong_transfer_params_t;
 

@@ -334,6 +334,22 @@ static void describe_kept(loong_plan_t *plan, const loong_component_t *c)
     }
 }
 
+/* The layers of each stage of a pipeline of a component's own. */
+static void describe_stages(loong_plan_t *plan, const loong_component_t *c)
+{
+    int ranks = c->params.mesh.size[LOONG_AXIS_PP];
+    for (int s = 0; ranks > 1 && s < ranks * c->num_chunks; s++) {
+        const loong_stage_split_t *cut = &c->cuts[s];
+        if (s == 0) {
+            loongi_text_printf(&plan->text, " x pipeline %d (layers ", ranks);
+        }
+        loongi_text_printf(&plan->text, "%s%d-%d", s > 0 ? " | " : "",
+                           cut->first_layer,
+                           cut->first_layer + cut->num_layers - 1);
+    }
+    loongi_text_printf(&plan->text, "%s", ranks > 1 ? ")" : "");
+}
+
 /* Layouts of the components that others read. */
 static void describe_upstream(loong_plan_t *plan)
 {
@@ -344,12 +360,13 @@ static void describe_upstream(loong_plan_t *plan)
     }
     for (int i = 0; plan->pictures.most > 0 && i < m->num_components - 1; i++) {
         const loong_component_params_t *p = &m->components[i]->params;
+        loongi_text_printf(&plan->text, "  %s: tensor %d%s x data %d", p->name,
+                           p->mesh.size[LOONG_AXIS_TP],
+                           p->request.sequence_parallel ? " (sequence)" : "",
+                           p->mesh.size[LOONG_AXIS_DP]);
+        describe_stages(plan, m->components[i]);
         loongi_text_printf(
-            &plan->text,
-            "  %s: tensor %d%s x data %d, %lld pictures of a micro-batch%s%s",
-            p->name, p->mesh.size[LOONG_AXIS_TP],
-            p->request.sequence_parallel ? " (sequence)" : "",
-            p->mesh.size[LOONG_AXIS_DP],
+            &plan->text, ", %lld pictures of a micro-batch%s%s",
             (long long)(plan->pictures.native
                             ? plan->pictures.encoder
                             : p->request.rows / p->request.seq_length),

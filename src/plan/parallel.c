@@ -24,6 +24,17 @@ static const char *own_path(const loong_parallel_t *l, const char *key,
     return path;
 }
 
+int loongi_parallel_own(const loong_parallel_t *layout, const char *key)
+{
+    char all[128];
+    snprintf(all, sizeof(all), "parallel.%s", key);
+    const char *path =
+        loong_recipe_own_path(layout->recipe, layout->component, all);
+    return strcmp(path, all) != 0
+               ? (int)loong_recipe_int(layout->recipe, path)
+               : 0;
+}
+
 /* Ranks of group CP_A2A. */
 static int exchanging(const loong_recipe_t *r, int cp)
 {
@@ -53,7 +64,9 @@ static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
         int tp = (int)loong_recipe_int(
             l->recipe, own_path(l, "tensor_model_parallel_size", path));
         p.tp = LOONG_MAX(tp, 1);
-        p.pp = p.ep = p.etp = 1;
+        p.pp = LOONG_MAX(loongi_parallel_own(l, "pipeline_model_parallel_size"),
+                         1);
+        p.ep = p.etp = 1;
     }
     p.kv_heads = facts.kv_heads;
     p.cp_a2a = exchanging(l->recipe, p.cp);
@@ -70,6 +83,9 @@ loong_status_t loongi_parallel_mesh(const loong_parallel_t *layout, int rank,
                           "wanted of the %d ranks of model.%s.ranks; multiples "
                           "of %d fit",
                           p.world, layout->role, p.tp * p.cp * p.pp);
+    } else if (status != LOONG_OK && layout->component != NULL) {
+        loongi_error_note(layout->ctx, "wanted by model.%s.parallel",
+                          layout->component);
     }
     return status;
 }

@@ -53,6 +53,10 @@ void loongi_parallel_request(const loong_parallel_t *layout,
                              const loong_mesh_t *mesh,
                              loong_model_request_t *request);
 
+/* A number of parallel: that the layout's component says for itself; 0: it says
+ * none. */
+int loongi_parallel_own(const loong_parallel_t *layout, const char *key);
+
 /* Rows of the stream that dispatch to the n ranks of a group of experts moves
  * for a token of a layer, there and back: those that come from other ranks, and
  * those that are written or read for it alone. With even routing a token has to

@@ -100,36 +100,52 @@ static int main_component(const loong_model_t *m, int rank)
     return c;
 }
 
-static bool is_planned(const loong_plan_t *plan, int component)
+static bool is_planned(const loong_plan_t *plan, int component, int stage)
 {
-    int i = 0;
-    while (i < plan->num_stage_plans &&
-           plan->stage_plans[i]->model->components[component]->num_stages ==
-               0) {
-        i++;
+    for (int i = 0; i < plan->num_stage_plans; i++) {
+        const loong_component_t *c =
+            plan->stage_plans[i]->model->components[component];
+        if (c->num_stages > 0 && c->params.mesh.coord[LOONG_AXIS_PP] == stage) {
+            return true;
+        }
     }
-    return i < plan->num_stage_plans;
+    return false;
 }
 
 /* The largest of the ranks without the last component that a component is the
- * first of; where there is none, and no other plan has it, a rank that has. */
-static loong_status_t plan_component(loong_plan_t *plan, int component)
+ * first of, on a stage of it; where there is none, and no other plan has this,
+ * a rank that has. */
+static loong_status_t plan_component(loong_plan_t *plan, int component,
+                                     int stage)
 {
     const loong_model_t *m = plan->component->model;
     const loong_component_params_t *p = &m->components[component]->params;
     loong_component_t **planned = &plan->stage_plans[plan->num_stage_plans];
-    for (int i = 0, tried = 0; i < p->mesh.world && tried < TRIED; i++) {
-        int rank = loongi_job_rank(p, i);
+    int of_stage = p->mesh.world / p->mesh.size[LOONG_AXIS_PP];
+    for (int i = 0, tried = 0; i < of_stage && tried < TRIED; i++) {
+        int rank = loongi_job_rank(p, stage * of_stage + i);
         if (main_component(m, rank) == component) {
             LOONG_TRY(try_rank(plan, rank, planned));
             tried++;
         }
     }
-    if (*planned == NULL && !is_planned(plan, component)) {
-        LOONG_TRY(try_rank(plan, loongi_job_rank(p, 0), planned));
+    if (*planned == NULL && !is_planned(plan, component, stage)) {
+        LOONG_TRY(
+            try_rank(plan, loongi_job_rank(p, stage * of_stage), planned));
     }
     plan->num_stage_plans += *planned != NULL;
     return LOONG_OK;
+}
+
+/* Ranks of the pipelines of all components. */
+static int most_plans(const loong_plan_t *plan)
+{
+    const loong_model_t *m = plan->component->model;
+    int most = 0;
+    for (int i = 0; i < m->num_components; i++) {
+        most += m->components[i]->params.mesh.size[LOONG_AXIS_PP];
+    }
+    return most;
 }
 
 /* Of ranks that are only pretended the largest decides what is enough. */
@@ -151,10 +167,11 @@ loong_status_t loongi_stage_plans_create(loong_plan_t *plan)
 {
     int ranks = plan->mesh.size[LOONG_AXIS_PP];
     int others = plan->component->index;
+    const loong_model_t *m = plan->component->model;
     if (plan->stage_plans != NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)(ranks + others),
+    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)most_plans(plan),
                             sizeof(*plan->stage_plans), "plans of ranks",
                             &plan->stage_plans));
     for (int r = 0; r < ranks; r++) {
@@ -162,7 +179,10 @@ loong_status_t loongi_stage_plans_create(loong_plan_t *plan)
         plan->num_stage_plans++;
     }
     for (int c = 0; c < others; c++) {
-        LOONG_TRY(plan_component(plan, c));
+        int stages = m->components[c]->params.mesh.size[LOONG_AXIS_PP];
+        for (int s = 0; s < stages; s++) {
+            LOONG_TRY(plan_component(plan, c, s));
+        }
     }
     count_memory(plan);
     return LOONG_OK;
@@ -170,9 +190,7 @@ loong_status_t loongi_stage_plans_create(loong_plan_t *plan)
 
 void loongi_stage_plans_destroy(loong_plan_t *plan)
 {
-    for (int r = 0; plan->stage_plans != NULL &&
-                    r < plan->mesh.size[LOONG_AXIS_PP] + plan->component->index;
-         r++) {
+    for (int r = 0; plan->stage_plans != NULL && r < most_plans(plan); r++) {
         destroy_plan(plan, plan->stage_plans[r]);
     }
     loongi_free(plan->ctx, plan->stage_plans);

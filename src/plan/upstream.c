@@ -249,7 +249,7 @@ static void copy_settings(loong_component_params_t *p,
     p->logits_rows = 0;
     p->layers_per_chunk = 0;
     p->layout = NULL;
-    p->schedule = "auto";
+    p->schedule = p->mesh.size[LOONG_AXIS_PP] > 1 ? "gpipe" : "auto";
     p->pair = false;
     p->shared_globs[LOONG_GLOBS_WATCH] = true;
 }
@@ -287,6 +287,8 @@ static loong_status_t complete(const loong_plan_t *plan, loong_arena_t *arena,
     LOONG_TRY(layout_of(plan, p, extent, &layout));
     copy_settings(p, last);
     p->micro_batch_size = plan->pictures.samples;
+    p->layers_per_chunk = loongi_parallel_own(
+        &layout, "num_layers_per_virtual_pipeline_stage");
     LOONG_TRY(loongi_component_own(plan, arena, p));
     loongi_parallel_request(&layout, &p->mesh, &p->request);
     loong_status_t status = loongi_parallel_accepts(&layout);

@@ -408,6 +408,8 @@ static void check_components(check_t *c)
     static const char *const of_several[] = {
         "join", "model.image_encoder.train.micro_batch_size",
         "model.image_encoder.parallel.tensor_model_parallel_size",
+        "model.image_encoder.parallel.pipeline_model_parallel_size",
+        "model.image_encoder.parallel.num_layers_per_virtual_pipeline_stage",
         "model.image_encoder.parallel.sequence_parallel"};
     static const char layer[] = "model.image_encoder.feature_layer";
     const char *role = NULL;

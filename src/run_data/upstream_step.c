@@ -46,7 +46,7 @@ static const loong_component_place_t *place_of(const loong_component_t *c)
 }
 
 /* The replica of a component that a rank of the cell is of, and which of its
- * tensor parallel ranks; on the first stage. */
+ * tensor parallel ranks. */
 static int replica_of(const loong_component_t *c, int rank, int *tp_rank_p)
 {
     const int *size = c->params.mesh.size;

@@ -17,7 +17,7 @@ cat >"$place/recipe.yaml" <<YAML
 version: 1
 device: cpu
 model:
-  image_encoder: {family: clip_vision_model, num_layers: 2, hidden_size: 12,
+  image_encoder: {family: clip_vision_model, num_layers: 4, hidden_size: 12,
     ffn_hidden_size: 20, num_attention_heads: 4, image_size: 8, patch_size: 4,
     feature_layer: -2}
   image_projector: {family: mlp_projector}
@@ -65,8 +65,8 @@ JSON
     for model in "${@:5}"; do
         recipe=$source/tests/golden/${model}_train.yaml
         keys=("data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place"
-            model.foundation.num_layers=4 optimizer.lr=0.001
-            optimizer.clip_grad=1.0)
+            model.image_encoder.num_layers=4 model.foundation.num_layers=4
+            optimizer.lr=0.001 optimizer.clip_grad=1.0)
         case $model in
         qwen*) keys+=(data.max_patches=192
             "data.image_processor=$place/preprocessor_config.json") ;;

@@ -165,7 +165,7 @@ static loong_status_t begin_transfer(const loong_model_chunk_t *chunk,
     loong_binding_t run;
     loong_transfer_t *transfer = NULL;
     const loong_transfer_params_t params = {chunk, comm, NULL, sends ? 0 : 1,
-                                            MESSAGES};
+                                            0, MESSAGES};
     memset(&run, 0, sizeof(run));
     LOONG_TRY(loongi_transfer_create(&params, &transfer));
     loong_status_t status = in_turn(comm, true);

@@ -39,8 +39,10 @@ static void draw_component(drawing_t *d, int c, bool frozen)
     const loong_schedule_kind_t *kind = NULL;
     bool accepted = false;
     while (!accepted) {
-        int i = draw(d, 5); /* "evaluate" is the sixth */
-        kind = frozen ? kind_of("evaluate") : loongi_schedule_kinds[i];
+        int i = draw(d, 6); /* "evaluate" is the sixth */
+        kind = frozen   ? kind_of("evaluate")
+               : i == 5 ? kind_of("gpipe")
+                        : loongi_schedule_kinds[i];
         memset(p, 0, sizeof(*p));
         p->ranks = 1 + draw(d, LOONG_MIN(ranks, 4));
         p->chunks = 1 + draw(d, 3);

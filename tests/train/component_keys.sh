@@ -137,6 +137,10 @@ grep -q 'image_encoder.*, 16 pictures.*, 1 of 6 in memory, train.micro' out || {
 }
 refused 'found 3; multiples and parts of train.micro_batch_size 2 are there' \
     $e.train.micro_batch_size=3
+refused 'begins with layer 3, the last one that is read is 2 (feature_layer)' \
+    --ranks 3 $e.parallel.pipeline_model_parallel_size=3
+refused 'wanted of image_encoder' $e.parallel.pipeline_model_parallel_size=2 \
+    --ranks 2 $e.parallel.num_layers_per_virtual_pipeline_stage=2
 refused "matches no scope" $e.recompute.granularity=selective \
     "$e.recompute.scopes=[nothing]"
 refused 'selective needs it' $e.recompute.granularity=selective

@@ -352,6 +352,31 @@ static loong_val_t rope_table(vision_t *v)
     return table;
 }
 
+/* Deep features of layers before travel as further columns of the stream. */
+static loong_val_t begin_stage(vision_t *v)
+{
+    int64_t width = v->c->hidden_size;
+    for (int i = 0; i < v->request->first_layer; i++) {
+        v->num_deep += v->c->deep.of[i];
+    }
+    v->num_deep = LOONG_MIN(v->num_deep, v->request->deep_features);
+    loong_val_t x = loong_nn_stage_input(&v->nn, v->request->rows,
+                                         (1 + v->num_deep) * width);
+    for (int k = 0; k < v->num_deep; k++) {
+        v->sent[1 + k] = loong_slice(v->g, x, (1 + k) * width, width);
+    }
+    return v->num_deep > 0 ? loong_slice(v->g, x, 0, width) : x;
+}
+
+static void end_stage(vision_t *v, loong_val_t x)
+{
+    v->sent[0] = x;
+    loong_nn_stage_output(&v->nn, v->num_deep > 0
+                                      ? loong_concat(v->g, 1 + v->num_deep,
+                                                     v->sent)
+                                      : x);
+}
+
 loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
                                    const loong_model_request_t *request)
 {
@@ -370,10 +395,17 @@ loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
         v.windows = loong_graph_input(graph, "cu_window_seqlens", LOONG_I32,
                                       loong_shape_1d(count));
     }
-    loong_val_t x = request->begins ? embed(&v)
-                                    : loong_nn_stage_input(&v.nn, request->rows,
-                                                           c->hidden_size);
     int64_t last = loongi_vision_layers(c);
+    if (request->first_layer > 0 && request->first_layer >= last) {
+        loong_graph_fail(
+            graph, LOONG_ERR_CONFIG,
+            "model.image_encoder: a stage of its pipeline begins with layer "
+            "%d, the last one that is read is %d (feature_layer): with fewer "
+            "stages each computes some",
+            request->first_layer + 1, (int)last);
+        return loong_graph_status(graph);
+    }
+    loong_val_t x = request->begins ? embed(&v) : begin_stage(&v);
     for (int i = 0; i < request->num_layers; i++) {
         int index = request->first_layer + i;
         if (index < last) {
@@ -388,7 +420,7 @@ loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
     if (request->ends) {
         end(&v, x);
     } else {
-        loong_nn_stage_output(&v.nn, x);
+        end_stage(&v, x);
     }
     return loong_graph_status(graph);
 }

@@ -123,6 +123,7 @@ static const condition_t only[] = {
     {"moments", "class", "adamw"},
     {"squares", "moments", "bf16"},
     {"chance", "moments", "bf16"},
+    {"e.chunk", "e.pp", "2"},
     {"skip", "pp", "1"}, /* the first rank has a loss */
 };
 

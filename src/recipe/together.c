@@ -405,23 +405,21 @@ static void check_recompute(check_t *c, const char *role)
 
 static void check_components(check_t *c)
 {
-    static const char *const of_several[] = {
-        "join", "model.image_encoder.train.micro_batch_size",
-        "model.image_encoder.parallel.tensor_model_parallel_size",
-        "model.image_encoder.parallel.pipeline_model_parallel_size",
-        "model.image_encoder.parallel.num_layers_per_virtual_pipeline_stage",
-        "model.image_encoder.parallel.sequence_parallel"};
+#define OWN "model.image_encoder.parallel."
+    static const char *const only[] = {
+        "join", OWN "pipeline_model_parallel_size", OWN "sequence_parallel",
+        "model.image_encoder.train.micro_batch_size",
+        OWN "tensor_model_parallel_size",
+        OWN "num_layers_per_virtual_pipeline_stage"};
     static const char layer[] = "model.image_encoder.feature_layer";
-    const char *role = NULL;
     int64_t count = 0;
     check_recompute(c, NULL);
-    for (; (role = loong_recipe_component(c->recipe, count)) != NULL; count++) {
-        check_recompute(c, role);
+    for (; loong_recipe_component(c->recipe, count) != NULL; count++) {
+        check_recompute(c, loong_recipe_component(c->recipe, count));
     }
-    for (int64_t i = 0; count == 1 && i < LOONG_COUNT_OF(of_several); i++) {
-        if (is_set(c, of_several[i])) {
-            problem(c, of_several[i],
-                    "has no effect on a model of one component");
+    for (int64_t i = 0; count == 1 && i < LOONG_COUNT_OF(only); i++) {
+        if (is_set(c, only[i])) {
+            problem(c, only[i], "has no effect on a model of one component");
         }
     }
     if (is_set(c, layer) && get(c, layer) == 0) {

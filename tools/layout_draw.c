@@ -82,7 +82,8 @@ static const axis_t axes[] = {
     {"skip", "fault", LAYOUT_MODEL,
      "[] [] [{\"kind\":\"nan_gradient\",\"step\":1}]", NULL},
     /* Behind LAYOUT_ALONE: of components that others read. */
-    {"join", "join", LAYOUT_FREE, NULL, ""},
+    /* Bubbles deal pictures to replicas by gaps, which sums in another order. */
+    {"join", "join", LAYOUT_FREE, NULL, "coupled phases two_pass"},
     {"e.micro", ENCODER "train.micro_batch_size", LAYOUT_FREE,
      "null null 1 2 4 6", NULL},
     {"e.pp", ENCODER "parallel.pipeline_model_parallel_size", LAYOUT_FREE,

@@ -11,6 +11,7 @@
 #include "edges.h"
 #include "model_memory.h"
 #include "model_messages.h"
+#include "stage_work.h"
 #include "steps.h"
 
 /* ---- lists --------------------------------------------------------------- */
@@ -24,6 +25,20 @@ int loongi_model_micro_batches(const loong_model_t *model, int component,
         LOONG_MAX(m->components[component]->params.micro_batch_size, 1);
     int64_t samples = of_last * LOONG_MAX(last->params.micro_batch_size, 1);
     return (int)((samples + own - 1) / own);
+}
+
+static loong_status_t count_work(loong_model_t *m)
+{
+    for (int i = 0; i < m->num_components; i++) {
+        const loong_component_t *c = m->components[i];
+        size_t stages = (size_t)c->params.mesh.size[LOONG_AXIS_PP] *
+                        (size_t)c->num_chunks;
+        LOONG_TRY(loongi_arena_alloc(m->components[0]->arena,
+                                     stages * sizeof(*m->work[i]),
+                                     &m->work[i]));
+        loongi_stage_work(c, m->work[i]);
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
@@ -45,6 +60,8 @@ static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
                              : "evaluate";
         of[i].replicas = m->ranks.component[i].pipelines;
         of[i].rank = m->ranks.component[i].rank;
+        of[i].turn = c->params.turn * c->params.mesh.size[LOONG_AXIS_TP];
+        of[i].work = m->work[i];
     }
     loong_cell_edge_t edges[LOONG_MAX_EDGES];
     loong_message_t *messages = NULL;
@@ -341,6 +358,7 @@ static loong_status_t plan(loong_model_t *m, int num_components,
     LOONG_TRY(loongi_cell_ranks_find(m->ctx, m->components[0]->arena,
                                     num_components, params, &m->ranks));
     LOONG_TRY(loongi_edges_find(m));
+    LOONG_TRY(count_work(m));
     loong_status_t status = LOONG_OK;
     if (other != NULL && has_cells_of(m, other)) {
         share_cells(m, other);

@@ -60,7 +60,10 @@ typedef struct loong_component_params {
     int64_t micro_batch_size; /* of samples, some multiple of the last one's or
                                  a part of that; 0: 1 */
     int micro_batches;     /* of the last one in the largest step */
-    const char *join; /* of the last component: "coupled", NULL, "phases" */
+    const char *join; /* of the last component, see cell.h; NULL: coupled */
+    /* Data-parallel replicas that read a micro-batch, those behind them the
+     * next; 0: all of the cell. */
+    int turn;
     bool pair; /* forwards run with backwards of other micro-batches */
     loong_resources_params_t resources; /* that its rank is to have */
     int layers_per_chunk;               /* see loong_split_params_t */

@@ -185,8 +185,11 @@ static loong_status_t deal(const loong_batch_plan_t *p, int64_t micro_batch,
         before += image->rows.encoder;
         int texts = 0;
         int text = text_of(p, image, &texts);
-        int own = room->whole ? owner_of_text(room->replicas, texts, text, turn)
-                              : owner(room->replicas, before, all);
+        int own = room->first != NULL
+                      ? (int)room->first[micro_batch] + text
+                  : room->whole
+                      ? owner_of_text(room->replicas, texts, text, turn)
+                      : owner(room->replicas, before, all);
         if (own != replica) {
             pictures = rows = text_rows = 0;
             replica = own;

@@ -26,6 +26,9 @@ enum { LOONG_MAX_PICTURE_READERS = 7 };
 typedef struct loong_picture_room {
     int replicas;
     bool whole;
+    /* Likewise, but of each micro-batch the first replica that reads it is said
+     * here; NULL: they take turns. Borrowed. */
+    const int32_t *first;
     int64_t images, rows; /* rows: of the encoder */
 } loong_picture_room_t;
 

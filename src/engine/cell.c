@@ -85,6 +85,9 @@ static loong_status_t check_component(const loong_cell_t *cell, int c)
             strcmp(component->schedule, "evaluate") == 0 ||
             !cell->schedules[cell->num_own - 1]->kind->evaluate,
         LOONG_ERR_ARG, "component %d is trained, the last one is evaluated", c);
+    LOONG_CHECK(cell->ctx, component->turn >= 0, LOONG_ERR_ARG,
+                "component %d: %d replicas read a micro-batch", c,
+                component->turn);
     for (int i = 0; i < count; i++) {
         int32_t rank = component->rank[i];
         LOONG_CHECK(cell->ctx, rank >= 0 && rank < cell->params.ranks,
@@ -323,6 +326,12 @@ static loong_status_t copy_params(loong_cell_t *cell)
                    &components));
     p->components = components;
     p->join = cell->join->name;
+    LOONG_TRY(loongi_arena_alloc(
+        cell->arena, (size_t)p->num_components * sizeof(*cell->reader),
+        &cell->reader));
+    for (int c = 0; c < p->num_components; c++) {
+        cell->reader[c] = NULL;
+    }
     LOONG_TRY(copy(cell->arena, p->edges,
                    (size_t)p->num_edges * sizeof(*p->edges), &p->edges));
     LOONG_TRY(copy(cell->arena, p->messages,
@@ -332,6 +341,12 @@ static loong_status_t copy_params(loong_cell_t *cell)
         size_t ranks = (size_t)LOONG_MAX(components[c].replicas, 0) *
                        (size_t)components[c].params.ranks;
         components[c].schedule = cell->schedules[c]->kind->name;
+        if (components[c].work != NULL) {
+            size_t stages = (size_t)loongi_schedule_stages(cell->schedules[c]);
+            LOONG_TRY(copy(cell->arena, components[c].work,
+                           stages * sizeof(*components[c].work),
+                           &components[c].work));
+        }
         LOONG_TRY(copy(cell->arena, components[c].rank,
                        ranks * sizeof(*components[c].rank),
                        &components[c].rank));
@@ -395,18 +410,25 @@ static loong_status_t make(loong_cell_t *cell)
     return loongi_cell_fill(cell);
 }
 
+const loong_join_kind_t *loongi_join_kind(const char *name)
+{
+    int i = 0;
+    while (loongi_join_kinds[i] != NULL &&
+           strcmp(loongi_join_kinds[i]->name, name) != 0) {
+        i++;
+    }
+    return loongi_join_kinds[i];
+}
+
 static loong_status_t find_join(loong_context_t *ctx, const char *name,
                                 const loong_join_kind_t **join_p)
 {
     loong_text_t names = loongi_text_begin(ctx);
-    int i = 0;
-    while (loongi_join_kinds[i] != NULL &&
-           strcmp(loongi_join_kinds[i]->name, name) != 0) {
+    for (int i = 0; loongi_join_kinds[i] != NULL; i++) {
         loongi_text_printf(&names, "%s%s", i > 0 ? ", " : "",
                            loongi_join_kinds[i]->name);
-        i++;
     }
-    *join_p = loongi_join_kinds[i];
+    *join_p = loongi_join_kind(name);
     loong_status_t status =
         *join_p != NULL ? LOONG_OK
                         : LOONG_FAIL(ctx, LOONG_ERR_ARG,

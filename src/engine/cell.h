@@ -20,11 +20,21 @@
 extern "C" {
 #endif
 
+/* What a micro-batch of a stage costs by configuration, in any unit that all
+ * components share. */
+typedef struct loong_stage_work {
+    int64_t forward, backward, weights;
+} loong_stage_work_t;
+
 typedef struct loong_cell_component {
     const char *schedule; /* kind of its pipeline; "evaluate": frozen */
     loong_schedule_params_t params;
     int replicas;
     const int32_t *rank; /* of the cell: [replicas][params.ranks] */
+    /* So many replicas, one behind the other, read a micro-batch, others the
+     * next; for the rest it is hollow. 0: all read each. */
+    int turn;
+    const loong_stage_work_t *work; /* per stage; NULL: 1 each */
 } loong_cell_component_t;
 
 /* Rows that a stage of one component reads and a stage of another makes. */
@@ -44,7 +54,7 @@ typedef struct loong_message {
 } loong_message_t;
 
 typedef struct loong_cell_params {
-    const char *join; /* "coupled", "phases", "two_pass" */
+    const char *join; /* "coupled", "phases", "two_pass", "bubbles" */
     int ranks;
     int num_components; /* the last one has the loss; see loong_cell_t */
     const loong_cell_component_t *components;
@@ -62,11 +72,16 @@ typedef struct loong_join_kind {
     const char *name;
     const char *about;
     bool twice; /* forwards of trained components run once more */
-    void (*place)(loong_join_t *join);
+    /* Replicas compute at different times, by the costs of stages: their
+     * programs must not hold collectives but in the last backward. */
+    bool apart;
+    loong_status_t (*place)(loong_join_t *join);
 } loong_join_kind_t;
 
 /* Ends with NULL. */
 extern const loong_join_kind_t *const loongi_join_kinds[];
+/* NULL: there is none of this name. */
+const loong_join_kind_t *loongi_join_kind(const char *name);
 
 /* With join->twice each trained component but the last one has a double behind
  * it in the list of components, which runs its forward ahead and keeps nothing:
@@ -82,6 +97,9 @@ struct loong_cell {
     loong_cell_params_t params; /* a copy, with doubles */
     int num_own;                /* components without doubles */
     int32_t *forward_of;        /* per component: whose forward it runs */
+    /* Per component and micro-batch: the first replica that reads it; NULL: all
+     * read it. */
+    int32_t **reader;
     loong_schedule_t **schedules; /* per component: its own pipeline */
     int32_t *first_chunk; /* per component, and behind the last one their sum */
     loong_rank_schedule_t *ranks; /* chunks: those of component c begin at
@@ -119,7 +137,8 @@ static inline int loongi_cell_stage(const loong_cell_t *cell, int component,
 /* Runs the lists against costs, one per stage of all components. Programs of a
  * rank run one after the other, and reloads with them; replicas run theirs
  * together. A transfer takes the cost of its send from when both ends have
- * begun, and runs beside them, as copies out do. U costs what it does at the
+ * begun, and runs beside them, as copies out do. Hollow entries take no time,
+ * nor wait for others. U costs what it does at the
  * first chunk of the last component that the rank has. spans: of all entries,
  * or NULL.
  * LOONG_ERR_INTERNAL with where each rank waits when they deadlock. */
@@ -130,6 +149,16 @@ loongi_cell_simulate(const loong_cell_t *cell, const loong_stage_cost_t *costs,
 /* The rank of the pipeline of a component that a rank of the cell is, or -1. */
 int loongi_cell_pipeline_rank(const loong_cell_t *cell, int component,
                               int rank);
+
+/* Does a replica read a micro-batch? */
+static inline bool loongi_cell_reads(const loong_cell_t *cell, int component,
+                                     int replica, int micro_batch)
+{
+    const int32_t *reader = cell->reader[component];
+    int turn = cell->params.components[component].turn;
+    return reader == NULL || (replica >= reader[micro_batch] &&
+                              replica < reader[micro_batch] + turn);
+}
 
 /* The component of an entry of a rank; U is of the last one that the rank
  * has. */

@@ -21,6 +21,8 @@ struct loong_join {
     int64_t **forward;
     int64_t **backward; /* W stands behind its B */
     int64_t *weights;   /* but here, of the last component */
+    const loong_span_t *spans; /* of its entries, in these units */
+    loong_stage_work_t **work; /* per component and stage, likewise */
 };
 
 /* Components in an order in which edges lead on: doubles stand beside the
@@ -29,6 +31,13 @@ static inline int loongi_cell_order(const loong_cell_t *cell, int component)
 {
     return 2 * cell->forward_of[component] + (component < cell->num_own);
 }
+
+/* Forwards of a component right before the first that reads them, backwards
+ * right behind the last gradient that they read; readers first. */
+void loongi_join_before(loong_join_t *join, int component);
+void loongi_join_behind(loong_join_t *join, int component);
+
+extern const loong_join_kind_t loongi_join_bubbles;
 
 enum { LOONG_JOIN_FIRST = -1, LOONG_JOIN_LAST = INT32_MAX };
 

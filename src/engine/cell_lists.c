@@ -75,7 +75,65 @@ static place_t place_of(const list_maker_t *l, int component, int stage,
     return place;
 }
 
-/* When the last component computes, if each program takes one unit. */
+/* The work of all components, where that places them: so fine that the sum of
+ * it all is a key. */
+static loong_status_t scale_work(list_maker_t *l)
+{
+    static const double all = 1 << 27;
+    const loong_cell_t *cell = l->cell;
+    loong_stage_work_t **work = NULL;
+    double sum = 0.0;
+    LOONG_TRY(loongi_arena_alloc(
+        cell->arena, (size_t)cell->params.num_components * sizeof(*work),
+        &work));
+    for (int c = 0; c < cell->params.num_components; c++) {
+        const loong_cell_component_t *of = &cell->params.components[c];
+        int stages = loongi_schedule_stages(cell->schedules[c]);
+        LOONG_TRY(loongi_arena_alloc(
+            cell->arena, (size_t)stages * sizeof(**work), &work[c]));
+        for (int i = 0; i < stages; i++) {
+            loong_stage_work_t *w = &work[c][i];
+            *w = (loong_stage_work_t){1, 1, 1};
+            *w = cell->join->apart && of->work != NULL ? of->work[i] : *w;
+            sum += (double)of->params.micro_batches *
+                   ((double)w->forward + (double)w->backward +
+                    (double)w->weights);
+        }
+    }
+    for (int c = 0; c < cell->params.num_components && cell->join->apart; c++) {
+        int stages = loongi_schedule_stages(cell->schedules[c]);
+        for (int i = 0; i < stages; i++) {
+            int64_t *w[] = {&work[c][i].forward, &work[c][i].backward,
+                            &work[c][i].weights};
+            for (int k = 0; k < LOONG_COUNT_OF(w); k++) {
+                int64_t scaled = (int64_t)(all / sum * (double)*w[k]);
+                *w[k] = LOONG_MAX(scaled, 1);
+            }
+        }
+    }
+    l->join.work = work;
+    return LOONG_OK;
+}
+
+/* Seconds of a program, where those of weights are in the backward or apart. */
+static double seconds_of(const loong_stage_work_t *work, bool split,
+                         loong_entry_kind_t kind)
+{
+    switch (kind) {
+    case LOONG_ENTRY_F:
+    case LOONG_ENTRY_E:
+        return (double)work->forward;
+    case LOONG_ENTRY_B:
+        return (double)(work->backward + (split ? 0 : work->weights));
+    case LOONG_ENTRY_W:
+        return (double)work->weights;
+    default:
+        return 0.0;
+    }
+}
+
+/* When the last component computes; if work does not count, each program takes
+ * one unit. */
 static loong_status_t simulate_last(list_maker_t *l)
 {
     const loong_cell_t *cell = l->cell;
@@ -93,12 +151,14 @@ static loong_status_t simulate_last(list_maker_t *l)
             sizeof(*spans),
         &spans));
     for (int i = 0; i < stages; i++) {
+        bool split = !cell->join->apart || s->kind->split;
         for (int kind = 0; kind < LOONG_ENTRY_COUNT; kind++) {
-            loong_entry_t any = loongi_entry((loong_entry_kind_t)kind, 0, 0);
-            costs[i].seconds[kind] = loongi_entry_computes(&any) ? 1.0 : 0.0;
+            costs[i].seconds[kind] = seconds_of(&l->join.work[c][i], split,
+                                                (loong_entry_kind_t)kind);
         }
     }
     LOONG_TRY(loongi_schedule_simulate(s, costs, spans, &simulation));
+    l->join.spans = spans;
     for (int r = 0; r < s->params.ranks; r++) {
         for (int64_t k = 0; k < s->ranks[r].num_entries; k++, spans++) {
             const loong_entry_t *e = &s->ranks[r].entries[k];
@@ -110,6 +170,27 @@ static loong_status_t simulate_last(list_maker_t *l)
                 keys[stage * s->params.micro_batches + e->micro_batch] =
                     3 * (int64_t)spans->begin + 1;
             }
+        }
+    }
+    return LOONG_OK;
+}
+
+/* The replicas that read micro-batches in turn. */
+static loong_status_t take_turns(loong_cell_t *cell)
+{
+    const loong_cell_params_t *p = &cell->params;
+    for (int c = 0; c < p->num_components; c++) {
+        const loong_cell_component_t *of = &p->components[c];
+        if (of->turn == 0 || of->turn >= of->replicas) {
+            continue;
+        }
+        int turns = (of->replicas + of->turn - 1) / of->turn;
+        size_t total = (size_t)of->params.micro_batches;
+        LOONG_TRY(loongi_arena_alloc(
+            cell->arena, total * sizeof(**cell->reader), &cell->reader[c]));
+        for (int m = 0; m < of->params.micro_batches; m++) {
+            cell->reader[c][m] =
+                LOONG_MIN(m % turns * of->turn, of->replicas - of->turn);
         }
     }
     return LOONG_OK;
@@ -134,11 +215,14 @@ static loong_status_t make_keys(list_maker_t *l)
         size_t bytes = stages * (size_t)sizes->micro_batches * sizeof(int64_t);
         LOONG_TRY(loongi_arena_alloc(l->cell->arena, bytes, &j->forward[c]));
         LOONG_TRY(loongi_arena_alloc(l->cell->arena, bytes, &j->backward[c]));
-        LOONG_TRY(loongi_arena_alloc(l->cell->arena, bytes, &j->weights));
+        if (c == l->cell->num_own - 1) {
+            LOONG_TRY(loongi_arena_alloc(l->cell->arena, bytes, &j->weights));
+        }
     }
+    LOONG_TRY(scale_work(l));
     LOONG_TRY(simulate_last(l));
-    l->cell->join->place(j);
-    return LOONG_OK;
+    LOONG_TRY(take_turns(l->cell));
+    return l->cell->join->place(j);
 }
 
 /* ---- the list of a rank -------------------------------------------------- */

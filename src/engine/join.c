@@ -7,7 +7,7 @@
 
 /* All forwards before the last component begins, all backwards behind its
  * end. */
-static void place_phases(loong_join_t *j)
+static loong_status_t place_phases(loong_join_t *j)
 {
     const loong_cell_params_t *p = &j->cell->params;
     for (int c = 0; c < p->num_components; c++) {
@@ -17,6 +17,7 @@ static void place_phases(loong_join_t *j)
             j->backward[c][m] = LOONG_JOIN_LAST;
         }
     }
+    return LOONG_OK;
 }
 
 /* When the one that stands at the other end of a message computes. */
@@ -33,8 +34,9 @@ static int64_t key_of(const loong_join_t *j, int64_t *const *keys,
 
 /* Forwards right before the first that reads them, as early as those of later
  * micro-batches. What nobody reads stands with the micro-batch before. */
-static void place_forward(loong_join_t *j, int component)
+void loongi_join_before(loong_join_t *join, int component)
 {
+    loong_join_t *j = join;
     const loong_cell_params_t *p = &j->cell->params;
     int64_t *key = j->forward[component];
     int total = p->components[component].params.micro_batches;
@@ -62,8 +64,9 @@ static void place_forward(loong_join_t *j, int component)
 
 /* Backwards right behind the last gradient that they read, as late as those of
  * earlier micro-batches. */
-static void place_backward(loong_join_t *j, int component)
+void loongi_join_behind(loong_join_t *join, int component)
 {
+    loong_join_t *j = join;
     const loong_cell_params_t *p = &j->cell->params;
     int64_t *key = j->backward[component];
     int total = p->components[component].params.micro_batches;
@@ -84,14 +87,15 @@ static void place_backward(loong_join_t *j, int component)
     }
 }
 
-static void place_coupled(loong_join_t *j)
+static loong_status_t place_coupled(loong_join_t *j)
 {
     for (int c = j->cell->num_own - 2; c >= 0; c--) {
-        place_forward(j, c);
+        loongi_join_before(j, c);
     }
     for (int c = j->cell->num_own - 2; c >= 0; c--) {
-        place_backward(j, c);
+        loongi_join_behind(j, c);
     }
+    return LOONG_OK;
 }
 
 /* Behind the last component, one micro-batch after the other: forwards once
@@ -133,31 +137,32 @@ static void place_again(loong_join_t *j, int component)
     }
 }
 
-static void place_two_pass(loong_join_t *j)
+static loong_status_t place_two_pass(loong_join_t *j)
 {
-    place_phases(j);
+    LOONG_TRY(place_phases(j));
     for (int c = j->cell->num_own - 2; c >= 0; c--) {
         if (!j->cell->schedules[c]->kind->evaluate) {
             place_again(j, c);
         }
     }
+    return LOONG_OK;
 }
 
 static const loong_join_kind_t coupled = {
     "coupled",
     "a forward before the first that reads it, a backward behind "
     "the last gradient that it reads",
-    false, place_coupled};
+    false, false, place_coupled};
 
 static const loong_join_kind_t phases = {
     "phases", "all forwards before the last component, all backwards behind",
-    false, place_phases};
+    false, false, place_phases};
 
 static const loong_join_kind_t two_pass = {
     "two_pass",
     "all forwards before the last component, of which nothing is kept; behind "
     "it each once more, right before its backward",
-    true, place_two_pass};
+    true, false, place_two_pass};
 
-const loong_join_kind_t *const loongi_join_kinds[] = {&coupled, &phases,
-                                                      &two_pass, NULL};
+const loong_join_kind_t *const loongi_join_kinds[] = {
+    &coupled, &phases, &two_pass, &loongi_join_bubbles, NULL};

@@ -65,6 +65,17 @@ static double cost(const machine_t *m, loong_entry_kind_t kind, int component,
                      .seconds[kind];
 }
 
+/* Has a rank's replica nothing to do in a micro-batch? Without costs, where all
+ * that may run is proved, it has. */
+static bool is_hollow(const machine_t *m, int rank, int component,
+                      int micro_batch)
+{
+    return m->costs != NULL && component >= 0 && micro_batch >= 0 &&
+           !loongi_cell_reads(m->cell, component,
+                              place_of(m, component, rank)->replica,
+                              micro_batch);
+}
+
 static item_t *item(const machine_t *m, int component, int replica, int stage,
                     int micro_batch)
 {
@@ -242,6 +253,9 @@ static void begin(machine_t *m, int rank, const loong_entry_t *e)
             *clock;
         break;
     default: /* an edge's */
+        if (m->passages[e->message].complete) {
+            break; /* nothing is sent */
+        }
         *(loongi_entry_sends_edge(e) ? &m->passages[e->message].sent
                                      : &m->passages[e->message].received) =
             *clock;
@@ -269,13 +283,15 @@ static bool stands_at(const machine_t *m, int rank, const loong_entry_t *e)
            own->micro_batch == e->micro_batch;
 }
 
-/* Does a rank run it with the others? All of them run U. */
+/* Does a rank run it with others, who are at this rank of its pipeline? All of
+ * them run U. */
 static bool takes_part(const machine_t *m, int rank, const loong_entry_t *e,
                        int pipeline_rank)
 {
     const loong_rank_schedule_t *list = &m->cell->ranks[rank];
     return e->component >= 0
-               ? place_of(m, e->component, rank)->rank == pipeline_rank
+               ? place_of(m, e->component, rank)->rank == pipeline_rank &&
+                     !is_hollow(m, rank, e->component, e->micro_batch)
                : list->num_entries > 0 &&
                      list->entries[list->num_entries - 1].kind == e->kind;
 }
@@ -316,7 +332,12 @@ static bool run_together(machine_t *m, int rank, const loong_entry_t *e)
 static bool run_entry(machine_t *m, int rank)
 {
     const loong_entry_t *e = &m->cell->ranks[rank].entries[m->at[rank]];
-    if (loongi_entry_computes(e) || (e->slot < 0 && e->message < 0)) {
+    bool program = loongi_entry_computes(e);
+    if (program && is_hollow(m, rank, e->component, e->micro_batch)) {
+        pass(m, rank, (loong_span_t){m->clock[rank], m->clock[rank]});
+        return true;
+    }
+    if (program || (e->slot < 0 && e->message < 0)) {
         return run_together(m, rank, e);
     }
     if (!is_ready(m, rank, e)) {
@@ -412,19 +433,23 @@ static loong_status_t prepare_messages(machine_t *m, loong_arena_t *arena)
     for (size_t i = 0; i < count; i++) {
         const loong_message_t *message = &p->messages[i];
         loong_message_end_t from = loongi_message_from(m->cell, message);
+        loong_message_end_t to = loongi_message_to(m->cell, message);
         passage_t *passage = &m->passages[i];
         *passage =
             (passage_t){item_of(m, from),
-                        item_of(m, loongi_message_to(m->cell, message)),
+                        item_of(m, to),
                         -1.0,
                         -1.0,
                         cost(m,
                              message->backward ? LOONG_ENTRY_SEND_EDGE_BACKWARD
                                                : LOONG_ENTRY_SEND_EDGE_FORWARD,
                              from.component, from.stage),
-                        false};
-        passage->from->leaving++;
-        passage->to->arriving[message->backward]++;
+                        is_hollow(m, from.rank, from.component,
+                                  from.micro_batch) ||
+                            is_hollow(m, to.rank, to.component,
+                                      to.micro_batch)};
+        passage->from->leaving += !passage->complete;
+        passage->to->arriving[message->backward] += !passage->complete;
     }
     for (int r = 0; r < p->ranks; r++) {
         LOONG_TRY(loongi_arena_alloc(
@@ -504,9 +529,11 @@ loong_status_t loongi_schedule_simulate(const loong_schedule_t *schedule,
     loong_cell_component_t component = {
         .params = schedule->params, .replicas = 1, .rank = rank};
     int32_t itself = 0;
+    int32_t *all = NULL;
     loong_cell_t cell = {.ctx = schedule->ctx,
                          .num_own = 1,
                          .forward_of = &itself,
+                         .reader = &all,
                          .params = {.ranks = ranks,
                                     .num_components = 1,
                                     .components = &component},

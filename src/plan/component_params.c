@@ -39,12 +39,14 @@ static const loong_recipe_field_t keys[] = {
            "auto one_stage 1f1b interleaved zero_bubble_h1 zero_bubble_v", FREE,
            "order of work in a pipeline; auto: 1f1b, with several chunks a "
            "rank interleaved", OF(schedule)),
-    CHOICE("join", "coupled", "coupled phases two_pass", FREE,
+    CHOICE("join", "coupled", "coupled phases two_pass bubbles", FREE,
            "where components that others read compute: coupled, each forward "
            "before the first that reads it, each backward behind the last "
            "gradient it reads; phases: all forwards at the start of a step, "
            "all backwards at its end; two_pass: likewise, but nothing is kept "
-           "and each forward runs once more right before its backward",
+           "and each forward runs once more right before its backward; "
+           "bubbles: in the gaps of the pipeline that reads them, each replica "
+           "on its own",
            OF(join)),
     INT("parallel.context_parallel_size", "1", 1, 1024, FREE,
         "ranks that share each sequence; twice as many divide seq_length",

@@ -47,6 +47,7 @@ typedef struct loong_picture_plan {
     int64_t tiles;
     int64_t merge;   /* m: m x m rows become one row of a text */
     bool native;     /* pictures have numbers of rows of their own */
+    bool whole;      /* those of a text's micro-batch go to one replica */
     int64_t encoder; /* pictures of a micro-batch of a replica of the encoder */
     loong_picture_reader_t reader; /* set when data is opened */
 } loong_picture_plan_t;

@@ -232,9 +232,11 @@ static double seconds_of(const loong_plan_t *plan, int rank,
     double seconds = 0.0;
     for (int c = 0; c < cell->params.num_components; c++) {
         const loong_component_t *of = m->components[cell->forward_of[c]];
-        int times = kind == LOONG_ENTRY_U
-                        ? 1
-                        : cell->schedules[c]->params.micro_batches;
+        const loong_cell_component_t *place = &cell->params.components[c];
+        double times = kind == LOONG_ENTRY_U ? 1 : place->params.micro_batches;
+        if (kind != LOONG_ENTRY_U && cell->reader[c] != NULL) {
+            times *= (double)place->turn / place->replicas;
+        }
         for (int i = 0; i < of->num_stages; i++) {
             int stage =
                 loongi_cell_stage(cell, c, loongi_component_stage(of, i));

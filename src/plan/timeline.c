@@ -92,8 +92,10 @@ static void add_cost(loong_plan_t *plan, int rank, const loong_entry_t *e,
                               loongi_cell_pipeline_rank(cell, component, rank),
                               LOONG_MAX(e->chunk, 0)));
     int times = e->micro_batch >= 0 ? c->params.micro_batches : 1;
-    plan->timeline.costs[stage].seconds[e->kind] +=
-        seconds / times / c->replicas;
+    int each = e->micro_batch >= 0 && cell->reader[component] != NULL
+                   ? c->turn
+                   : c->replicas; /* that compute it */
+    plan->timeline.costs[stage].seconds[e->kind] += seconds / times / each;
 }
 
 /* The times of this cell's other ranks, on its first one. */

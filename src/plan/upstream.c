@@ -7,12 +7,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cell.h"
 #include "component_params.h"
 
 static bool is_upstream(const loong_plan_t *plan,
                         const loong_component_params_t *p)
 {
     return p->family != plan->parallel.family;
+}
+
+/* Do replicas of components that others read compute at different times? */
+static bool is_apart(const loong_component_params_t *last)
+{
+    const loong_join_kind_t *join =
+        last->join != NULL ? loongi_join_kind(last->join) : NULL;
+    return join != NULL && join->apart;
 }
 
 static bool reads_pictures(const loong_component_params_t *p)
@@ -139,7 +148,8 @@ static loong_status_t read_samples(const loong_plan_t *plan,
 
 /* Where the rows of a picture are, and how many there can be. */
 static loong_status_t read_pictures(loong_plan_t *plan,
-                                    const loong_component_params_t *encoder)
+                                    const loong_component_params_t *encoder,
+                                    bool apart)
 {
     static const char key[] = "data.max_patches";
     loong_picture_plan_t *p = &plan->pictures;
@@ -155,6 +165,7 @@ static loong_status_t read_pictures(loong_plan_t *plan,
             : plan->set->micro_batch_size * LOONG_MAX(plan->set->row_images, 1);
     int64_t side = facts.image_size / facts.patch_size;
     p->each = side > 0 ? side * side + (facts.class_token ? 1 : 0) : 0;
+    p->whole = p->each == 0 || apart;
     if (p->native) {
         LOONG_TRY(read_room(plan, side * side, p));
     } else {
@@ -167,6 +178,66 @@ static loong_status_t read_pictures(loong_plan_t *plan,
     }
     return read_samples(plan, encoder, p);
 }
+
+/* ---- joins whose replicas compute apart ---------------------------------- */
+
+/* The stage of the last component that a rank of the cell is of; -1: none. */
+static int stage_of(const loong_cell_ranks_t *cell,
+                    const loong_component_params_t *last, int component,
+                    int32_t rank)
+{
+    const loong_component_place_t *place = &cell->component[component];
+    int stages = last->mesh.size[LOONG_AXIS_PP];
+    int i = 0;
+    while (i < place->pipelines * stages && place->rank[i] != rank) {
+        i++;
+    }
+    return i < place->pipelines * stages ? i % stages : -1;
+}
+
+/* Ranks that meet in the programs of a component compute at one time: they must
+ * be of one stage of the last one, and all steps have the same micro-batches. */
+static loong_status_t check_apart(const loong_plan_t *plan, int count,
+                                  const loong_component_params_t *params,
+                                  const loong_cell_ranks_t *cell)
+{
+    static const char sharding[] = "parallel.data_parallel_sharding";
+    static const char rampup[] = "train.rampup_batch_size";
+    const loong_component_params_t *last = &params[count - 1];
+    LOONG_CHECK(plan->ctx, last->shards.sharding < LOONG_SHARDING_GRADS,
+                LOONG_ERR_CONFIG,
+                "%s: %s: found %s: replicas of %s meet in every micro-batch, "
+                "which with join %s they compute at different times; none and "
+                "optim are there, or another join",
+                loong_recipe_where(plan->recipe, sharding), sharding,
+                loongi_sharding_name(last->shards.sharding), params[0].name,
+                last->join);
+    LOONG_CHECK(plan->ctx, plan->set->rampup.start == 0, LOONG_ERR_CONFIG,
+                "%s: %s: join %s places the micro-batches of all steps alike; "
+                "without a ramp-up, or another join",
+                loong_recipe_where(plan->recipe, rampup), rampup, last->join);
+    for (int c = 0; c < count - 1; c++) {
+        const loong_component_place_t *place = &cell->component[c];
+        int tp = params[c].mesh.size[LOONG_AXIS_TP];
+        for (int i = 0; i < place->pipelines; i++) {
+            LOONG_CHECK(
+                plan->ctx,
+                stage_of(cell, last, count - 1, place->rank[i]) ==
+                    stage_of(cell, last, count - 1, place->rank[i / tp * tp]),
+                LOONG_ERR_CONFIG,
+                "model.%s.parallel.tensor_model_parallel_size: found %d: ranks "
+                "that share its layers are of several stages of %s, which with "
+                "join %s compute at different times; sizes that divide "
+                "parallel.tensor_model_parallel_size %d are there, or another "
+                "join",
+                params[c].name, tp, last->name, last->join,
+                last->mesh.size[LOONG_AXIS_TP]);
+        }
+    }
+    return LOONG_OK;
+}
+
+/* ---- extents ------------------------------------------------------------- */
 
 static int64_t merge_of(int count, const loong_component_params_t *params)
 {
@@ -191,13 +262,15 @@ static loong_extent_t extent_of(const loong_plan_t *plan, bool encoder,
     const loong_picture_plan_t *p = &plan->pictures;
     int64_t pictures = p->text_most * texts;
     int64_t rows = p->text_rows * texts;
+    int64_t share = (texts + replicas - 1) / replicas;
     if (p->each > 0) {
         int64_t own = (rows / p->each + replicas - 1) / replicas;
         int64_t each = encoder ? p->each : p->each - p->skip;
         own += p->tiles > 1 && replicas > 1 ? p->tiles : 0;
+        own = p->whole ? p->text_rows / p->each * share : own;
         return (loong_extent_t){own * each, each, own};
     }
-    rows = p->text_rows * ((texts + replicas - 1) / replicas);
+    rows = p->text_rows * share;
     return (loong_extent_t){rows,
                             LOONG_MAX(p->longest, LOONG_MIN(rows, PADDING)),
                             pictures * LOONG_MAX(p->tiles, 1) +
@@ -315,7 +388,7 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
     plan->pictures.merge = merge_of(count - 1, params);
     for (int i = 0; i < count - 1; i++) {
         if (reads_pictures(&params[i])) {
-            LOONG_TRY(read_pictures(plan, &params[i]));
+            LOONG_TRY(read_pictures(plan, &params[i], is_apart(last)));
         }
     }
     for (int i = 0; i < count - 1; i++) {
@@ -337,6 +410,11 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
                     : extent.segments;
         }
         LOONG_TRY(complete(plan, arena, last, &extent, &params[i]));
+        bool turns = plan->pictures.whole && texts < place.component[i].replicas;
+        params[i].turn = turns ? (int)texts : 0;
+    }
+    if (is_apart(last)) {
+        LOONG_TRY(check_apart(plan, count, params, &place));
     }
     return match_types(plan, count, params);
 }

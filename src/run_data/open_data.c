@@ -381,7 +381,7 @@ static loong_status_t load_validation(loong_run_data_t *d,
         p.micro_batch_size * (int64_t)d->plan->mesh.size[LOONG_AXIS_DP];
     p.num_samples = info.max_samples;
     LOONG_TRY(loong_loader_create(d->plan->ctx, &p, &v->loader));
-    return loongi_images_open(d->plan, v->loader, &p, &v->images);
+    return loongi_images_open(d->plan, false, v->loader, &p, &v->images);
 }
 
 /* The documents that training leaves of each of its sources, blended as it
@@ -489,7 +489,7 @@ static loong_status_t load_train(loong_run_data_t *d)
     p.rampup_batch_size = d->plan->set->rampup;
     p.num_samples = d->plan->set->num_samples;
     LOONG_TRY(loong_loader_create(d->plan->ctx, &p, &d->loader));
-    return loongi_images_open(d->plan, d->loader, &p, &d->images);
+    return loongi_images_open(d->plan, true, d->loader, &p, &d->images);
 }
 
 loong_status_t loongi_run_data_open(loong_run_data_t *d)

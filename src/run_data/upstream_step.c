@@ -56,7 +56,29 @@ static int replica_of(const loong_component_t *c, int rank, int *tp_rank_p)
     return pipeline / size[LOONG_AXIS_TP];
 }
 
-static loong_status_t open_plan(const loong_plan_t *plan,
+/* Of each micro-batch of a step the data-parallel replica that reads it first,
+ * where lists of entries stand on that. */
+static loong_status_t find_first(const loong_plan_t *plan, int component,
+                                 const int32_t **first_p)
+{
+    const loong_component_t *c = component_at(plan, component);
+    const loong_cell_t *cell = c->model->training;
+    int32_t *first = NULL;
+    if (cell == NULL || !cell->join->apart || cell->reader[component] == NULL) {
+        return LOONG_OK;
+    }
+    int count = cell->params.components[component].params.micro_batches;
+    LOONG_TRY(loongi_arena_alloc(plan->component->arena,
+                                 (size_t)count * sizeof(*first), &first));
+    for (int m = 0; m < count; m++) {
+        first[m] = cell->reader[component][m] /
+                   c->params.mesh.size[LOONG_AXIS_TP];
+    }
+    *first_p = first;
+    return LOONG_OK;
+}
+
+static loong_status_t open_plan(const loong_plan_t *plan, bool train,
                                 loong_loader_t *loader,
                                 const loong_loader_params_t *texts,
                                 loong_images_t *images)
@@ -75,8 +97,12 @@ static loong_status_t open_plan(const loong_plan_t *plan,
         const loong_component_t *c = component_at(plan, i);
         int64_t count = plan->pictures.texts * place->replicas;
         params.reader[i] = (loong_picture_room_t){
-            place_of(c)->replicas, plan->pictures.each == 0,
-            plan->pictures.text_most * count, plan->pictures.text_rows * count};
+            .replicas = place_of(c)->replicas,
+            .whole = plan->pictures.whole,
+            .images = plan->pictures.text_most * count,
+            .rows = plan->pictures.text_rows * count};
+        LOONG_TRY(train ? find_first(plan, i, &params.reader[i].first)
+                        : LOONG_OK);
         if (i == encoder_of(plan)) {
             params.reader[i].images = plan->pictures.encoder;
             params.reader[i].rows = c->params.request.rows;
@@ -85,7 +111,7 @@ static loong_status_t open_plan(const loong_plan_t *plan,
     return loongi_batch_plan_create(plan->ctx, &params, &images->plan);
 }
 
-loong_status_t loongi_images_open(const loong_plan_t *plan,
+loong_status_t loongi_images_open(const loong_plan_t *plan, bool train,
                                   loong_loader_t *loader,
                                   const loong_loader_params_t *texts,
                                   loong_images_t *images)
@@ -96,7 +122,7 @@ loong_status_t loongi_images_open(const loong_plan_t *plan,
     const loong_component_t *encoder = component_at(plan, encoder_of(plan));
     const loong_reader_t *reader = &plan->readers[encoder->index];
     int tp_rank = 0;
-    LOONG_TRY(open_plan(plan, loader, texts, images));
+    LOONG_TRY(open_plan(plan, train, loader, texts, images));
     if (encoder->params.absent) {
         return LOONG_OK;
     }

@@ -28,6 +28,20 @@ static const loong_schedule_kind_t *kind_of(const char *name)
     return loongi_schedule_kinds[i];
 }
 
+/* Who reads a micro-batch, and what that costs; beside the other draws. */
+static void draw_work(fake_cell_t *fake, uint64_t seed, int c)
+{
+    drawing_t d = {fake, seed ^ 0x3071, (uint64_t)c * 1000};
+    loong_cell_component_t *component = &fake->components[c];
+    int stages = component->params.ranks * component->params.chunks;
+    component->turn = draw(&d, 3) > 0 ? draw(&d, component->replicas + 1) : 0;
+    for (int i = 0; i < stages; i++) {
+        fake->work[c][i] = (loong_stage_work_t){
+            1 + draw(&d, 40), 1 + draw(&d, 40), 1 + draw(&d, 40)};
+    }
+    component->work = draw(&d, 4) > 0 ? fake->work[c] : NULL;
+}
+
 /* A pipeline on some of the ranks. Components before the first trained one are
  * frozen. */
 static void draw_component(drawing_t *d, int c, bool frozen)
@@ -198,6 +212,7 @@ void fake_cell_draw(uint64_t seed, const char *join, fake_cell_t *fake)
     int trained = draw(&d, 3) == 0 ? draw(&d, p->num_components + 1) : 0;
     for (int c = 0; c < p->num_components; c++) {
         draw_component(&d, c, c < trained);
+        draw_work(fake, seed, c);
     }
     for (int to = 1; to < p->num_components; to++) {
         for (int from = 0; from < to; from++) {

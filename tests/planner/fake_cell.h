@@ -12,6 +12,7 @@ enum {
     FAKE_COMPONENTS = 4,
     FAKE_RANKS = 12,
     FAKE_EDGES = 6,
+    FAKE_CELL_STAGES = 12,
     FAKE_MESSAGES = 1 << 13 /* those of doubles too */
 };
 
@@ -19,6 +20,7 @@ typedef struct fake_cell {
     loong_cell_params_t params;
     loong_cell_component_t components[FAKE_COMPONENTS];
     int32_t rank[FAKE_COMPONENTS][FAKE_RANKS];
+    loong_stage_work_t work[FAKE_COMPONENTS][FAKE_CELL_STAGES];
     loong_cell_edge_t edges[FAKE_EDGES];
     loong_message_t messages[FAKE_MESSAGES];
 } fake_cell_t;

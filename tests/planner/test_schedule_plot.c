@@ -123,14 +123,16 @@ static int64_t assert_lanes(const char *text)
     return count;
 }
 
-static int64_t drawn_entries(const loong_cell_t *cell)
+static int64_t drawn_entries(const loong_cell_t *cell,
+                             const loong_span_t *spans)
 {
     int64_t count = 0;
     for (int r = 0; r < cell->params.ranks; r++) {
-        for (int64_t i = 0; i < cell->ranks[r].num_entries; i++) {
+        for (int64_t i = 0; i < cell->ranks[r].num_entries; i++, spans++) {
             loong_entry_kind_t kind = cell->ranks[r].entries[i].kind;
-            count += kind < LOONG_ENTRY_SEND_FORWARD ||
-                     kind == LOONG_ENTRY_REDUCE;
+            count += spans->end > spans->begin &&
+                     (kind < LOONG_ENTRY_SEND_FORWARD ||
+                      kind == LOONG_ENTRY_REDUCE);
         }
     }
     return count;
@@ -168,7 +170,7 @@ static void check_plot(loong_context_t *ctx, const loong_cell_t *cell,
     assert_int_equal(text.status, LOONG_OK);
     const char *svg = loongi_text_get(&text);
     assert_xml(svg);
-    assert_int_equal(assert_lanes(svg), 2 * drawn_entries(cell));
+    assert_int_equal(assert_lanes(svg), 2 * drawn_entries(cell, spans));
     snprintf(shown, sizeof(shown), "simulated: %.2f ms, idle %.1f %%",
              1e3 * simulation.seconds, 100.0 * simulation.bubble);
     assert_non_null(strstr(svg, shown));
@@ -197,7 +199,7 @@ static void test_every_kind(void **state)
             if (kind->accepts != NULL && !kind->accepts(&p, reason)) {
                 continue;
             }
-            loong_cell_component_t component = {kind->name, p, 1, rank};
+            loong_cell_component_t component = {kind->name, p, 1, rank, 0, NULL};
             loong_cell_params_t params = {.join = "coupled",
                                           .ranks = p.ranks,
                                           .num_components = 1,
@@ -235,8 +237,8 @@ static void test_edge_by_hand(void **state)
     static const int32_t rank[] = {0, 1};
     loong_schedule_params_t one = {.ranks = 1, .chunks = 1, .micro_batches = 1};
     loong_schedule_params_t two = {.ranks = 2, .chunks = 1, .micro_batches = 1};
-    loong_cell_component_t components[] = {{"one_stage", one, 2, rank},
-                                           {"1f1b", two, 1, rank}};
+    loong_cell_component_t components[] = {{"one_stage", one, 2, rank, 0, NULL},
+                                           {"1f1b", two, 1, rank, 0, NULL}};
     loong_cell_edge_t edge = {0, 1, 0, 0, true};
     loong_message_t messages[] = {{0, false, 0, 0, 0, 0},
                                   {0, false, 1, 0, 0, 0},

@@ -10,6 +10,7 @@
 #include "inputs.h"
 #include "memory_check.h"
 #include "predict.h"
+#include "predict_joins.h"
 #include "rates.h"
 #include "stage_plans.h"
 #include "timeline.h"
@@ -419,6 +420,7 @@ static loong_status_t predict(loong_plan_t *plan, loong_device_t *device,
     }
     if (status == LOONG_OK) {
         tell(plan, total, company->count, loongi_calibration_get(c));
+        status = loongi_predict_joins(plan);
     }
     loongi_calibration_destroy(&c);
     return status;

@@ -8,6 +8,7 @@
 
 #include "loong/register.h"
 #include "predict.h"
+#include "predict_joins.h"
 #include "stage_plans.h"
 #include "timeline.h"
 
@@ -221,5 +222,5 @@ loong_status_t loongi_predict_by_rates(loong_plan_t *plan)
     loongi_predict_tell(plan, total);
     tell_sum(plan, &sum, total.seconds, &rates);
     tell_rates(plan, &rates);
-    return LOONG_OK;
+    return loongi_predict_joins(plan);
 }

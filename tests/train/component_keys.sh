@@ -97,6 +97,19 @@ run 1 all_again recompute.granularity=full
 same base all_again
 run 1 phases join=phases
 same base phases
+pp=parallel.pipeline_model_parallel_size=2
+run 1 bubbles join=bubbles
+same base bubbles
+run 2 gaps join=bubbles $pp train.micro_batch_size=1
+run 1 ungapped train.micro_batch_size=1
+paste -d : gaps ungapped | awk -F: '{
+    off = $2 - $4; if (off < 0) off = -off
+    if (!(off <= 1e-8 * $2)) { print "FAILED: bubbles: " $0; bad = 1 } }
+    END { exit bad || NR != 4 }'
+refused 'found optim_grads: replicas of image_encoder meet in every micro-batch' \
+    join=bubbles parallel.data_parallel_sharding=optim_grads
+refused 'join bubbles places the micro-batches of all steps alike' \
+    join=bubbles 'train.rampup_batch_size=[12,12,24]'
 
 # Without a rate a component stays as it is.
 run 1 no_rate $e.optimizer.lr=0
@@ -141,6 +154,10 @@ refused 'begins with layer 3, the last one that is read is 2 (feature_layer)' \
     --ranks 3 $e.parallel.pipeline_model_parallel_size=3
 refused 'wanted of image_encoder' $e.parallel.pipeline_model_parallel_size=2 \
     --ranks 2 $e.parallel.num_layers_per_virtual_pipeline_stage=2
+refused 'are of several stages of foundation' --ranks 2 \
+    join=bubbles $pp $e.parallel.tensor_model_parallel_size=2
+refused 'stages of it wait for one another' --ranks 2 \
+    join=bubbles $pp $e.parallel.pipeline_model_parallel_size=2
 refused "matches no scope" $e.recompute.granularity=selective \
     "$e.recompute.scopes=[nothing]"
 refused 'selective needs it' $e.recompute.granularity=selective

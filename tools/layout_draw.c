@@ -82,7 +82,7 @@ static const axis_t axes[] = {
     {"skip", "fault", LAYOUT_MODEL,
      "[] [] [{\"kind\":\"nan_gradient\",\"step\":1}]", NULL},
     /* Behind LAYOUT_ALONE: of components that others read. */
-    /* Bubbles deal pictures to replicas by gaps, which sums in another order. */
+    /* Bubbles deal pictures by gaps: sums are in another order. */
     {"join", "join", LAYOUT_FREE, NULL, "coupled phases two_pass"},
     {"e.micro", ENCODER "train.micro_batch_size", LAYOUT_FREE,
      "null null 1 2 4 6", NULL},

@@ -134,10 +134,12 @@ loong_status_t bench_recipe(loong_context_t *ctx, const char *path,
 typedef struct bench_asked {
     int steps;        /* to measure */
     const char *path; /* of the file; NULL: the output */
+    const char *ranks; /* of costs: to deal to, behind commas; NULL */
 } bench_asked_t;
 
-/* Reads --steps, --out and --help; *asked has their defaults. -1: the recipe
- * and its overrides are behind optind; else what the command ends with. */
+/* Reads --steps, --out, --ranks and --help; *asked has their defaults. -1: the
+ * recipe and its overrides are behind optind; else what the command ends
+ * with. */
 int bench_training_options(const char *command, int (*help)(void), int argc,
                            char **argv, bench_asked_t *asked);
 

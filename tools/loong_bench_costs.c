@@ -159,6 +159,65 @@ static loong_status_t write_costs(loong_context_t *ctx, const char *path,
     return LOONG_OK;
 }
 
+/* ---- deals --------------------------------------------------------------- */
+
+/* A step lasts as long as its rank with most to do. */
+static loong_status_t deal(loong_trainer_t *t,
+                           const loong_sample_costs_t *costs, int steps,
+                           int ranks)
+{
+    loong_loader_params_t p = {.blend = t->data.blend,
+                               .micro_batch_size = t->set.micro_batch_size,
+                               .global_batch_size =
+                                   t->set.global_batch_size * ranks,
+                               .data_parallel_size = ranks,
+                               .num_samples = t->set.num_samples,
+                               .costs = costs};
+    loong_deals_t deals = {0};
+    double most[2] = {0.0, 0.0};
+    double mean = 0.0;
+    loong_status_t status = loongi_deals_create(t->ctx, &p, &deals);
+    for (int i = 0; i < steps && status == LOONG_OK; i++) {
+        const loong_balance_t *b = NULL;
+        double all = 0.0;
+        status = loongi_deals_get(&deals, i * p.global_batch_size,
+                                  p.global_batch_size, &b);
+        for (int64_t k = 0; status == LOONG_OK && k < b->count; k++) {
+            all += (double)b->micro[k].cost / ranks;
+        }
+        mean += all;
+        most[0] += status == LOONG_OK ? all * b->drawn : 0.0;
+        most[1] += status == LOONG_OK ? all * b->dealt : 0.0;
+    }
+    loongi_deals_destroy(&deals);
+    LOONG_TRY(status);
+    printf("%5d ranks: most to do / mean %.3f as drawn, %.3f dealt: a step is "
+           "%.3f times as fast\n",
+           ranks, most[0] / mean, most[1] / mean, most[0] / most[1]);
+    return LOONG_OK;
+}
+
+static loong_status_t deal_all(loong_trainer_t *t, const bench_asked_t *asked)
+{
+    const loong_sample_costs_t *costs = NULL;
+    LOONG_TRY(loongi_run_data_find_costs(&t->data, &costs));
+    for (const char *at = asked->ranks; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        LOONG_TRY(deal(t, costs, asked->steps, atoi(at)));
+    }
+    return LOONG_OK;
+}
+
+static int most_ranks(const char *ranks)
+{
+    int most = 1;
+    for (const char *at = ranks; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        most = LOONG_MAX(most, atoi(at));
+    }
+    return most;
+}
+
 static loong_status_t run(void *user, loong_trainer_t *trainer)
 {
     const bench_asked_t *asked = user;
@@ -167,6 +226,9 @@ static loong_status_t run(void *user, loong_trainer_t *trainer)
     LOONG_CHECK(trainer->ctx, loong_comm_size(trainer->comm) == 1,
                 LOONG_ERR_ARG, "%d ranks, one is wanted",
                 loong_comm_size(trainer->comm));
+    if (asked->ranks != NULL) {
+        return deal_all(trainer, asked);
+    }
     LOONG_TRY(time_steps(trainer, asked->steps, &sums));
     double left = fit(&sums, rate);
     LOONG_TRY(write_costs(trainer->ctx, asked->path, rate));
@@ -187,19 +249,24 @@ static int help(void)
            "file: micro-batches are then dealt to ranks by them. Parts that "
            "the data cannot tell\napart are told as one of them.\n\n"
            "  --steps N     to measure; 40\n"
-           "  --out FILE    in place of the output\n",
+           "  --out FILE    in place of the output\n"
+           "  --ranks N,... no step is run: what data.balance makes of steps "
+           "of so many data-\n                parallel ranks, each with as "
+           "many micro-batches as the recipe has, by the\n                "
+           "costs that data.costs names\n",
            WARM_UP);
     return LOONG_EXIT_OK;
 }
 
 int bench_costs(loong_context_t *ctx, int argc, char **argv)
 {
-    bench_asked_t asked = {40, NULL};
+    bench_asked_t asked = {40, NULL, NULL};
     int code = bench_training_options("costs", help, argc, argv, &asked);
     if (code >= 0) {
         return code;
     }
-    loong_status_t status = bench_training(
-        ctx, WARM_UP + asked.steps, argc - optind, argv + optind, run, &asked);
+    loong_status_t status =
+        bench_training(ctx, (WARM_UP + asked.steps) * most_ranks(asked.ranks),
+                       argc - optind, argv + optind, run, &asked);
     return status == LOONG_OK ? LOONG_EXIT_OK : bench_fail(ctx, status);
 }

@@ -124,7 +124,7 @@ static int help(void)
 
 int bench_speeds(loong_context_t *ctx, int argc, char **argv)
 {
-    asked_t asked = {{20, NULL}, NULL};
+    asked_t asked = {{20, NULL, NULL}, NULL};
     loong_json_t *known = NULL;
     int code = bench_training_options("speeds", help, argc, argv, &asked.of);
     if (code >= 0) {

@@ -4,6 +4,7 @@
  * before. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base.h"
 #include "loong/comm.h"
@@ -16,6 +17,7 @@ int bench_training_options(const char *command, int (*help)(void), int argc,
     static const struct option table[] = {
         {"steps", required_argument, NULL, 's'},
         {"out", required_argument, NULL, 'o'},
+        {"ranks", required_argument, NULL, 'r'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
     int c;
@@ -26,6 +28,12 @@ int bench_training_options(const char *command, int (*help)(void), int argc,
             break;
         case 'o':
             asked->path = optarg;
+            break;
+        case 'r':
+            if (strcmp(command, "costs") != 0) {
+                return bench_usage(command, "--ranks is of costs");
+            }
+            asked->ranks = optarg;
             break;
         case 'h':
             return help();

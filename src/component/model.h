@@ -41,7 +41,7 @@ typedef struct loong_model {
     loong_cell_t *training;   /* of the coming step; NULL: no training */
     loong_cell_t *evaluation; /* of one micro-batch, forward alone */
     loong_cell_ranks_t ranks; /* their ranks, and which of them this is */
-    loong_stage_work_t *work[LOONG_MAX_COMPONENTS]; /* of their stages */
+    loong_stage_work_t *work[LOONG_MAX_COMPONENTS];     /* of their stages */
     struct loong_edges *under_way[LOONG_VARIANT_COUNT]; /* see edges.h */
     const struct loong_edge_rows *rows; /* borrowed; NULL without edges */
     loong_memory_plan_t *memory_plan;

@@ -17,11 +17,10 @@ static double flops_of(const loong_component_t *c,
                        const loong_stage_split_t *cut, bool whole)
 {
     const loong_model_facts_t *f = &c->facts;
-    double attention =
-        c->params.family->attention_flops != NULL
-            ? c->params.family->attention_flops(c->params.config,
-                                                c->params.request.seq_length)
-            : 0.0;
+    double attention = c->params.family->attention_flops != NULL
+                           ? c->params.family->attention_flops(
+                                 c->params.config, c->params.request.seq_length)
+                           : 0.0;
     double head = 6.0 * (double)f->vocab_size * (double)f->hidden_size;
     if (whole || f->num_layers == 0) {
         return f->flops_per_row + attention;

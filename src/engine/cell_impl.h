@@ -19,8 +19,8 @@ struct loong_join {
     /* Per component and micro-batch. Of the last component per stage as well:
      * [stage][micro-batch]. */
     int64_t **forward;
-    int64_t **backward; /* W stands behind its B */
-    int64_t *weights;   /* but here, of the last component */
+    int64_t **backward;        /* W stands behind its B */
+    int64_t *weights;          /* but here, of the last component */
     const loong_span_t *spans; /* of its entries, in these units */
     loong_stage_work_t **work; /* per component and stage, likewise */
 };

@@ -95,9 +95,9 @@ static loong_status_t scale_work(list_maker_t *l)
             loong_stage_work_t *w = &work[c][i];
             *w = (loong_stage_work_t){1, 1, 1};
             *w = cell->join->apart && of->work != NULL ? of->work[i] : *w;
-            sum += (double)of->params.micro_batches *
-                   ((double)w->forward + (double)w->backward +
-                    (double)w->weights);
+            sum +=
+                (double)of->params.micro_batches *
+                ((double)w->forward + (double)w->backward + (double)w->weights);
         }
     }
     for (int c = 0; c < cell->params.num_components && cell->join->apart; c++) {

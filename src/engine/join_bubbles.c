@@ -21,8 +21,8 @@ typedef struct interval {
 typedef struct reader {
     int64_t count, own; /* busy intervals, ascending; of the last component */
     interval_t *busy;
-    int64_t at;   /* what is placed next begins then or later, */
-    int64_t next; /* before this interval or behind it */
+    int64_t at;    /* what is placed next begins then or later, */
+    int64_t next;  /* before this interval or behind it */
     int64_t start; /* of a forward, the earliest */
     int taken;     /* micro-batches */
 } reader_t;
@@ -31,9 +31,9 @@ typedef struct filling {
     const loong_join_t *join;
     int head; /* the component that the last one reads */
     bool trained;
-    int total; /* its micro-batches */
+    int total;                 /* its micro-batches */
     int64_t forward, backward; /* work of one, with all that leads to it */
-    int64_t *wanted, *made; /* when it is read, and its gradient made */
+    int64_t *wanted, *made;    /* when it is read, and its gradient made */
     int num_readers;
     reader_t *readers;
     int64_t length; /* of the last component */
@@ -43,7 +43,7 @@ typedef struct filling {
 typedef struct trial {
     int64_t front; /* before the last component begins */
     int most;      /* micro-batches of a reader */
-    bool behind; /* all backwards are */
+    bool behind;   /* all backwards are */
     int64_t length;
     int64_t *begin[2]; /* forward and backward, from the last's beginning on */
     int32_t *reader;
@@ -131,9 +131,10 @@ static void place_backwards(const filling_t *f, trial_t *t)
     for (int m = 0; m < f->total && f->trained; m++) {
         reader_t *r = &f->readers[t->reader[m]];
         int64_t end = r->own > 0 ? r->busy[r->count - 1].end : 0;
-        int64_t begin = find_gap(
-            r, behind ? LOONG_MAX(f->made[m], end) : LOONG_MAX(f->made[m], last),
-            f->backward);
+        int64_t begin = find_gap(r,
+                                 behind ? LOONG_MAX(f->made[m], end)
+                                        : LOONG_MAX(f->made[m], last),
+                                 f->backward);
         behind = behind || begin >= end || m + 1 == f->total;
         t->begin[1][m] = behind ? INT64_MAX : begin;
         r->at = last = begin + f->backward;
@@ -257,10 +258,9 @@ static void list_times(filling_t *f)
         int own = m->backward ? m->to_micro_batch : m->from_micro_batch;
         int64_t begin = keys[last][e->to_stage * total + read] / 3;
         const loong_stage_work_t *w = &f->join->work[last][e->to_stage];
-        int64_t end =
-            begin + w->backward + (s->kind->split ? 0 : w->weights);
-        f->wanted[own] = m->backward ? f->wanted[own]
-                                     : LOONG_MIN(f->wanted[own], begin);
+        int64_t end = begin + w->backward + (s->kind->split ? 0 : w->weights);
+        f->wanted[own] =
+            m->backward ? f->wanted[own] : LOONG_MIN(f->wanted[own], begin);
         f->made[own] =
             m->backward ? LOONG_MAX(f->made[own], end) : f->made[own];
     }
@@ -303,14 +303,13 @@ static loong_status_t begin_filling(loong_join_t *j, int head, filling_t *f,
                      .total = (int)total,
                      .num_readers = num_groups(cell, head)};
     size_t readers = (size_t)f->num_readers;
-    LOONG_TRY(loongi_arena_alloc(cell->arena, total * sizeof(int64_t),
-                                 &f->wanted));
+    LOONG_TRY(
+        loongi_arena_alloc(cell->arena, total * sizeof(int64_t), &f->wanted));
     LOONG_TRY(
         loongi_arena_alloc(cell->arena, total * sizeof(int64_t), &f->made));
     LOONG_TRY(loongi_arena_alloc(cell->arena, readers * sizeof(*f->readers),
                                  &f->readers));
-    LOONG_TRY(
-        loongi_arena_alloc(cell->arena, readers * sizeof(*own), &own));
+    LOONG_TRY(loongi_arena_alloc(cell->arena, readers * sizeof(*own), &own));
     sum_work(f);
     list_times(f);
     for (int i = 0; i < f->num_readers; i++) {
@@ -357,7 +356,8 @@ static loong_status_t find_best(const filling_t *f, interval_t *const *own,
     LOONG_TRY(begin_trials(f, best));
     best->length = INT64_MAX;
     for (int front = 0; front <= even; front++) {
-        for (int most = even; most <= f->total; most += LOONG_MAX(even / 2, 1)) {
+        for (int most = even; most <= f->total;
+             most += LOONG_MAX(even / 2, 1)) {
             t.front = front * f->forward;
             t.most = most;
             begin_trial(f, &t, own);
@@ -382,8 +382,7 @@ static void shift_last(loong_join_t *j, int64_t front)
     const loong_cell_t *cell = j->cell;
     int last = cell->num_own - 1;
     int64_t stages = loongi_schedule_stages(cell->schedules[last]);
-    int64_t count =
-        stages * cell->params.components[last].params.micro_batches;
+    int64_t count = stages * cell->params.components[last].params.micro_batches;
     for (int64_t i = 0; i < count; i++) {
         j->forward[last][i] += 3 * front;
         j->backward[last][i] += 3 * front;
@@ -420,8 +419,9 @@ static void set_readers(const filling_t *f, const trial_t *t)
         for (int m = 0; m < total && groups > 1; m++) {
             int reader = t->reader[(int64_t)m * f->total / total];
             int first = first_of(cell, f->head, reader);
-            int rank = component_of(f, f->head)
-                           ->rank[first * component_of(f, f->head)->params.ranks];
+            int rank =
+                component_of(f, f->head)
+                    ->rank[first * component_of(f, f->head)->params.ranks];
             int group = 0;
             while (group + 1 < groups && !has_rank(cell, c, group, rank)) {
                 group++;
@@ -438,8 +438,8 @@ static int head_of(const loong_cell_t *cell)
     int head = -1;
     for (int e = 0; e < cell->params.num_edges; e++) {
         const loong_cell_edge_t *edge = &cell->params.edges[e];
-        head = edge->to == cell->num_own - 1 ? LOONG_MAX(head, edge->from)
-                                             : head;
+        head =
+            edge->to == cell->num_own - 1 ? LOONG_MAX(head, edge->from) : head;
     }
     return head;
 }

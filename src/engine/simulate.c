@@ -435,19 +435,17 @@ static loong_status_t prepare_messages(machine_t *m, loong_arena_t *arena)
         loong_message_end_t from = loongi_message_from(m->cell, message);
         loong_message_end_t to = loongi_message_to(m->cell, message);
         passage_t *passage = &m->passages[i];
-        *passage =
-            (passage_t){item_of(m, from),
-                        item_of(m, to),
-                        -1.0,
-                        -1.0,
-                        cost(m,
-                             message->backward ? LOONG_ENTRY_SEND_EDGE_BACKWARD
-                                               : LOONG_ENTRY_SEND_EDGE_FORWARD,
-                             from.component, from.stage),
-                        is_hollow(m, from.rank, from.component,
-                                  from.micro_batch) ||
-                            is_hollow(m, to.rank, to.component,
-                                      to.micro_batch)};
+        *passage = (passage_t){
+            item_of(m, from),
+            item_of(m, to),
+            -1.0,
+            -1.0,
+            cost(m,
+                 message->backward ? LOONG_ENTRY_SEND_EDGE_BACKWARD
+                                   : LOONG_ENTRY_SEND_EDGE_FORWARD,
+                 from.component, from.stage),
+            is_hollow(m, from.rank, from.component, from.micro_batch) ||
+                is_hollow(m, to.rank, to.component, to.micro_batch)};
         passage->from->leaving += !passage->complete;
         passage->to->arriving[message->backward] += !passage->complete;
     }

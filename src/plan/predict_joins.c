@@ -45,10 +45,11 @@ static bool is_kept(const variant_t *v, int component, int32_t rank)
 {
     const loong_cell_component_t *of = &v->of[component];
     int i = 0;
-    while (i < of->replicas && of->rank[i] != rank) {
+    int count = of->replicas * of->params.ranks;
+    while (i < count && of->rank[i] != rank) {
         i++;
     }
-    return i < of->replicas;
+    return i < count;
 }
 
 /* Replicas that compute a micro-batch together. */
@@ -71,13 +72,13 @@ static void place(variant_t *v)
             of->turn = (int)v->plan->pictures.texts *
                        m->ranks.component[last_of(v)].replicas * tp_of(v, c);
         }
-        for (int i = 0; i < of->replicas; i++) {
-            if (!v->alone || stage_of(v, c, i) == 0) {
+        for (int i = 0; i < of->replicas && v->alone; i++) {
+            if (stage_of(v, c, i) == 0) {
                 rank[count++] = all[i];
             }
         }
-        of->rank = rank;
-        of->replicas = count;
+        of->rank = v->alone ? rank : all;
+        of->replicas = v->alone ? count : of->replicas;
         rank += count;
     }
 }
@@ -87,11 +88,13 @@ static bool is_possible(const variant_t *v)
 {
     const loong_model_t *m = model_of(v);
     const loong_component_params_t *p = &v->plan->component->params;
-    bool possible = !v->join->apart ||
-                    (p->shards.sharding < LOONG_SHARDING_GRADS &&
-                     v->plan->set->rampup.start == 0);
+    bool possible =
+        !v->join->apart || (p->shards.sharding < LOONG_SHARDING_GRADS &&
+                            v->plan->set->rampup.start == 0);
     for (int c = 0; c < last_of(v); c++) {
-        possible = possible && v->of[c].replicas > 0;
+        bool cut = v->of[c].params.ranks > 1; /* into stages */
+        possible = possible && v->of[c].replicas > 0 &&
+                   !(cut && (v->alone || v->join->apart));
         for (int i = 0; i < v->of[c].replicas && v->join->apart; i++) {
             int at = loongi_cell_pipeline_rank(m->training, last_of(v),
                                                v->of[c].rank[i]);
@@ -164,8 +167,8 @@ static void fill_costs(const variant_t *v, const loong_cell_t *cell,
                 loong_entry_t e = loongi_entry((loong_entry_kind_t)k, 0, 0);
                 to[k] *= loongi_entry_computes(&e) ? times : 1.0;
             }
-            to[LOONG_ENTRY_E] = c != own ? to[LOONG_ENTRY_F]
-                                         : to[LOONG_ENTRY_E];
+            to[LOONG_ENTRY_E] =
+                c != own ? to[LOONG_ENTRY_F] : to[LOONG_ENTRY_E];
         }
     }
 }
@@ -202,7 +205,8 @@ static loong_status_t tell(loong_plan_t *plan, variant_t *v, double *first)
     }
     LOONG_TRY(simulate(v, &seconds));
     *first = *first > 0.0 ? *first : seconds;
-    loongi_text_printf(&plan->text, "    %-9s %10.1f ms, %5.2f times as fast%s\n",
+    loongi_text_printf(&plan->text,
+                       "    %-9s %10.1f ms, %5.2f times as fast%s\n",
                        v->join->name, 1e3 * seconds, *first / seconds,
                        v->alone ? " (components before it on its first stage "
                                   "alone)"
@@ -222,9 +226,8 @@ loong_status_t loongi_predict_joins(loong_plan_t *plan)
                             (size_t)(m->ranks.count * m->num_components),
                             sizeof(*v.rank), "ranks of joins", &v.rank));
     loongi_text_printf(&plan->text, "  joins, with the same programs:\n");
-    loong_status_t status = plan->mesh.size[LOONG_AXIS_PP] > 1
-                                ? tell(plan, &v, &first)
-                                : LOONG_OK;
+    loong_status_t status =
+        plan->mesh.size[LOONG_AXIS_PP] > 1 ? tell(plan, &v, &first) : LOONG_OK;
     v.alone = false;
     for (int i = 0; loongi_join_kinds[i] != NULL && status == LOONG_OK; i++) {
         v.join = loongi_join_kinds[i];

@@ -195,8 +195,9 @@ static int stage_of(const loong_cell_ranks_t *cell,
     return i < place->pipelines * stages ? i % stages : -1;
 }
 
-/* Ranks that meet in the programs of a component compute at one time: they must
- * be of one stage of the last one, and all steps have the same micro-batches. */
+/* Ranks that meet in the programs of a component compute at one time: they
+ * must be of one stage of the last one, and all steps have the same
+ * micro-batches. */
 static loong_status_t check_apart(const loong_plan_t *plan, int count,
                                   const loong_component_params_t *params,
                                   const loong_cell_ranks_t *cell)
@@ -219,6 +220,12 @@ static loong_status_t check_apart(const loong_plan_t *plan, int count,
     for (int c = 0; c < count - 1; c++) {
         const loong_component_place_t *place = &cell->component[c];
         int tp = params[c].mesh.size[LOONG_AXIS_TP];
+        int stages = params[c].mesh.size[LOONG_AXIS_PP];
+        LOONG_CHECK(plan->ctx, stages == 1, LOONG_ERR_CONFIG,
+                    "model.%s.parallel.pipeline_model_parallel_size: found %d: "
+                    "stages of it wait for one another, which with join %s "
+                    "compute at different times; 1 is there, or another join",
+                    params[c].name, stages, last->join);
         for (int i = 0; i < place->pipelines; i++) {
             LOONG_CHECK(
                 plan->ctx,
@@ -410,7 +417,8 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
                     : extent.segments;
         }
         LOONG_TRY(complete(plan, arena, last, &extent, &params[i]));
-        bool turns = plan->pictures.whole && texts < place.component[i].replicas;
+        bool turns = plan->pictures.whole &&
+                     texts < place.component[i].replicas;
         params[i].turn = turns ? (int)texts : 0;
     }
     if (is_apart(last)) {

@@ -37,8 +37,8 @@ void loongi_upstream_open(loong_upstream_step_t *step, const loong_plan_t *plan,
                           loong_model_t *model);
 
 /* Nothing where the model reads no texts with pictures. texts: the loader that
- * is the component's with the loss, and its parameters; train: of the steps that
- * the lists of entries are made for. */
+ * is the component's with the loss, and its parameters; train: of the steps
+ * that the lists of entries are made for. */
 LOONG_NODISCARD loong_status_t
 loongi_images_open(const loong_plan_t *plan, bool train, loong_loader_t *loader,
                    const loong_loader_params_t *texts, loong_images_t *images);

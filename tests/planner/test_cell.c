@@ -216,12 +216,38 @@ static void test_coupled_keeps_less(void **state)
     test_context_end(&ctx);
 }
 
-/* ---- gaps of a pipeline --------------------------------------------------- */
+/* ---- gaps of a pipeline -------------------------------------------------- */
 
 typedef struct filled {
     fake_cell_t fake;
     loong_stage_cost_t costs[2 * FAKE_CELL_STAGES]; /* of all stages */
 } filled_t;
+
+/* Every rank sends to the ranks of the first stage, and to itself. */
+static void draw_edges(fake_cell_t *fake, bool frozen)
+{
+    loong_cell_params_t *p = &fake->params;
+    int total = fake->components[0].params.micro_batches;
+    for (int e = 0; e < p->num_edges; e++) {
+        bool inner = e + 1 < p->num_edges;
+        int readers = inner ? p->ranks : fake->components[e + 1].replicas;
+        fake->edges[e] = (loong_cell_edge_t){e, e + 1, 0, 0, !frozen};
+        for (int i = 0; i < total * p->ranks * readers; i++) {
+            int m = i % total;
+            int from = i / total % p->ranks;
+            int to = i / total / p->ranks;
+            if (inner && from != to) {
+                continue;
+            }
+            fake->messages[p->num_messages++] =
+                (loong_message_t){e, false, from, m, to, m};
+            if (!frozen) {
+                fake->messages[p->num_messages++] =
+                    (loong_message_t){e, true, to, m, from, m};
+            }
+        }
+    }
+}
 
 /* A pipeline of one replica or two tensor parallel ranks, and before it one
  * component or two on the same ranks, which read micro-batches by turns. */
@@ -264,7 +290,8 @@ static void draw_filled(uint64_t seed, const char *join, filled_t *f)
         for (int i = 0; i < p->ranks; i++) { /* stage by stage */
             f->fake.rank[c][i] = last ? i % stages * tp + i / stages : i;
         }
-        for (int i = 0; i < of->params.ranks * of->params.chunks; i++, stage++) {
+        int count = of->params.ranks * of->params.chunks;
+        for (int i = 0; i < count; i++, stage++) {
             loong_stage_work_t *w = &f->fake.work[c][i];
             bool split = last && kind >= 2;
             int64_t forward = 1 + DRAW(last ? 30 : 20);
@@ -276,27 +303,11 @@ static void draw_filled(uint64_t seed, const char *join, filled_t *f)
         }
     }
 #undef DRAW
-    for (int e = 0; e < before; e++) {
-        f->fake.edges[e] = (loong_cell_edge_t){e, e + 1, 0, 0, !frozen};
-        int readers = e + 1 == before ? tp : p->ranks;
-        for (int i = 0; i < total * p->ranks * readers; i++) {
-            int m = i % total;
-            int from = i / total % p->ranks;
-            int to = i / total / p->ranks;
-            if (readers == p->ranks && e + 1 < before && from != to) {
-                continue;
-            }
-            f->fake.messages[p->num_messages++] =
-                (loong_message_t){e, false, from, m, to, m};
-            if (!frozen) {
-                f->fake.messages[p->num_messages++] =
-                    (loong_message_t){e, true, to, m, from, m};
-            }
-        }
-    }
+    draw_edges(&f->fake, frozen);
 }
 
-/* Hardly ever longer than phases, often shorter; never more in memory; equal work. */
+/* Hardly ever longer than phases, often shorter; never more in memory; equal
+ * work. */
 static void test_gaps_are_filled(void **state)
 {
     (void)state;

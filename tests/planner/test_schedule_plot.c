@@ -199,7 +199,8 @@ static void test_every_kind(void **state)
             if (kind->accepts != NULL && !kind->accepts(&p, reason)) {
                 continue;
             }
-            loong_cell_component_t component = {kind->name, p, 1, rank, 0, NULL};
+            loong_cell_component_t component = {
+                kind->name, p, 1, rank, 0, NULL};
             loong_cell_params_t params = {.join = "coupled",
                                           .ranks = p.ranks,
                                           .num_components = 1,

@@ -232,9 +232,14 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* ---- one launch ---------------------------------------------------------- */
 
+/* Columns of logits that are products of their own: for a count of them that
+ * does not fill 16 bytes cuBLASLt has kernels of a third of the rate, so that
+ * what is over is the second piece. */
+constexpr int PIECES = 2;
+
 /* Of one pair of x and w; NULL: not wanted. Logits of the second are added. */
 struct products_t {
-    loong_cublaslt_t *logits, *dx, *dw;
+    loong_cublaslt_t *logits[PIECES], *dx[PIECES], *dw[PIECES];
 };
 
 struct state_t {
@@ -250,6 +255,20 @@ const loong_cross_entropy_attr_t *attr_of(const loong_kernel_query_t *q)
 int64_t ld_of(const loong_kernel_query_t *q)
 {
     return loongi_round_up(loongi_cross_entropy_columns(q), 2 * PACK);
+}
+
+struct piece_t {
+    int64_t first, columns; /* 0: there is none */
+};
+
+piece_t piece_of(const loong_kernel_query_t *q, int piece)
+{
+    int64_t columns = loongi_cross_entropy_columns(q);
+    int64_t whole = columns / PACK * PACK;
+    if (whole == 0 || q->arg[0].dtype != LOONG_BF16) {
+        whole = columns;
+    }
+    return piece == 0 ? piece_t{0, whole} : piece_t{whole, columns - whole};
 }
 
 /* Rows of a chunk. Ranks that share a vocabulary cut alike, though they may
@@ -273,24 +292,35 @@ struct chunk_t {
     loong_softmax_stats_t *shared;
 };
 
-const char *row_at(const chunk_t &c, int operand)
+char *row_at(const chunk_t &c, int operand, int64_t row)
 {
     const loong_karg_t *a = &c.call->query->arg[operand];
-    return static_cast<const char *>(c.call->ptr[operand]) +
-           (size_t)(c.first * a->ld) * loong_dtype_size(a->dtype);
+    return static_cast<char *>(c.call->ptr[operand]) +
+           (size_t)(row * a->ld) * loong_dtype_size(a->dtype);
 }
 
 loong_status_t make_logits(const chunk_t &c)
 {
     const loong_kernel_call_t *call = c.call;
-    for (int i = 0; i < c.roles->num_pairs; i++) {
-        const loong_head_pair_t &pair = c.roles->pair[i];
+    for (int i = 0; i < c.roles->num_pairs * PIECES; i++) {
+        const loong_head_pair_t &pair = c.roles->pair[i / PIECES];
+        const products_t &made = c.state->pair[i / PIECES];
+        if (made.logits[i % PIECES] == NULL) {
+            continue;
+        }
+        int64_t first = piece_of(call->query, i % PIECES).first;
         loong_cublaslt_operands_t o = {
-            call->ptr[pair.w], row_at(c, pair.x), c.logits, c.rows,
-            loong_karg_cols(&call->query->arg[pair.x]), i > 0, call->workspace,
-            call->stream, NULL, NULL};
-        LOONG_TRY(
-            loongi_cublaslt_run(call->ctx, c.state->pair[i].logits, &o));
+            row_at(c, pair.w, first),
+            row_at(c, pair.x, c.first),
+            c.logits + first,
+            c.rows,
+            loong_karg_cols(&call->query->arg[pair.x]),
+            i >= PIECES,
+            call->workspace,
+            call->stream,
+            NULL,
+            NULL};
+        LOONG_TRY(loongi_cublaslt_run(call->ctx, made.logits[i % PIECES], &o));
     }
     return LOONG_OK;
 }
@@ -302,31 +332,41 @@ bool adds(const loong_kernel_call_t *call, const loong_head_pair_t &pair)
 }
 
 loong_status_t make_gradients(const chunk_t &c, const loong_head_pair_t &pair,
-                              const products_t &made)
+                              const products_t &made, int piece)
 {
     const loong_kernel_call_t *call = c.call;
-    int64_t columns = loongi_cross_entropy_columns(call->query);
-    if (made.dx != NULL) {
+    piece_t p = piece_of(call->query, piece);
+    const char *gradient =
+        reinterpret_cast<const char *>(c.logits) +
+        (size_t)p.first * loong_dtype_size(call->query->arg[0].dtype);
+    if (made.dx[piece] != NULL) {
         loong_cublaslt_operands_t o = {
-            call->ptr[pair.w],
-            c.logits,
-            const_cast<char *>(row_at(c, pair.dx)),
+            row_at(c, pair.w, p.first),
+            gradient,
+            row_at(c, pair.dx, c.first),
             c.rows,
-            columns,
-            false,
+            p.columns,
+            piece > 0,
             call->workspace,
             call->stream,
             NULL,
             NULL};
-        LOONG_TRY(loongi_cublaslt_run(call->ctx, made.dx, &o));
+        LOONG_TRY(loongi_cublaslt_run(call->ctx, made.dx[piece], &o));
     }
-    if (made.dw != NULL) {
+    if (made.dw[piece] != NULL) {
         bool add = c.first > 0 || adds(call, pair);
         loong_cublaslt_operands_t o = {
-            row_at(c, pair.x), c.logits, call->ptr[pair.dw], columns,
-            c.rows,            add,      call->workspace,    call->stream,
-            NULL,              NULL};
-        LOONG_TRY(loongi_cublaslt_run(call->ctx, made.dw, &o));
+            row_at(c, pair.x, c.first),
+            gradient,
+            row_at(c, pair.dw, p.first),
+            p.columns,
+            c.rows,
+            add,
+            call->workspace,
+            call->stream,
+            NULL,
+            NULL};
+        LOONG_TRY(loongi_cublaslt_run(call->ctx, made.dw[piece], &o));
     }
     return LOONG_OK;
 }
@@ -381,7 +421,7 @@ loong_status_t run_chunk(const chunk_t &c)
     a.rows = c.rows;
     a.gradient = 0;
     for (const products_t &made : c.state->pair) {
-        a.gradient |= made.dx != NULL || made.dw != NULL;
+        a.gradient |= made.dx[0] != NULL || made.dw[0] != NULL;
     }
     a.half = q->arg[0].dtype == LOONG_BF16;
     a.error = call->error;
@@ -392,8 +432,9 @@ loong_status_t run_chunk(const chunk_t &c)
     LOONG_LAUNCH((softmax_kernel), dim3((unsigned)c.rows), dim3(BLOCK), 0,
                  stream_of(call), a, call->device_frame);
     LOONG_TRY(launched(call));
-    for (int i = 0; i < c.roles->num_pairs; i++) {
-        LOONG_TRY(make_gradients(c, c.roles->pair[i], c.state->pair[i]));
+    for (int i = 0; i < c.roles->num_pairs * PIECES; i++) {
+        LOONG_TRY(make_gradients(c, c.roles->pair[i / PIECES],
+                                 c.state->pair[i / PIECES], i % PIECES));
     }
     return LOONG_OK;
 }
@@ -442,10 +483,11 @@ static loong_status_t run(const loong_kernel_call_t *call)
 static void destroy(loong_context_t *ctx, void *state)
 {
     state_t *s = static_cast<state_t *>(state);
-    for (int i = 0; s != NULL && i < LOONG_HEAD_PAIRS; i++) {
-        loongi_cublaslt_destroy(ctx, s->pair[i].logits);
-        loongi_cublaslt_destroy(ctx, s->pair[i].dx);
-        loongi_cublaslt_destroy(ctx, s->pair[i].dw);
+    for (int i = 0; s != NULL && i < LOONG_HEAD_PAIRS * PIECES; i++) {
+        const products_t &made = s->pair[i / PIECES];
+        loongi_cublaslt_destroy(ctx, made.logits[i % PIECES]);
+        loongi_cublaslt_destroy(ctx, made.dx[i % PIECES]);
+        loongi_cublaslt_destroy(ctx, made.dw[i % PIECES]);
     }
     loongi_free(ctx, s);
 }
@@ -465,10 +507,13 @@ static loong_cublaslt_params_t product(const loong_kernel_query_t *q,
 static loong_status_t make_products(loong_context_t *ctx,
                                     const loong_kernel_query_t *q,
                                     const loong_head_pair_t *pair,
-                                    products_t *s)
+                                    int piece, products_t *s)
 {
     const loong_karg_t *arg = q->arg;
-    int64_t columns = loongi_cross_entropy_columns(q);
+    int64_t columns = piece_of(q, piece).columns;
+    if (columns == 0) {
+        return LOONG_OK;
+    }
     int64_t hidden = loong_karg_cols(&arg[pair->x]);
     int64_t rows = chunk_of(q);
     loong_cublaslt_params_t logits = product(q, columns, rows, hidden);
@@ -484,12 +529,12 @@ static loong_status_t make_products(loong_context_t *ctx,
     dx.ldc = arg[pair->dx].ld;
     dw.out = arg[pair->dw].dtype;
     dw.ldc = arg[pair->dw].ld;
-    LOONG_TRY(loongi_cublaslt_create(ctx, &logits, &s->logits));
+    LOONG_TRY(loongi_cublaslt_create(ctx, &logits, &s->logits[piece]));
     if (loongi_cross_entropy_makes(q, pair->dx)) {
-        LOONG_TRY(loongi_cublaslt_create(ctx, &dx, &s->dx));
+        LOONG_TRY(loongi_cublaslt_create(ctx, &dx, &s->dx[piece]));
     }
     return loongi_cross_entropy_makes(q, pair->dw)
-               ? loongi_cublaslt_create(ctx, &dw, &s->dw)
+               ? loongi_cublaslt_create(ctx, &dw, &s->dw[piece])
                : LOONG_OK;
 }
 
@@ -504,8 +549,10 @@ static loong_status_t prepare(loong_context_t *ctx,
     s->counts = reinterpret_cast<int64_t *>(s + 1);
     const loong_head_roles_t *roles = loongi_cross_entropy_roles(query);
     loong_status_t status = LOONG_OK;
-    for (int i = 0; i < roles->num_pairs && status == LOONG_OK; i++) {
-        status = make_products(ctx, query, &roles->pair[i], &s->pair[i]);
+    int products = roles->num_pairs * PIECES;
+    for (int i = 0; i < products && status == LOONG_OK; i++) {
+        status = make_products(ctx, query, &roles->pair[i / PIECES], i % PIECES,
+                               &s->pair[i / PIECES]);
     }
     if (status != LOONG_OK) {
         destroy(ctx, s);

@@ -2,8 +2,9 @@
  *
  * sumsq and sum: the same records as base/exact_sum.c, whatever the order of
  * threads, since integers are added. As in sum_cpu.c an addend is cut at fixed
- * grids and its pieces add up in fp64 without rounding, up to 2^10 of them;
- * values that the grids cannot hold go into the record one by one. */
+ * grids and its pieces add up in fp64 without rounding, up to 2^10 of them, and
+ * those of a warp as integers: 64-bit additions to shared memory take turns.
+ * Values that the grids cannot hold go into the record one by one. */
 #include "exact_sum.h"
 #include "map.cuh"
 
@@ -21,7 +22,22 @@ enum { SUM_BLOCKS = 1024 };
 
 typedef unsigned long long word_t;
 
-/* loongi_exact_add, into a record that threads share. */
+/* mantissa * 2^(shift - LOONG_EXACT_SHIFT), into a record that threads share. */
+__device__ void add_bits(word_t *record, word_t mantissa, int shift,
+                         bool negative)
+{
+    int digit = shift / 32;
+    word_t low = mantissa << shift % 32;
+    word_t high = shift % 32 == 0 ? 0 : mantissa >> (64 - shift % 32);
+    const word_t part[3] = {low & 0xffffffffu, low >> 32, high};
+    for (int i = 0; i < 3; i++) {
+        if (part[i] != 0) { /* negative numbers wrap, as they should */
+            atomicAdd(&record[digit + i], negative ? 0 - part[i] : part[i]);
+        }
+    }
+}
+
+/* loongi_exact_add, likewise. */
 __device__ void add_to_record(word_t *record, double value)
 {
     word_t bits = (word_t)__double_as_longlong(value);
@@ -39,19 +55,11 @@ __device__ void add_to_record(word_t *record, double value)
         mantissa = (mantissa + ((word_t)1 << (-shift - 1))) >> -shift;
         shift = 0;
     }
-    int digit = shift / 32;
-    if (exponent == 0x7ff || digit + 2 >= LOONG_EXACT_DIGITS) {
+    if (exponent == 0x7ff || shift / 32 + 2 >= LOONG_EXACT_DIGITS) {
         atomicAdd(&record[LOONG_EXACT_DIGITS], (word_t)1);
         return;
     }
-    word_t low = mantissa << shift % 32;
-    word_t high = shift % 32 == 0 ? 0 : mantissa >> (64 - shift % 32);
-    const word_t part[3] = {low & 0xffffffffu, low >> 32, high};
-    for (int i = 0; i < 3; i++) {
-        if (part[i] != 0) { /* negative numbers wrap, as they should */
-            atomicAdd(&record[digit + i], bits >> 63 ? 0 - part[i] : part[i]);
-        }
-    }
+    add_bits(record, mantissa, shift, bits >> 63 != 0);
 }
 
 __device__ void carry(word_t *record)
@@ -74,6 +82,9 @@ struct parts_t {
     double v[GRIDS];
 };
 
+/* The grids are 2^(42 g - LOONG_EXACT_SHIFT), g from 3 down to 0. */
+constexpr int APART = 42;
+
 __device__ __forceinline__ void cut(double rest, parts_t *sum)
 {
     /* 1.5 * 2^(52 + grid): its last place is the grid. */
@@ -90,6 +101,23 @@ __device__ void flush(parts_t *sum, word_t *record)
     for (int g = 0; g < GRIDS; g++) {
         add_to_record(record, sum->v[g]);
         sum->v[g] = 0.0;
+    }
+}
+
+/* Those of a warp, each of less than 2^53 units of its grid. */
+__device__ void flush_warp(const parts_t &sum, word_t *record)
+{
+    const double units[GRIDS] = {0x1p18, 0x1p60, 0x1p102, 0x1p144};
+    for (int g = 0; g < GRIDS; g++) {
+        long long all = (long long)(sum.v[g] * units[g]);
+        for (int lane = WARP / 2; lane > 0; lane /= 2) {
+            all += __shfl_xor_sync(EACH, all, lane);
+        }
+        if (threadIdx.x % WARP == 0) {
+            bool negative = all < 0;
+            add_bits(record, (word_t)(negative ? -all : all),
+                     (GRIDS - 1 - g) * APART, negative);
+        }
     }
 }
 
@@ -126,7 +154,7 @@ __global__ void __launch_bounds__(BLOCK)
             held = 0;
         }
     }
-    flush(&sum, record);
+    flush_warp(sum, record);
     __syncthreads();
     if (threadIdx.x == 0) {
         carry(record);
@@ -137,16 +165,23 @@ __global__ void __launch_bounds__(BLOCK)
 }
 
 /* out (+)= the records of the blocks. */
-__global__ void add_records(const word_t *records, int count, word_t *out,
-                            bool add)
+__global__ void __launch_bounds__(BLOCK)
+    add_records(const word_t *records, int count, word_t *out, bool add)
 {
+    constexpr int EVERY = BLOCK / LOONG_EXACT_WORDS;
     LOONG_SHARED(word_t, record, LOONG_EXACT_WORDS);
-    if (threadIdx.x < LOONG_EXACT_WORDS) {
-        word_t total = add ? out[threadIdx.x] : 0;
-        for (int b = 0; b < count; b++) {
-            total += records[(int64_t)b * LOONG_EXACT_WORDS + threadIdx.x];
-        }
-        record[threadIdx.x] = total;
+    int word = threadIdx.x % LOONG_EXACT_WORDS;
+    int first = threadIdx.x / LOONG_EXACT_WORDS;
+    if (first == 0) {
+        record[word] = add ? out[word] : 0;
+    }
+    __syncthreads();
+    word_t sum = 0;
+    for (int b = first; b < count && first < EVERY; b += EVERY) {
+        sum += records[(int64_t)b * LOONG_EXACT_WORDS + word];
+    }
+    if (sum != 0) {
+        atomicAdd(&record[word], sum);
     }
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -174,7 +209,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     int64_t blocks = blocks_of(x.cols);
     LOONG_LAUNCH((sum_kernel<SQUARES>), dim3((unsigned)blocks), dim3(BLOCK),
                  0, stream_of(call), x, records);
-    LOONG_LAUNCH((add_records), dim3(1), dim3(WARP), 0, stream_of(call),
+    LOONG_LAUNCH((add_records), dim3(1), dim3(BLOCK), 0, stream_of(call),
                  records, (int)blocks, static_cast<word_t *>(call->ptr[1]),
                  (call->accumulate & 1u) != 0);
     return launched(call);

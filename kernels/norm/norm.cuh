@@ -50,33 +50,33 @@ static __device__ __forceinline__ float *statistic(const mat_t &m, int64_t row,
 /* ---- columns of a thread ------------------------------------------------- */
 
 /* Where a thread of a team begins, and how far it keeps a row of d columns in
- * registers, as the words that it read: KEEP packs, 64 bytes. Behind them, and
- * where rows are not packed, it reads again. */
-template <class T, int TEAM> struct columns_t {
-    enum { KEEP = 8 / sizeof(T), STEP = TEAM * PACK };
+ * registers, as the words that it read: KEEP packs, TIMES 64 bytes. Behind them,
+ * and where rows are not packed, it reads again. */
+template <class T, int TEAM_, int TIMES> struct columns_t {
+    typedef T type;
+    enum { TEAM = TEAM_, KEEP = TIMES * 8 / sizeof(T), STEP = TEAM * PACK };
     int64_t first, kept, d;
 };
 
-template <class T, int TEAM>
-static __device__ __forceinline__ columns_t<T, TEAM> columns_of(int64_t d,
-                                                                bool packed)
+template <class C>
+static __device__ __forceinline__ C columns_of(int64_t d, bool packed)
 {
-    columns_t<T, TEAM> c;
-    int64_t most = columns_t<T, TEAM>::KEEP * columns_t<T, TEAM>::STEP;
-    c.first = (int64_t)threadIdx.x % TEAM * PACK;
+    C c;
+    int64_t most = C::KEEP * C::STEP;
+    c.first = (int64_t)threadIdx.x % C::TEAM * PACK;
     c.kept = !packed ? 0 : d < most ? d : most;
     c.d = d;
     return c;
 }
 
 /* The packs that are kept, of a row of any type; all reads are under way. */
-template <class T, int TEAM, class From>
-static __device__ __forceinline__ void
-fetch_kept(const columns_t<T, TEAM> &c, const From *row, raw_t<From> *kept)
+template <class C, class From>
+static __device__ __forceinline__ void fetch_kept(const C &c, const From *row,
+                                                  raw_t<From> *kept)
 {
 #pragma unroll
-    for (int k = 0; k < columns_t<T, TEAM>::KEEP; k++) {
-        int64_t col = c.first + k * columns_t<T, TEAM>::STEP;
+    for (int k = 0; k < C::KEEP; k++) {
+        int64_t col = c.first + k * C::STEP;
         if (col < c.kept) {
             kept[k] = fetch(row + col);
         }
@@ -84,13 +84,12 @@ fetch_kept(const columns_t<T, TEAM> &c, const From *row, raw_t<From> *kept)
 }
 
 /* fn(k, column) for the packs that are kept. */
-template <class T, int TEAM, class Fn>
-static __device__ __forceinline__ void each_kept(const columns_t<T, TEAM> &c,
-                                                 Fn fn)
+template <class C, class Fn>
+static __device__ __forceinline__ void each_kept(const C &c, Fn fn)
 {
 #pragma unroll
-    for (int k = 0; k < columns_t<T, TEAM>::KEEP; k++) {
-        int64_t col = c.first + k * columns_t<T, TEAM>::STEP;
+    for (int k = 0; k < C::KEEP; k++) {
+        int64_t col = c.first + k * C::STEP;
         if (col < c.kept) {
             fn(k, col);
         }
@@ -98,22 +97,21 @@ static __device__ __forceinline__ void each_kept(const columns_t<T, TEAM> &c,
 }
 
 /* fn(column, n) for the n columns of the packs that are not. */
-template <class T, int TEAM, class Fn>
-static __device__ __forceinline__ void each_other(const columns_t<T, TEAM> &c,
-                                                  Fn fn)
+template <class C, class Fn>
+static __device__ __forceinline__ void each_other(const C &c, Fn fn)
 {
-    const int64_t step = columns_t<T, TEAM>::STEP;
-    int64_t from = c.kept > 0 ? columns_t<T, TEAM>::KEEP * step : 0;
+    const int64_t step = C::STEP;
+    int64_t from = c.kept > 0 ? C::KEEP * step : 0;
     for (int64_t col = c.first + from; col < c.d; col += step) {
         fn(col, least(PACK, c.d - col));
     }
 }
 
 /* fn(pack, n) for all packs of a row, n columns each. */
-template <class T, int TEAM, class Fn>
-static __device__ __forceinline__ void each_pack(const columns_t<T, TEAM> &c,
-                                                 const raw_t<T> *kept,
-                                                 const T *row, Fn fn)
+template <class C, class Fn>
+static __device__ __forceinline__ void
+each_pack(const C &c, const raw_t<typename C::type> *kept,
+          const typename C::type *row, Fn fn)
 {
     each_kept(c, [&](int k, int64_t) { fn(unpack(kept[k]), (int)PACK); });
     each_other(c, [&](int64_t col, int n) {
@@ -244,7 +242,7 @@ static inline size_t sums_bytes(const column_sums_t &s)
 }
 
 /* The shared memory there is for sums, beside what a block has anyway. Those of
- * warps always fit. */
+ * warps fit up to WARP_WIDTH. */
 static inline size_t sums_room(const loong_kernel_call_t *call)
 {
     enum { ELSE = 1024 };

@@ -8,7 +8,9 @@
  * Bytes an element of bf16: norm 4, with an addition 8, gradient 6, with an
  * addition 8; some 10 and 20 FLOP: bound by memory. A thread has all of its
  * part of the row under way before it uses any: at d = 4096 on a multiprocessor
- * 4 blocks x 256 threads x 32 bytes an input forward, 2 blocks backward. */
+ * 4 blocks x 256 threads x 32 bytes an input forward, 2 blocks backward. Up to
+ * twice WARP_WIDTH a warp keeps twice as much: a block would have less under way
+ * than its barriers take (d = 1600: a third of a copy's rate on an H200). */
 #include "norm/norm.cuh"
 
 using namespace loong_cuda;
@@ -43,12 +45,11 @@ __device__ __forceinline__ walk_t walk_groups(const norm_t &a)
 /* ---- forward ------------------------------------------------------------- */
 
 /* sum = x + more, rounded to storage. */
-template <class T, int TEAM>
-__device__ __forceinline__ void add_rows(const columns_t<T, TEAM> &c,
-                                         const T *x, const T *more, T *sum,
-                                         raw_t<T> *kept)
+template <class C, class T>
+__device__ __forceinline__ void add_rows(const C &c, const T *x, const T *more,
+                                         T *sum, raw_t<T> *kept)
 {
-    raw_t<T> other[columns_t<T, TEAM>::KEEP];
+    raw_t<T> other[C::KEEP];
     auto both = [](pack_t p, const pack_t &q) {
         for (int i = 0; i < PACK; i++) {
             p.v[i] += q.v[i];
@@ -69,14 +70,14 @@ __device__ __forceinline__ void add_rows(const columns_t<T, TEAM> &c,
     });
 }
 
-template <class T, int TEAM, bool CENTER, bool ADD>
-__global__ void __launch_bounds__(BLOCK, 4 - ADD - CENTER)
+template <class T, int TEAM, int TIMES, bool CENTER, bool ADD>
+__global__ void __launch_bounds__(BLOCK, TIMES == 2 ? 2 : 4 - ADD - CENTER)
     norm_forward(norm_t a)
 {
     LOONG_SHARED(float, room, WARPS);
-    typedef columns_t<T, TEAM> columns;
+    typedef columns_t<T, TEAM, TIMES> columns;
     const int64_t d = a.w.cols;
-    const columns c = columns_of<T, TEAM>(d, a.packed);
+    const columns c = columns_of<columns>(d, a.packed);
     const float *w = row_of<float>(a.w, 0);
     const float *b = CENTER ? row_of<float>(a.b, 0) : NULL;
     int64_t units = a.y.rows * a.groups;
@@ -194,15 +195,15 @@ __device__ __forceinline__ pack_t input_gradient(const group_t &g,
 }
 
 /* dx of every unit, and the block's part of dw and db. */
-template <class T, int TEAM, bool CENTER, bool NEAR>
-__global__ void __launch_bounds__(BLOCK, 2)
+template <class T, int TEAM, int TIMES, bool CENTER, bool NEAR>
+__global__ void __launch_bounds__(BLOCK, TIMES == 2 ? 1 : 2)
     norm_backward(norm_t a)
 {
     LOONG_SHARED(float, room, 2 * WARPS);
     LOONG_SHARED_DYNAMIC(float, sums);
-    typedef columns_t<T, TEAM> columns;
+    typedef columns_t<T, TEAM, TIMES> columns;
     const int64_t d = a.w.cols;
-    const columns c = columns_of<T, TEAM>(d, a.packed);
+    const columns c = columns_of<columns>(d, a.packed);
     const bool packed = c.kept > 0;
     const float *w = row_of<float>(a.w, 0);
     int64_t units = a.x.rows * a.groups;
@@ -277,20 +278,26 @@ static bool is_packed(const norm_t &a)
     return packed;
 }
 
+template <class T, int TEAM, int TIMES, bool CENTER, bool ADD>
+static loong_status_t forward_by(const loong_kernel_call_t *call,
+                                 const norm_t &a)
+{
+    enum { TEAMS = BLOCK / TEAM };
+    dim3 grid = grid_of(call, (a.y.rows * a.groups + TEAMS - 1) / TEAMS);
+    LOONG_LAUNCH((norm_forward<T, TEAM, TIMES, CENTER, ADD>), grid, dim3(BLOCK),
+                 0, stream_of(call), a);
+    return launched(call);
+}
+
 template <class T, bool CENTER, bool ADD>
 static loong_status_t forward_as(const loong_kernel_call_t *call,
                                  const norm_t &a)
 {
-    if (a.w.cols <= WARP_WIDTH) {
-        dim3 grid = grid_of(call, (a.y.rows * a.groups + WARPS - 1) / WARPS);
-        LOONG_LAUNCH((norm_forward<T, WARP, CENTER, ADD>), grid, dim3(BLOCK),
-                     0, stream_of(call), a);
-    } else {
-        LOONG_LAUNCH((norm_forward<T, BLOCK, CENTER, ADD>),
-                     grid_of(call, a.y.rows * a.groups), dim3(BLOCK), 0,
-                     stream_of(call), a);
-    }
-    return launched(call);
+    return a.w.cols <= WARP_WIDTH
+               ? forward_by<T, WARP, 1, CENTER, ADD>(call, a)
+           : a.w.cols <= 2 * WARP_WIDTH
+               ? forward_by<T, WARP, 2, CENTER, ADD>(call, a)
+               : forward_by<T, BLOCK, 1, CENTER, ADD>(call, a);
 }
 
 template <bool CENTER, bool ADD>
@@ -345,21 +352,18 @@ static loong_status_t run_add_layernorm(const loong_kernel_call_t *call)
     return forward<true, true>(call, forward_args(call, true, true));
 }
 
-template <class T, int TEAM, bool CENTER>
+template <class T, int TEAM, int TIMES, bool CENTER, bool NEAR>
 static loong_status_t backward_by(const loong_kernel_call_t *call,
                                   const norm_t &a)
 {
-    size_t shared = sums_bytes<TEAM>(a.sums);
-    size_t room = sums_room(call);
-    if (TEAM == WARP || shared <= room) {
-        LOONG_TRY(
-            allow_shared(call, norm_backward<T, TEAM, CENTER, true>, room));
-        LOONG_LAUNCH((norm_backward<T, TEAM, CENTER, true>), dim3(FOLD_PARTS),
-                     dim3(BLOCK), shared, stream_of(call), a);
-    } else {
-        LOONG_LAUNCH((norm_backward<T, BLOCK, CENTER, false>),
-                     dim3(FOLD_PARTS), dim3(BLOCK), 0, stream_of(call), a);
+    size_t shared = NEAR ? sums_bytes<TEAM>(a.sums) : 0;
+    if (NEAR) {
+        LOONG_TRY(allow_shared(call,
+                               norm_backward<T, TEAM, TIMES, CENTER, NEAR>,
+                               sums_room(call)));
     }
+    LOONG_LAUNCH((norm_backward<T, TEAM, TIMES, CENTER, NEAR>),
+                 dim3(FOLD_PARTS), dim3(BLOCK), shared, stream_of(call), a);
     return launched(call);
 }
 
@@ -367,8 +371,15 @@ template <class T, bool CENTER>
 static loong_status_t backward_as(const loong_kernel_call_t *call,
                                   const norm_t &a)
 {
-    return a.w.cols <= WARP_WIDTH ? backward_by<T, WARP, CENTER>(call, a)
-                                  : backward_by<T, BLOCK, CENTER>(call, a);
+    if (a.w.cols <= WARP_WIDTH) {
+        return backward_by<T, WARP, 1, CENTER, true>(call, a);
+    }
+    size_t room = sums_room(call);
+    return a.w.cols <= 2 * WARP_WIDTH && sums_bytes<WARP>(a.sums) <= room
+               ? backward_by<T, WARP, 2, CENTER, true>(call, a)
+           : sums_bytes<BLOCK>(a.sums) <= room
+               ? backward_by<T, BLOCK, 1, CENTER, true>(call, a)
+               : backward_by<T, BLOCK, 1, CENTER, false>(call, a);
 }
 
 template <bool CENTER>

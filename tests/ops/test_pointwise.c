@@ -14,7 +14,7 @@ typedef struct shape {
 
 /* Odd sizes, below and above a vector, a chunk, a piece and a block. */
 static const shape_t shapes[] = {{7, 17},  {1, 1},   {3, 64},  {1, 4100},
-                                 {33, 31}, {2, 515}};
+                                 {33, 31}, {2, 515}, {3, 1600}};
 
 /* What changes between the runs of one case. */
 typedef struct variant {

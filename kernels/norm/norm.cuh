@@ -50,8 +50,8 @@ static __device__ __forceinline__ float *statistic(const mat_t &m, int64_t row,
 /* ---- columns of a thread ------------------------------------------------- */
 
 /* Where a thread of a team begins, and how far it keeps a row of d columns in
- * registers, as the words that it read: KEEP packs, TIMES 64 bytes. Behind them,
- * and where rows are not packed, it reads again. */
+ * registers, as the words that it read: KEEP packs, TIMES 64 bytes. Behind
+ * them, and where rows are not packed, it reads again. */
 template <class T, int TEAM_, int TIMES> struct columns_t {
     typedef T type;
     enum { TEAM = TEAM_, KEEP = TIMES * 8 / sizeof(T), STEP = TEAM * PACK };

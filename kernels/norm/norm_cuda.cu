@@ -9,8 +9,8 @@
  * addition 8; some 10 and 20 FLOP: bound by memory. A thread has all of its
  * part of the row under way before it uses any: at d = 4096 on a multiprocessor
  * 4 blocks x 256 threads x 32 bytes an input forward, 2 blocks backward. Up to
- * twice WARP_WIDTH a warp keeps twice as much: a block would have less under way
- * than its barriers take (d = 1600: a third of a copy's rate on an H200). */
+ * twice WARP_WIDTH a warp keeps twice as much: a block would have less under
+ * way than its barriers take (d = 1600: a third of a copy's rate, H200). */
 #include "norm/norm.cuh"
 
 using namespace loong_cuda;

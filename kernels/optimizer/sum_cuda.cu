@@ -22,7 +22,7 @@ enum { SUM_BLOCKS = 1024 };
 
 typedef unsigned long long word_t;
 
-/* mantissa * 2^(shift - LOONG_EXACT_SHIFT), into a record that threads share. */
+/* mantissa * 2^(shift - LOONG_EXACT_SHIFT), to a record that threads share. */
 __device__ void add_bits(word_t *record, word_t mantissa, int shift,
                          bool negative)
 {

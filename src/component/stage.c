@@ -58,7 +58,11 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_variant_t which)
         status = loong_graph_status(graph);
     }
     if (status == LOONG_OK) {
-        status = loongi_model_chunk_compile(graph, request.train, &p->compile,
+        loong_compile_params_t compile = p->compile;
+        const loong_model_chunk_t *train = s->chunk[LOONG_VARIANT_TRAIN];
+        /* An evaluation finds the slot of a training empty. */
+        compile.slot_room = train != NULL ? train->slot_bytes : 0;
+        status = loongi_model_chunk_compile(graph, request.train, &compile,
                                             &s->chunk[which]);
     }
     loong_graph_destroy(&graph);

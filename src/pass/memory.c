@@ -211,6 +211,8 @@ typedef struct memory {
     loong_interval_t *intervals;
     loong_val_t *owner; /* per interval: value, or -1 - node of a workspace */
     loong_layout_t *layout;
+    int64_t count; /* of intervals */
+    int64_t slot_end;
 } memory_t;
 
 static loong_base_t base_of(const storage_t *s)
@@ -219,65 +221,125 @@ static loong_base_t base_of(const storage_t *s)
                                           : LOONG_BASE_SCRATCH;
 }
 
-/* Lays out the slot, or the scratch of one program. */
-static loong_status_t place_class(memory_t *m, loong_base_t base,
-                                  loong_program_kind_t program,
-                                  int64_t *bytes_p)
+static void add(memory_t *m, loong_val_t owner, int64_t bytes, int32_t begin,
+                int32_t end)
 {
-    loong_graph_t *g = m->g;
-    bool scratch = base == LOONG_BASE_SCRATCH;
-    int64_t n = 0;
-    for (int64_t v = 0; v < g->num_values; v++) {
+    m->owner[m->count] = owner;
+    m->intervals[m->count++] = (loong_interval_t){begin, end, bytes, 0};
+}
+
+static void swap(memory_t *m, int64_t i, int64_t j)
+{
+    loong_interval_t interval = m->intervals[i];
+    loong_val_t owner = m->owner[i];
+    m->intervals[i] = m->intervals[j];
+    m->owner[i] = m->owner[j];
+    m->intervals[j] = interval;
+    m->owner[j] = owner;
+}
+
+static void add_values(memory_t *m, loong_base_t base,
+                       loong_program_kind_t program)
+{
+    for (int64_t v = 0; v < m->g->num_values; v++) {
         const storage_t *s = &m->storages[v];
-        if (!s->used || s->rep != v || base_of(s) != base ||
-            (scratch && s->first != program)) {
+        if (s->used && s->rep == v && base_of(s) == base &&
+            (base == LOONG_BASE_SLOT || s->first == program)) {
+            add(m, (loong_val_t)v,
+                (int64_t)loongi_value_bytes(m->g, (loong_val_t)v), s->begin,
+                s->kept ? INT32_MAX : s->end);
+        }
+    }
+}
+
+static void add_workspaces(memory_t *m, loong_program_kind_t program)
+{
+    const loong_layout_params_t *p = m->params;
+    for (int64_t k = 0; k < p->num_order; k++) {
+        int32_t node = p->order[k];
+        int64_t bytes = p->workspace_bytes[node];
+        if (m->g->nodes[node].program != program || bytes == 0) {
             continue;
         }
-        m->owner[n] = (loong_val_t)v;
-        m->intervals[n].begin = s->begin;
-        m->intervals[n].end = s->kept ? INT32_MAX : s->end;
-        m->intervals[n++].bytes =
-            (int64_t)loongi_value_bytes(g, (loong_val_t)v);
+        int32_t end = (int32_t)k;
+        if (p->comm[node]) {
+            end = (int32_t)loongi_first_reader(m->g, p->num_order, p->order,
+                                               p->comm, k) - 1;
+        }
+        add(m, -1 - node, bytes, (int32_t)k, end);
     }
-    for (int64_t k = 0; k < m->params->num_order && scratch; k++) {
-        int32_t node = m->params->order[k];
-        int64_t bytes = m->params->workspace_bytes[node];
-        if (g->nodes[node].program == program && bytes > 0) {
-            m->owner[n] = -1 - node;
-            m->intervals[n].begin = m->intervals[n].end = (int32_t)k;
-            if (m->params->comm[node]) {
-                m->intervals[n].end =
-                    (int32_t)loongi_first_reader(g, m->params->num_order,
-                                                 m->params->order,
-                                                 m->params->comm, k) - 1;
-            }
-            m->intervals[n++].bytes = bytes;
+}
+
+static void settle(memory_t *m, int64_t i, loong_base_t base)
+{
+    loong_operand_t at = {base, m->intervals[i].offset};
+    if (m->owner[i] >= 0) {
+        m->layout->place[m->owner[i]] = at;
+    } else {
+        m->layout->workspace[-1 - m->owner[i]] = at;
+    }
+}
+
+/* A slot lives from the forward to the backward, so that most of it is free at
+ * any time between: what a program needs for itself goes there if there is
+ * room.
+ *
+ * Puts the larger of the intervals behind the first `held`, which are of the
+ * slot, in front of the others, and into the slot; returns how many are in it
+ * then. */
+static loong_status_t fill_slot(memory_t *m, int64_t *held_p)
+{
+    int64_t held = *held_p;
+    int64_t room = LOONG_MAX(m->layout->slot_bytes, m->params->slot_room);
+    int64_t large = held;
+    for (int64_t i = held; i < m->count; i++) {
+        if (m->intervals[i].bytes >= m->params->least_in_slot) {
+            swap(m, i, large++);
         }
     }
-    LOONG_TRY(loongi_place_intervals(g->ctx, n, m->intervals, bytes_p));
-    for (int64_t i = 0; i < n; i++) {
-        loong_operand_t at = {base, m->intervals[i].offset};
-        if (m->owner[i] >= 0) {
-            m->layout->place[m->owner[i]] = at;
-        } else {
-            m->layout->workspace[-1 - m->owner[i]] = at;
+    LOONG_TRY(
+        loongi_place_in_gaps(m->g->ctx, held, large, m->intervals, room));
+    for (int64_t i = held; i < large; i++) {
+        const loong_interval_t *one = &m->intervals[i];
+        if (one->offset >= 0) {
+            m->slot_end = LOONG_MAX(m->slot_end, one->offset + one->bytes);
+            settle(m, i, LOONG_BASE_SLOT);
+            swap(m, i, held++);
         }
     }
+    *held_p = held;
     return LOONG_OK;
 }
 
+/* What is in the slot is in front, at the end of every step. */
 static loong_status_t place_all(memory_t *m)
 {
     loong_graph_t *g = m->g;
-    LOONG_TRY(place_class(m, LOONG_BASE_SLOT, LOONG_PROGRAM_F,
-                          &m->layout->slot_bytes));
-    for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
-        LOONG_TRY(place_class(m, LOONG_BASE_SCRATCH, (loong_program_kind_t)p,
-                              &m->layout->scratch_bytes[p]));
+    loong_layout_t *l = m->layout;
+    add_values(m, LOONG_BASE_SLOT, LOONG_PROGRAM_F);
+    int64_t held = m->count;
+    LOONG_TRY(
+        loongi_place_intervals(g->ctx, held, m->intervals, &l->slot_bytes));
+    m->slot_end = l->slot_bytes;
+    for (int64_t i = 0; i < held; i++) {
+        settle(m, i, LOONG_BASE_SLOT);
     }
+    for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
+        m->count = held;
+        add_values(m, LOONG_BASE_SCRATCH, (loong_program_kind_t)p);
+        add_workspaces(m, (loong_program_kind_t)p);
+        LOONG_TRY(fill_slot(m, &held));
+        LOONG_TRY(loongi_place_intervals(g->ctx, m->count - held,
+                                         m->intervals + held,
+                                         &l->scratch_bytes[p]));
+        for (int64_t i = held; i < m->count; i++) {
+            settle(m, i, LOONG_BASE_SCRATCH);
+        }
+    }
+    l->slot_bytes = loongi_round_up(m->slot_end, LOONG_PLACE_ALIGN);
     for (int64_t v = 0; v < g->num_values; v++) {
         int32_t rep = find_rep(m->storages, (int32_t)v);
-        m->layout->place[v] = m->layout->place[rep];
+        l->place[v] = l->place[rep];
     }
     return LOONG_OK;
 }
@@ -286,7 +348,7 @@ loong_status_t loongi_pass_memory(loong_graph_t *g,
                                   const loong_layout_params_t *params,
                                   loong_layout_t *layout)
 {
-    memory_t m = {g, params, NULL, NULL, NULL, layout};
+    memory_t m = {g, params, NULL, NULL, NULL, layout, 0, 0};
     size_t values = (size_t)g->num_values;
     size_t most = values + (size_t)g->num_nodes;
     LOONG_TRY(loongi_arena_alloc(g->arena, values * sizeof(*layout->place),

@@ -160,6 +160,8 @@ typedef struct loong_layout_params {
     bool in_place;    /* outputs may take the storage of dying inputs */
     const bool *comm; /* per node: runs until its outputs are read */
     const int32_t *range; /* per position: see loongi_repeat_ranges */
+    int64_t slot_room;    /* bytes of a slot that are there anyhow */
+    int64_t least_in_slot; /* bytes of what one program alone has there */
 } loong_layout_params_t;
 
 /* Moves collectives up the order, to right behind what they read, but not
@@ -212,6 +214,11 @@ enum { LOONG_PLACE_ALIGN = 256 };
 LOONG_NODISCARD loong_status_t
 loongi_place_intervals(loong_context_t *ctx, int64_t count,
                        loong_interval_t *intervals, int64_t *peak_p);
+/* The first num_placed of `count` have their places; the others get one between
+ * them, below `limit`, or the offset -1 where there is no room. */
+LOONG_NODISCARD loong_status_t
+loongi_place_in_gaps(loong_context_t *ctx, int64_t num_placed, int64_t count,
+                     loong_interval_t *intervals, int64_t limit);
 
 #ifdef __cplusplus
 }

@@ -217,6 +217,8 @@ typedef struct loong_compile_params {
     loong_kernel_policy_t policy;
     bool fuse;     /* form fused ops before differentiation */
     bool in_place; /* let outputs take the storage of dying inputs */
+    int64_t slot_room; /* bytes of a slot that another chunk takes anyhow */
+    int64_t least_in_slot; /* bytes of what one program alone has there */
     bool split;    /* gradients of parameters in W, apart from B */
     /* Forwards run ahead of the backwards of earlier micro-batches: each
      * gradient is then written by one program, so that micro-batches are summed

@@ -173,6 +173,8 @@ static loong_status_t read_compile(const loong_plan_t *plan,
     p->resources.staging = loongi_devices_staging(plan);
     p->compile.threads = omp_get_max_threads();
     p->compile.fuse = p->compile.in_place = true;
+    /* What fits into a cache had better be in scratch, which is warm. */
+    p->compile.least_in_slot = (int64_t)4 << 20;
     p->compile.lanes = p->compile.lanes && plan->parallel.ranks > 1;
     LOONG_TRY(loongi_choices_policy(plan, &p->compile.policy));
     LOONG_TRY(loongi_choices_graphs(plan, p));

@@ -57,9 +57,9 @@ static void find_ends(const loong_program_t *p, int64_t end[LOONG_BASE_COUNT])
                               at.offset + extent(&step->query.arg[a]));
             }
         }
-        if (step->kernel->workspace != NULL) {
+        if (step->kernel->workspace != NULL && step->workspace_bytes > 0) {
             int64_t bytes = (int64_t)step->kernel->workspace(&step->query);
-            int64_t *most = &end[LOONG_BASE_SCRATCH];
+            int64_t *most = &end[step->workspace.base];
             *most = LOONG_MAX(*most, step->workspace.offset + bytes);
         }
     }

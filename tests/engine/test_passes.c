@@ -505,6 +505,24 @@ static void test_watch_cost(void **state)
     engine_end(&run[1]);
 }
 
+/* Between what has its place, where it is free at that time, up to a limit. */
+static void test_gaps(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_interval_t at[] = {{0, 9, 256, 0},   {0, 4, 512, 256},
+                             {5, 9, 256, -2},  {5, 7, 256, -2},
+                             {4, 5, 256, -2},  {8, 9, 256, -2}};
+    assert_ok(ctx, loongi_place_in_gaps(ctx, 2, LOONG_COUNT_OF(at), at, 768));
+    assert_int_equal(at[0].offset, 0);
+    assert_int_equal(at[1].offset, 256);
+    assert_int_equal(at[2].offset, 256);
+    assert_int_equal(at[3].offset, 512);
+    assert_int_equal(at[4].offset, -1);
+    assert_int_equal(at[5].offset, 512);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -520,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_watch_names),
         cmocka_unit_test(test_watch_counts),
         cmocka_unit_test(test_watch_cost),
+        cmocka_unit_test(test_gaps),
     };
     return cmocka_run_group_tests_name("passes", tests, NULL, NULL);
 }

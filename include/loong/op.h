@@ -79,8 +79,10 @@ struct loong_op {
     /* Inputs are written side by side into output 0 (concat): the producers
      * of the inputs may write there themselves, and then no kernel runs. */
     bool assembles;
-    /* Bit o: output o may share the storage of input 0 when that dies here. */
+    /* Bit o: output o may share the storage of input `overwrites` when that
+     * dies here. */
     uint32_t in_place;
+    int overwrites;
     /* The input whose last integer says how many rows output 0 has, where there
      * is one: the rows behind them are not written. 0: none. */
     int counted_by;

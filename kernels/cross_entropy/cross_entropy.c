@@ -61,11 +61,12 @@ int64_t loongi_cross_entropy_columns(const loong_kernel_query_t *query)
                      attr->vocab - attr->begin);
 }
 
-/* Bytes of logits of a chunk: larger chunks read w and dw less often. A GPU may
- * be among ranks that share a vocabulary: more, in steps of its tiles. */
+/* Bytes of logits of a chunk: larger chunks read w and dw less often, beyond
+ * CHUNK_ROWS that gains nothing. A GPU may be among ranks that share a
+ * vocabulary: more, in steps of its tiles. */
 #define CHUNK_BYTES ((int64_t)64 << 20)
 #define SHARED_BYTES ((int64_t)256 << 20)
-enum { CHUNK_STEP = 16, SHARED_STEP = 256 };
+enum { CHUNK_STEP = 16, CHUNK_ROWS = 512, SHARED_STEP = 256 };
 
 /* A rank whose part of the vocabulary is padded has fewer columns, not more
  * rows. */
@@ -80,6 +81,7 @@ int64_t loongi_cross_entropy_chunk(const loong_kernel_query_t *query)
     int64_t most = (shared ? SHARED_BYTES : CHUNK_BYTES) /
                    (columns * (int64_t)sizeof(float));
     most = LOONG_MAX(most / step * step, step);
+    most = shared ? most : LOONG_MIN(most, (int64_t)CHUNK_ROWS);
     int64_t chunks = LOONG_MAX((tokens + most - 1) / most, (int64_t)1);
     /* Of about equal size. */
     return LOONG_MIN(loongi_round_up((tokens + chunks - 1) / chunks, step),

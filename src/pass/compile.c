@@ -571,9 +571,8 @@ static loong_status_t compile(loong_graph_t *g, bool train,
     LOONG_TRY(loongi_repeat_ranges(g, k.num_order, k.order, k.range));
     loongi_pass_hoist(g, k.num_order, k.order, k.steps, k.comm, k.range);
     loong_layout_params_t layout = {
-        k.num_order, k.order, k.workspace, params->in_place,
-        k.comm, k.range, params->slot_room,
-        params->least_in_slot};
+        k.num_order, k.order, k.workspace, params->in_place, k.comm, k.range,
+        params->slot_room, params->least_in_slot};
     LOONG_TRY(loongi_pass_memory(g, &layout, &k.layout));
     LOONG_TRY(emit_steps(&k));
     return make_results(&k);

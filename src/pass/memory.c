@@ -129,22 +129,23 @@ static void keep_rounds(const loong_graph_t *g, const loong_layout_params_t *p,
     }
 }
 
-/* May the output take over the storage of input 0, which dies here? */
+/* May the output take over the storage of an input, which dies here? */
 static bool can_share(const loong_graph_t *g, const loong_node_t *node,
                       int output, int32_t position, storage_t *storages,
                       loong_val_t *in_p, loong_val_t *out_p)
 {
-    if (node->num_in == 0 || !(node->op->in_place & (1u << output))) {
+    int input = node->op->overwrites;
+    if (node->num_in <= input || !(node->op->in_place & (1u << output))) {
         return false;
     }
-    loong_val_t in = storage_of(g, node->in[0]);
+    loong_val_t in = storage_of(g, node->in[input]);
     loong_val_t out = node->out[output];
     if (in == LOONG_NONE || out == LOONG_NONE || g->values[out].root != out ||
-        g->values[out].into >= 0 || in != node->in[0]) {
+        g->values[out].into >= 0 || in != node->in[input]) {
         return false;
     }
-    for (int i = 1; i < node->num_in; i++) {
-        if (storage_of(g, node->in[i]) != LOONG_NONE &&
+    for (int i = 0; i < node->num_in; i++) {
+        if (i != input && storage_of(g, node->in[i]) != LOONG_NONE &&
             find_rep(storages, storage_of(g, node->in[i])) ==
                 find_rep(storages, in)) {
             return false;

@@ -65,7 +65,7 @@ static loong_val_t counted_by(const loong_graph_t *g, loong_val_t value)
     int i = node != NULL && value == node->out[0] ? node->op->counted_by : 0;
     if (node != NULL && i == 0 && value == node->out[0] &&
         (node->op->in_place & 1u) != 0) {
-        return counted_by(g, node->in[0]);
+        return counted_by(g, node->in[node->op->overwrites]);
     }
     return i > 0 && i < node->num_in ? node->in[i] : LOONG_NONE;
 }

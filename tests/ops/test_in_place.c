@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops whose first output may take the storage of their first input: every
- * kernel gives the same bits either way. */
+ * Ops whose first output may take the storage of an input: every kernel gives
+ * the same bits either way. */
 #include <math.h>
 
 #include "convert.h"
@@ -14,9 +14,9 @@
 
 enum { ROWS = 37, COLS = 1056, MAX_ARGS = 9 };
 
-/* One operand: f full, w weights (wide), s statistic (wide), t rope table
- * (wide), k token keys, i flags, n and m operands of a product, - absent
- * ones. Inputs, then a bar, then outputs. */
+/* One operand: f full, h of half its channels, w weights (wide), s statistic
+ * (wide), t rope table (wide), k token keys, i flags, n and m operands of a
+ * product, - absent ones. Inputs, then a bar, then outputs. */
 typedef struct entry {
     const char *op;
     const void *attr;
@@ -38,6 +38,7 @@ static const loong_select_rows_attr_t inverse = {true};
 static const loong_norm_attr_t large_eps = {30.0};
 
 static const entry_t entries[] = {
+    {"swiglu_grad", NULL, "hf|f"},
     {"gelu_grad", &gelu_erf, "ff|f"},
     {"gelu_grad", &gelu_tanh, "ff|f"},
     {"gelu_grad", &gelu_quick, "ff|f"},
@@ -67,6 +68,7 @@ typedef struct memory {
 static loong_karg_t arg_of(char kind, loong_dtype_t dtype)
 {
     loong_karg_t full = {dtype, 2, {ROWS, COLS, 0, 0}, COLS};
+    loong_karg_t half = {dtype, 2, {ROWS, COLS / 2, 0, 0}, COLS / 2};
     loong_karg_t narrow = {dtype, 2, {ROWS, 33, 0, 0}, 33};
     loong_karg_t matrix = {dtype, 2, {COLS, 33, 0, 0}, 33};
     loong_karg_t weights = {LOONG_F32, 1, {COLS, 0, 0, 0}, COLS};
@@ -79,6 +81,8 @@ static loong_karg_t arg_of(char kind, loong_dtype_t dtype)
     switch (kind) {
     case 'f':
         return full;
+    case 'h':
+        return half;
     case 'n':
         return narrow;
     case 'm':
@@ -145,7 +149,7 @@ typedef struct room {
 
 static void launch(loong_context_t *ctx, const loong_kernel_t *kernel,
                    const loong_kernel_query_t *q, const room_t *room,
-                   memory_t *m, bool in_place)
+                   memory_t *m, int overwrites)
 {
     loong_frame_t frame = {.step = 1, .seed = 9};
     void *ptr[MAX_ARGS];
@@ -153,8 +157,8 @@ static void launch(loong_context_t *ctx, const loong_kernel_t *kernel,
     for (int i = 0; i < q->num_in + q->num_out; i++) {
         ptr[i] = q->arg[i].rank > 0 ? m->bytes[i] : NULL;
     }
-    if (in_place) {
-        ptr[q->num_in] = ptr[0];
+    if (overwrites >= 0) {
+        ptr[q->num_in] = ptr[overwrites];
     }
     loong_kernel_call_t call = {ctx, q,               room->made, &frame,
                                 ptr, room->workspace, NULL, 0, 0, NULL,
@@ -168,18 +172,19 @@ static void check(loong_context_t *ctx, const loong_kernel_t *kernel,
     size_t size = kernel->workspace != NULL ? kernel->workspace(q) : 0;
     void *workspace = aligned_alloc(64, (size / 64 + 1) * 64);
     void *made = NULL;
+    int overwrites = loong_find_op(ctx, q->op)->overwrites;
     assert_non_null(workspace);
     if (kernel->prepare != NULL) {
         assert_ok(ctx, kernel->prepare(ctx, q, &made));
     }
     room_t room = {workspace, made};
-    launch(ctx, kernel, q, &room, &m[0], false);
-    launch(ctx, kernel, q, &room, &m[1], true);
+    launch(ctx, kernel, q, &room, &m[0], -1);
+    launch(ctx, kernel, q, &room, &m[1], overwrites);
     if (kernel->prepare != NULL) {
         kernel->destroy(ctx, made);
     }
-    if (memcmp(m[1].bytes[0], m[0].bytes[q->num_in], sizeof(m->bytes[0])) !=
-        0) {
+    if (memcmp(m[1].bytes[overwrites], m[0].bytes[q->num_in],
+               sizeof(m->bytes[0])) != 0) {
         fail_msg("%s: another output in place", kernel->name);
     }
     for (int o = q->num_in + 1; o < q->num_in + q->num_out; o++) {

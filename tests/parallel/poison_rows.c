@@ -74,7 +74,12 @@ static loong_status_t run(const loong_kernel_call_t *call)
     char *at = call->ptr[call->query->num_in];
     loong_kernel_call_t behind = *call;
     behind.state = inner->state;
-    for (int64_t r = 0; r < y->dim[0]; r++) {
+    /* What overwrites an input still has to read it. */
+    bool reads = false;
+    for (int i = 0; i < call->query->num_in; i++) {
+        reads = reads || call->ptr[i] == at;
+    }
+    for (int64_t r = 0; r < y->dim[0] && !reads; r++) {
         memset(at + (size_t)(r * y->ld) * size, 0xff,
                (size_t)y->dim[1] * size);
     }

@@ -150,6 +150,7 @@ typedef struct loong_model_request {
      * the stream, (1 + n) hidden], a projector "projected" likewise; part k + 1
      * is added to the stream behind layer k. */
     int deep_features;
+    int64_t packed_rows; /* that a projector sends which packs them, else 0 */
     bool sequence_parallel; /* over TP; T is a multiple of its ranks */
     loong_model_head_t head;
     loong_param_rules_t rules;
@@ -189,6 +190,9 @@ typedef struct loong_model_facts {
     int deep_features;
     /* Of a projector: m x m patches become one row; 0: 1 */
     int64_t merge_size;
+    /* Likewise: it packs rows of tiles (loong_picture_packing_t), into lines of
+     * so many tiles; 0: it does not. */
+    int64_t packed_tiles;
     bool class_token, pool_class_token;
     bool masked_image_modeling; /* reads masks of the patches */
     bool sends_class_token; /* it is among the rows that others read */

@@ -37,6 +37,7 @@ typedef struct loong_image {
     int64_t height;
     uint8_t *pixels;
     uint8_t clear[4]; /* the RGB of transparent pixels, and 1; 0: none */
+    bool several;     /* it stands among others, which a processor may mind */
 } loong_image_t;
 
 typedef struct loong_image_decode_params {
@@ -92,7 +93,8 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_image_resize(
 typedef struct loong_image_processor loong_image_processor_t;
 
 /* Reads a Hugging Face preprocessor_config.json of a ViT, CLIP, SigLIP,
- * GOT-OCR2 or Qwen2-VL image processor ("...Fast" and the older
+ * GOT-OCR2, LLaVA-OneVision or Qwen2-VL image processor ("...Fast" and the
+ * older
  * "...FeatureExtractor" are the same one here, and computed as the slow one
  * is). What the file leaves out has that class's default. Errors:
  * LOONG_ERR_UNSUPPORTED names another processor, or a field that is not known
@@ -101,9 +103,9 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_image_processor_create(loong_context_t *ctx, const char *path,
                              loong_image_processor_t **processor_p);
 /* That of a class, "ViT", "CLIP", "Siglip", "GotOcr2" (InternVL's, without
- * tiles) or "Qwen2VL", as transformers has it by default for pictures of
- * image_size pixels a side, which are of no meaning to the last one. Errors:
- * LOONG_ERR_ARG. */
+ * tiles), "LlavaOnevision" or "Qwen2VL", as transformers has it by default for
+ * pictures of image_size pixels a side, which are of no meaning to the last
+ * one. Errors: LOONG_ERR_ARG. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_processor_create_default(
     loong_context_t *ctx, const char *class_name, int64_t image_size,
     loong_image_processor_t **processor_p);
@@ -117,17 +119,22 @@ loong_image_processor_size(const loong_image_processor_t *processor,
                            int64_t width, int64_t height, int64_t *width_p,
                            int64_t *height_p);
 
-/* Tiles of a picture (dynamic resolution of InternVL: crop_to_patches): columns
- * x rows of them, row by row, and where these are several the whole picture
- * behind them; each has the size above. */
+/* Tiles of a picture: columns x rows of them, row by row; each has the size
+ * above. Of InternVL (crop_to_patches) the picture fills them, and where they
+ * are several the whole picture stands behind them. Of LLaVA-OneVision
+ * (image_grid_pinpoints) it keeps its proportions in their middle, and the
+ * whole picture stands before them; a picture among others has no tiles, but a
+ * margin that makes it square. */
 typedef struct loong_image_tiles {
     int64_t columns, rows;
-    int64_t count; /* with the whole picture */
+    int64_t count;    /* with the whole picture */
+    bool whole_first; /* of LLaVA-OneVision */
 } loong_image_tiles_t;
-LOONG_API loong_image_tiles_t loong_image_processor_tiles(
-    const loong_image_processor_t *processor, int64_t width, int64_t height);
+LOONG_API loong_image_tiles_t
+loong_image_processor_tiles(const loong_image_processor_t *processor,
+                            int64_t width, int64_t height, bool several);
 /* No more than so many beside the whole picture, 1: none at all; 0: as the file
- * says. */
+ * says. Without effect on grids that a file lists. */
 LOONG_API void
 loong_image_processor_limit_tiles(loong_image_processor_t *processor,
                                   int64_t most);
@@ -224,6 +231,10 @@ typedef struct loong_patch_params {
     /* On the axis of time, where it counts seconds; 0: it counts moments. */
     int64_t tokens_per_second;
     loong_position_table_t positions;
+    /* Pictures are packed (loong_picture_packing_t) into no more lines than so
+     * many tiles have, about; 0: they are not. */
+    int64_t packed_tiles;
+    int64_t packed_rows;    /* of a micro-batch, behind that */
     bool class_token;       /* a row in front of the patches of a picture */
     bool sends_class_token; /* which others read as well */
     bool pool_class_token;  /* pooled_picture: that row; else the patches */
@@ -276,6 +287,17 @@ LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
  * number d P + i of (mask_seed, "masked patches") and K what is still to be
  * masked. */
 LOONG_API extern const loong_processor_t loong_patch_processor;
+
+/* What a projector packs its rows by; of the pictures alone, which are read by
+ * another component. Its rows are loong_picture_rows_t, NULL for none. Of P =
+ * packed_rows there are
+ *
+ *     pack_taps       i32 [4 P] the rows before packing whose sum each has
+ *     pack_weights    f32 or f64 [P,4] their weights; 0 in learned rows and in
+ *                     padding
+ *     is_line_end     i32 [P] 1 where the learned row stands
+ *     tap_order       i32 [n], n <= 4 P: 0, 1, 2 ... */
+LOONG_API extern const loong_processor_t loong_packing_processor;
 
 #ifdef __cplusplus
 }

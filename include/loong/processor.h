@@ -62,6 +62,20 @@ typedef struct loong_processor {
     loong_status_t (*judge)(const void *config, const loong_items_t *items);
 } loong_processor_t;
 
+/* How the rows that a picture sends become those of a text, where they are not
+ * blocks of them (LLaVA-OneVision's packing; Li et al. 2024): the first grids
+ * as they are, then sheets of tiles x tiles grids each, of which a window is
+ * taken and resampled as torch's bilinear interpolate does; a learned row ends
+ * each line of a sheet, or all. Pairs are rows and columns. */
+typedef struct loong_picture_packing {
+    bool packed; /* false: blocks */
+    bool lines;  /* that row ends lines, else all */
+    int64_t front, sheets;
+    int64_t tiles[2];
+    int64_t from[2], window[2]; /* patches of a sheet */
+    int64_t size[2];            /* behind that */
+} loong_picture_packing_t;
+
 /* What a picture takes up; all 0 for one that is refused. */
 typedef struct loong_picture_rows {
     int64_t grids;         /* tiles, or groups of a video's frames, which do not
@@ -74,6 +88,7 @@ typedef struct loong_picture_rows {
     int64_t columns;       /* of them: so many stand side by side */
     int64_t moments;       /* of a video, a grid each; else 1, or 0 */
     float step; /* from one moment to the next, on the axis of time */
+    loong_picture_packing_t pack;
 } loong_picture_rows_t;
 
 /* A square table of learned positions, resampled to the patches of each picture

@@ -56,6 +56,7 @@ typedef struct loong_item {
      * as many rows, and where they are, behind `at` (borrowed from the source,
      * while it is open). */
     int64_t frames;
+    bool several; /* IMAGE: the sample has other pictures; videos are none */
     double seconds;
     int64_t parts;
     const int32_t *part_at; /* [parts]; NULL: it has one */

@@ -124,8 +124,8 @@ const loong_input_list_t *loongi_inputs_of(const loong_inputs_t *inputs, int i,
 loong_status_t loongi_inputs_fill(loong_inputs_t *inputs,
                                   const loong_input_list_t *list,
                                   const loong_binding_t *run,
-                                  loong_loader_t *loader, int64_t consumed,
-                                  int64_t k)
+                                  const loong_input_source_t *source,
+                                  int64_t consumed, int64_t k)
 {
     if (list->count == 0) {
         return LOONG_OK;
@@ -137,8 +137,7 @@ loong_status_t loongi_inputs_fill(loong_inputs_t *inputs,
     }
     LOONG_TRY(loong_device_event_await(inputs->device, inputs->copied[index],
                                        "inputs to be copied"));
-    LOONG_TRY(
-        loong_loader_fill(loader, consumed, k, list->count, list->fields));
+    LOONG_TRY(source->fill(source->user, source->component, consumed, k, list));
     for (int n = 0; n < list->count; n++) {
         const loong_field_t *field = &list->fields[n];
         loong_operand_t to = list->ports[n]->operand;

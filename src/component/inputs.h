@@ -48,12 +48,20 @@ LOONG_NODISCARD loong_status_t loongi_inputs_open(loong_inputs_t *inputs,
                                                   loong_device_t *device);
 void loongi_inputs_close(loong_inputs_t *inputs);
 
-/* Fills those of a list, bound in run, from micro-batch k of a step of the
- * loader. */
-LOONG_NODISCARD loong_status_t
-loongi_inputs_fill(loong_inputs_t *inputs, const loong_input_list_t *list,
-                   const loong_binding_t *run, loong_loader_t *loader,
-                   int64_t consumed, int64_t k);
+/* What fills the arrays of a component's micro-batch. */
+typedef struct loong_input_source {
+    loong_status_t (*fill)(void *user, int component, int64_t consumed,
+                           int64_t micro_batch, const loong_input_list_t *list);
+    void *user;
+    int component;
+} loong_input_source_t;
+
+/* Fills those of a list, bound in run, from micro-batch k of the step that
+ * begins at `consumed`. */
+LOONG_NODISCARD loong_status_t loongi_inputs_fill(
+    loong_inputs_t *inputs, const loong_input_list_t *list,
+    const loong_binding_t *run, const loong_input_source_t *source,
+    int64_t consumed, int64_t k);
 
 #ifdef __cplusplus
 }

@@ -60,11 +60,12 @@ typedef struct loong_planned_image {
     int replica;         /* likewise, from 0 on */
     int64_t row; /* its first one among those of that micro-batch */
     const int32_t *part_at; /* as loong_item_t has it; borrowed */
-    /* Of each reader: the replica that has it, its first row there, and that of
-     * its rows of texts among those of the pictures before it. */
+    /* Of each reader: the replica that has it, its first row there, and the
+     * first of those that it sends and of those of texts, behind those of the
+     * pictures before it. */
     struct {
         int replica;
-        int64_t row, text_row;
+        int64_t row, sent_row, text_row;
     } at[LOONG_MAX_PICTURE_READERS];
 } loong_planned_image_t;
 

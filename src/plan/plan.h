@@ -46,6 +46,8 @@ typedef struct loong_picture_plan {
     /* Of a picture, or moments of a video, at most, set before; 0: 1. */
     int64_t tiles;
     int64_t merge;   /* m: m x m rows become one row of a text */
+    int64_t packed_tiles; /* as loong_model_facts_t has it */
+    int64_t side;         /* patches of one of each's rows */
     bool native;     /* pictures have numbers of rows of their own */
     bool whole;      /* those of a text's micro-batch go to one replica */
     int64_t encoder; /* pictures of a micro-batch of a replica of the encoder */

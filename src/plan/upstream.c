@@ -71,7 +71,9 @@ static loong_status_t check_merge(const loong_plan_t *plan,
                 "%lld x merge_size %lld of the projector are windows",
                 encoder->name, (long long)facts->window_size,
                 (long long)facts->patch_size, merge);
-    LOONG_CHECK(plan->ctx, facts->image_size % block == 0, LOONG_ERR_CONFIG,
+    LOONG_CHECK(plan->ctx,
+                facts->image_size / facts->patch_size % merge == 0,
+                LOONG_ERR_CONFIG,
                 "model.%s.image_size: found %lld, multiples of patch_size "
                 "%lld x merge_size %lld of the projector are sides",
                 encoder->name, (long long)facts->image_size,
@@ -81,6 +83,24 @@ static loong_status_t check_merge(const loong_plan_t *plan,
                 "model.%s.select_class_token: it goes with merge_size 1 of the "
                 "projector, found %lld",
                 encoder->name, merge);
+    return LOONG_OK;
+}
+
+/* Tiles of one size become lines of patches. */
+static loong_status_t check_packing(const loong_plan_t *plan,
+                                    const loong_component_params_t *encoder,
+                                    const loong_model_facts_t *facts)
+{
+    LOONG_CHECK(plan->ctx,
+                plan->pictures.packed_tiles == 0 ||
+                    (facts->image_size > 0 && !facts->sends_class_token &&
+                     facts->window_size == 0),
+                LOONG_ERR_CONFIG,
+                "model.image_projector.packed_tiles: found %lld; it goes with "
+                "an encoder of image_size above 0, without windows and "
+                "select_class_token, %s of family %s is another",
+                (long long)plan->pictures.packed_tiles, encoder->name,
+                encoder->family->name);
     return LOONG_OK;
 }
 
@@ -101,6 +121,9 @@ static loong_status_t read_room(const loong_plan_t *plan, int64_t patches,
         return LOONG_OK;
     }
     int64_t tiles = asked > 0 ? asked / p->each : unit * text / patches;
+    if (asked == 0 && p->packed_tiles > 0) { /* the whole one is there as it is */
+        tiles *= p->tiles;
+    }
     p->longest = p->tiles * p->each;
     p->rows = LOONG_MIN(tiles, p->most * p->tiles) * p->each;
     LOONG_CHECK(plan->ctx, tiles > 0, LOONG_ERR_CONFIG,
@@ -159,11 +182,13 @@ static loong_status_t read_pictures(loong_plan_t *plan,
     p->skip = facts.class_token && !facts.sends_class_token ? 1 : 0;
     p->native = facts.image_size == 0 || p->tiles > 1;
     LOONG_TRY(check_merge(plan, encoder, &facts));
+    LOONG_TRY(check_packing(plan, encoder, &facts));
     p->most =
         plan->set->max_images > 0
             ? plan->set->max_images
             : plan->set->micro_batch_size * LOONG_MAX(plan->set->row_images, 1);
     int64_t side = facts.image_size / facts.patch_size;
+    p->side = side;
     p->each = side > 0 ? side * side + (facts.class_token ? 1 : 0) : 0;
     p->whole = p->each == 0 || apart;
     if (p->native) {
@@ -246,15 +271,31 @@ static loong_status_t check_apart(const loong_plan_t *plan, int count,
 
 /* ---- extents ------------------------------------------------------------- */
 
-static int64_t merge_of(int count, const loong_component_params_t *params)
+/* What projectors make of rows. */
+static void read_projectors(int count, const loong_component_params_t *params,
+                            loong_picture_plan_t *p)
 {
-    int64_t merge = 1;
+    p->merge = 1;
     for (int i = 0; i < count; i++) {
         loong_model_facts_t facts = {0};
         params[i].family->facts(params[i].config, &facts);
-        merge = LOONG_MAX(merge, facts.merge_size);
+        p->merge = LOONG_MAX(p->merge, facts.merge_size);
+        p->packed_tiles = LOONG_MAX(p->packed_tiles, facts.packed_tiles);
     }
-    return merge;
+}
+
+/* A tile's rows at most: each of its lines and a learned row behind it. */
+static int64_t packed_rows(const loong_plan_t *plan,
+                           const loong_component_params_t *p,
+                           const loong_extent_t *extent)
+{
+    loong_model_facts_t facts = {0};
+    int64_t side = plan->pictures.side;
+    p->family->facts(p->config, &facts);
+    return facts.packed_tiles == 0
+               ? 0
+               : loongi_round_up(extent->rows / side * (side + 1),
+                                 p->mesh.size[LOONG_AXIS_TP]);
 }
 
 /* What one of so many replicas of a component has in a micro-batch, where there
@@ -371,6 +412,7 @@ static loong_status_t complete(const loong_plan_t *plan, loong_arena_t *arena,
         &layout, "num_layers_per_virtual_pipeline_stage");
     LOONG_TRY(loongi_component_own(plan, arena, p));
     loongi_parallel_request(&layout, &p->mesh, &p->request);
+    p->request.packed_rows = packed_rows(plan, p, extent);
     loong_status_t status = loongi_parallel_accepts(&layout);
     if (status != LOONG_OK) {
         loongi_error_note(plan->ctx, "wanted by model.%s.parallel", p->name);
@@ -392,7 +434,7 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
                 "parallel.context_parallel_size %d: a model with %s has whole "
                 "texts on each rank",
                 last->mesh.size[LOONG_AXIS_CP], params[0].name);
-    plan->pictures.merge = merge_of(count - 1, params);
+    read_projectors(count - 1, params, &plan->pictures);
     for (int i = 0; i < count - 1; i++) {
         if (reads_pictures(&params[i])) {
             LOONG_TRY(read_pictures(plan, &params[i], is_apart(last)));

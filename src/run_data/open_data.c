@@ -224,6 +224,15 @@ loong_status_t loongi_run_data_image_processor(loong_run_data_t *d)
             ? loong_image_processor_max_tiles(d->image_processor) - 1
             : 0;
     bool tiles = there > 0;
+    LOONG_CHECK(d->plan->ctx,
+                most == 0 || !tiles ||
+                    !loong_image_processor_tiles(d->image_processor, 1, 1, true)
+                         .whole_first,
+                LOONG_ERR_CONFIG,
+                "%s: data.max_tiles: found %lld, the image processor lists its "
+                "grids (image_grid_pinpoints)",
+                loong_recipe_where(d->plan->recipe, "data.max_tiles"),
+                (long long)most);
     LOONG_CHECK(d->plan->ctx, most <= 1 || tiles, LOONG_ERR_CONFIG,
                 "%s: data.max_tiles: found %lld, the image processor cuts no "
                 "pictures into tiles (crop_to_patches)",
@@ -300,6 +309,7 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     config->cut.window =
         facts->window_size / (config->cut.patch * config->cut.merge);
     config->positions = facts->positions;
+    config->packed_tiles = d->plan->pictures.packed_tiles;
     config->class_token = facts->class_token;
     config->sends_class_token = facts->sends_class_token;
     config->pool_class_token = facts->pool_class_token;
@@ -323,7 +333,28 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     return LOONG_OK;
 }
 
-/* A projector reads what others send, and no data. */
+/* What it packs its rows by: pictures are read as the encoder's, which stands
+ * before it. */
+static loong_status_t packing_processor(loong_run_data_t *d,
+                                        const loong_component_t *c,
+                                        loong_reader_t *reader)
+{
+    const loong_patch_params_t *pictures = d->plan->pictures.reader.config;
+    loong_patch_params_t *config = NULL;
+    LOONG_TRY(loongi_arena_alloc(c->arena, sizeof(*config), &config));
+    *config = *pictures;
+    config->rows = c->params.request.rows;
+    config->packed_rows = c->params.request.packed_rows;
+    config->pictures = config->rows / (config->packed_rows > 0
+                                           ? d->plan->pictures.side *
+                                                 d->plan->pictures.side
+                                           : 1);
+    *reader = (loong_reader_t){&loong_packing_processor, config,
+                               config->pictures};
+    return LOONG_OK;
+}
+
+/* Other projectors read what is sent to them, and no data. */
 loong_status_t loongi_run_data_processors(loong_run_data_t *d)
 {
     for (int i = 0; i < d->plan->component->model->num_components; i++) {
@@ -337,6 +368,8 @@ loong_status_t loongi_run_data_processors(loong_run_data_t *d)
             LOONG_TRY(patch_processor(d, c, reader));
         } else if (c->facts.vocab_size > 0) {
             LOONG_TRY(token_processor(d, reader));
+        } else if (c->facts.packed_tiles > 0) {
+            LOONG_TRY(packing_processor(d, c, reader));
         }
     }
     return LOONG_OK;

@@ -20,6 +20,8 @@ loongi_run_data_describe_pictures(loong_run_data_t *d, int count,
         loong_model_facts_t facts = {0};
         asked[i].family->facts(asked[i].config, &facts);
         merge = LOONG_MAX(merge, facts.merge_size);
+        config->packed_tiles =
+            LOONG_MAX(config->packed_tiles, facts.packed_tiles);
         if (facts.patch_size > 0) {
             LOONG_TRY(loongi_run_data_any_image_processor(d, asked[i].family,
                                                           facts.image_size));

@@ -5,6 +5,9 @@
  * src/data/batch_plan.h and src/component/edges.h before. */
 #include "upstream_step.h"
 
+#include <string.h>
+
+#include "loong/image.h"
 #include "upstream.h"
 
 /* ---- who reads which picture --------------------------------------------- */
@@ -33,6 +36,13 @@ static int encoder_of(const loong_plan_t *plan)
         i++;
     }
     return plan->pictures.most > 0 ? i : -1;
+}
+
+/* It has no data, or what it packs pictures by. */
+static bool is_projector(const loong_plan_t *plan, int component)
+{
+    const loong_processor_t *p = plan->readers[component].processor;
+    return p == NULL || p == &loong_packing_processor;
 }
 
 static const loong_component_t *component_at(const loong_plan_t *plan, int i)
@@ -158,7 +168,6 @@ typedef enum place {
 typedef struct end {
     place_t place;
     int component, replica;
-    int64_t merge; /* rows of the port for a row of a text, of IN_FRONT */
     int64_t begin, limit; /* rows that the rank has */
 } end_t;
 
@@ -166,10 +175,10 @@ static end_t end_of(const loong_upstream_step_t *s, int component, bool sends,
                     int rank)
 {
     const loong_component_t *c = s->model->components[component];
-    const loong_reader_t *reader = &s->plan->readers[component];
+    const loong_model_request_t *request = &c->params.request;
     int64_t merge = s->plan->pictures.merge * s->plan->pictures.merge;
     bool encoder = component == encoder_of(s->plan);
-    bool texts = !encoder && reader->processor != NULL;
+    bool texts = !encoder && !is_projector(s->plan, component);
     int tp = c->params.mesh.size[LOONG_AXIS_TP];
     int tp_rank = 0;
     end_t end = {.place = encoder ? IN_ENCODER
@@ -177,11 +186,11 @@ static end_t end_of(const loong_upstream_step_t *s, int component, bool sends,
                           : sends ? BEHIND
                                   : IN_FRONT,
                  .component = component,
-                 .replica = replica_of(c, rank, &tp_rank),
-                 .merge = merge};
-    int64_t rows = c->params.request.rows;
-    rows = end.place == BEHIND ? rows / merge : rows;
-    bool split = tp > 1 && c->params.request.sequence_parallel;
+                 .replica = replica_of(c, rank, &tp_rank)};
+    int64_t rows = end.place != BEHIND           ? request->rows
+                   : request->packed_rows > 0 ? request->packed_rows
+                                              : request->rows / merge;
+    bool split = tp > 1 && request->sequence_parallel;
     end.begin = split ? rows / tp * tp_rank : 0;
     end.limit = split ? rows / tp * (tp_rank + 1) : rows;
     return end;
@@ -217,8 +226,7 @@ static int64_t first_row(const end_t *e, const loong_planned_image_t *image,
         return image->at[e->component].row +
                ((part + 1) * rows->encoder - rows->sent) / parts;
     case IN_FRONT:
-        return image->at[e->component].text_row * e->merge +
-               part * rows->sent / parts;
+        return image->at[e->component].sent_row + part * rows->sent / parts;
     default:
         return image->at[e->component].text_row + text;
     }
@@ -318,8 +326,9 @@ static loong_status_t is_hollow(void *user, int component, int micro_batch,
     return LOONG_OK;
 }
 
-void loongi_upstream_open(loong_upstream_step_t *step, const loong_plan_t *plan,
-                          loong_model_t *model)
+loong_status_t loongi_upstream_open(loong_upstream_step_t *step,
+                                    const loong_plan_t *plan,
+                                    loong_model_t *model)
 {
     int64_t of_cell = plan->pictures.most > 0
                           ? plan->pictures.most *
@@ -330,6 +339,15 @@ void loongi_upstream_open(loong_upstream_step_t *step, const loong_plan_t *plan,
     step->model = model;
     step->rows = (loong_edge_rows_t){step, of_cell, list_rows, is_hollow};
     loongi_model_set_rows(model, &step->rows);
+    for (int i = 0; i < model->num_components; i++) {
+        if (plan->readers[i].processor == &loong_packing_processor) {
+            const loong_component_t *c = model->components[i];
+            size_t count = (size_t)plan->readers[i].rows;
+            LOONG_TRY(loongi_arena_alloc(
+                c->arena, count * sizeof(*step->packed[i]), &step->packed[i]));
+        }
+    }
+    return LOONG_OK;
 }
 
 /* ---- a step -------------------------------------------------------------- */
@@ -341,10 +359,55 @@ void loongi_upstream_begin(loong_upstream_step_t *step,
     step->consumed = consumed;
 }
 
-loong_loader_t *loongi_upstream_loader(const loong_upstream_step_t *step,
-                                       int component, loong_loader_t *texts)
+/* The pictures that this rank's replica of a projector has. */
+static loong_status_t fill_packing(void *user, int component, int64_t consumed,
+                                   int64_t micro_batch,
+                                   const loong_input_list_t *list)
 {
-    return component == encoder_of(step->plan) ? step->images->loader : texts;
+    const loong_upstream_step_t *s = user;
+    const loong_reader_t *reader = &s->plan->readers[component];
+    const loong_planned_image_t *images = NULL;
+    int64_t count = 0, own = 0;
+    end_t end = end_of(s, component, false, s->model->ranks.cell_rank);
+    (void)consumed; /* the step's */
+    LOONG_TRY(images_of(s, component, (int)micro_batch, &images, &count));
+    int64_t first = loongi_planned_first(images, count, component, end.replica);
+    memset(s->packed[component], 0,
+           (size_t)reader->rows * sizeof(*s->packed[component]));
+    for (int64_t i = first; i < count && own < reader->rows &&
+                            images[i].at[component].replica == end.replica;
+         i++) {
+        s->packed[component][own++] = (void *)&images[i].rows;
+    }
+    for (int i = 0; i < list->count; i++) {
+        LOONG_TRY(reader->processor->fill(s->plan->ctx, reader->config,
+                                          s->packed[component],
+                                          &list->fields[i]));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t fill_loaded(void *user, int component, int64_t consumed,
+                                  int64_t micro_batch,
+                                  const loong_input_list_t *list)
+{
+    (void)component;
+    return loong_loader_fill(user, consumed, micro_batch, list->count,
+                             list->fields);
+}
+
+loong_input_source_t
+loongi_upstream_source(const loong_upstream_step_t *step, int component,
+                       loong_loader_t *texts)
+{
+    const loong_processor_t *p = step->plan->readers[component].processor;
+    if (p == &loong_packing_processor) {
+        return (loong_input_source_t){fill_packing, (void *)step, component};
+    }
+    return (loong_input_source_t){
+        fill_loaded,
+        component == encoder_of(step->plan) ? step->images->loader : texts,
+        component};
 }
 
 loong_status_t loongi_upstream_any(const loong_upstream_step_t *step,
@@ -365,6 +428,6 @@ bool loongi_upstream_reads_images(const loong_upstream_step_t *step,
                                   int component)
 {
     int encoder = encoder_of(step->plan);
-    return encoder >= 0 && (component == encoder ||
-                            step->plan->readers[component].processor == NULL);
+    return encoder >= 0 &&
+           (component == encoder || is_projector(step->plan, component));
 }

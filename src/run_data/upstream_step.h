@@ -7,6 +7,7 @@
 
 #include "batch_plan.h"
 #include "edges.h"
+#include "inputs.h"
 #include "plan.h"
 
 #ifdef __cplusplus
@@ -30,11 +31,14 @@ typedef struct loong_upstream_step {
     const loong_images_t *images; /* of the data set that is read */
     int64_t consumed;
     int64_t idle[LOONG_MAX_COMPONENTS]; /* updates that were left out */
+    /* Room for the pictures of a micro-batch of a component that packs them. */
+    void **packed[LOONG_MAX_COMPONENTS];
 } loong_upstream_step_t;
 
 /* Tells the model what its edges carry. */
-void loongi_upstream_open(loong_upstream_step_t *step, const loong_plan_t *plan,
-                          loong_model_t *model);
+LOONG_NODISCARD loong_status_t loongi_upstream_open(loong_upstream_step_t *step,
+                                                    const loong_plan_t *plan,
+                                                    loong_model_t *model);
 
 /* Nothing where the model reads no texts with pictures. texts: the loader that
  * is the component's with the loss, and its parameters; train: of the steps
@@ -48,9 +52,10 @@ void loongi_images_close(loong_images_t *images);
 void loongi_upstream_begin(loong_upstream_step_t *step,
                            const loong_images_t *images, int64_t consumed);
 
-/* The loader that fills the inputs of a component; texts: that of the texts. */
-loong_loader_t *loongi_upstream_loader(const loong_upstream_step_t *step,
-                                       int component, loong_loader_t *texts);
+/* What fills the inputs of a component; texts: the loader of the texts. */
+loong_input_source_t loongi_upstream_source(const loong_upstream_step_t *step,
+                                            int component,
+                                            loong_loader_t *texts);
 
 /* *any_p: the step has pictures in this rank's cell. */
 LOONG_NODISCARD loong_status_t loongi_upstream_any(

@@ -20,13 +20,12 @@ static loong_status_t fill_entry(void *user, const loong_entry_t *entry)
     loong_binding_t run =
         loongi_model_bind(t->model, LOONG_VARIANT_EVAL, entry);
     int stage = loongi_model_stage_number(t->model, entry);
+    loong_input_source_t source = loongi_upstream_source(
+        &t->upstream, loongi_model_component(t->model, entry)->index,
+        e->loader);
     return loongi_inputs_fill(
         &t->inputs, loongi_inputs_of(&t->inputs, stage, LOONG_VARIANT_EVAL),
-        &run,
-        loongi_upstream_loader(&t->upstream,
-                               loongi_model_component(t->model, entry)->index,
-                               e->loader),
-        e->consumed, entry->micro_batch);
+        &run, &source, e->consumed, entry->micro_batch);
 }
 
 static loong_status_t keep_losses(loong_trainer_t *t, loong_losses_t *losses)

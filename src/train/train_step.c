@@ -111,13 +111,12 @@ static loong_status_t before_program(loong_trainer_t *t,
     loong_binding_t run =
         loongi_model_bind(t->model, LOONG_VARIANT_TRAIN, entry);
     int stage = loongi_model_stage_number(t->model, entry);
+    loong_input_source_t source = loongi_upstream_source(
+        &t->upstream, loongi_model_component(t->model, entry)->index,
+        t->data.loader);
     LOONG_TRY(loongi_inputs_fill(
         &t->inputs, loongi_inputs_of(&t->inputs, stage, LOONG_VARIANT_TRAIN),
-        &run,
-        loongi_upstream_loader(&t->upstream,
-                               loongi_model_component(t->model, entry)->index,
-                               t->data.loader),
-        t->state.consumed_samples, entry->micro_batch));
+        &run, &source, t->state.consumed_samples, entry->micro_batch));
     if (entry->kind == LOONG_ENTRY_F) {
         LOONG_TRY(loongi_router_replay_give(t->router_replay, s, &run,
                                             t->state.consumed_samples,

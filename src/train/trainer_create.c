@@ -134,7 +134,7 @@ static loong_status_t plan_components(loong_trainer_t *t,
     t->component = t->model->components[count - 1];
     plan->component = t->component;
     LOONG_TRY(loongi_run_data_processors(&t->data));
-    loongi_upstream_open(&t->upstream, plan, t->model);
+    LOONG_TRY(loongi_upstream_open(&t->upstream, plan, t->model));
     for (int i = 0; i < count; i++) {
         LOONG_TRY(loongi_inputs_list(&t->inputs, t->model->components[i],
                                      plan->readers[i].processor,

@@ -33,7 +33,7 @@ DEVIATION = np.array([0.26862954, 0.26130258, 0.27577711], np.float32)
 class Picture(ctypes.Structure):
     _fields_ = [("width", ctypes.c_int64), ("height", ctypes.c_int64),
                 ("pixels", ctypes.POINTER(ctypes.c_uint8)),
-                ("clear", ctypes.c_uint8 * 4)]
+                ("clear", ctypes.c_uint8 * 4), ("several", ctypes.c_bool)]
 
 
 class DecodeParams(ctypes.Structure):

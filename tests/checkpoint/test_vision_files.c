@@ -216,7 +216,7 @@ static void key_problems(void **state)
                                         {"hidden_size", "30"},
                                         {"num_layers", "2.5"},
                                         {"num_attention_heads", "4"},
-                                        {"image_size", "225"},
+                                        {"image_size", "13"},
                                         {"patch_size", "14"},
                                         {"activation", "relu"},
                                         {"add_patch_bias", "yes"},
@@ -231,7 +231,7 @@ static void key_problems(void **state)
         "masked_image_modeling: found 1, true or false wanted",
         "depth: no such key",
         "hidden_size 30 is no multiple of num_attention_heads 4",
-        "image_size 225 is no multiple of patch_size 14"};
+        "image_size 13 is less than patch_size 14"};
     loong_context_t *ctx = test_context();
     loong_pairs_t *pairs = NULL;
     loong_vision_config_t config;

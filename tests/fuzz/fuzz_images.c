@@ -68,7 +68,7 @@ static void try_processor(loong_context_t *ctx, const char *path)
     }
     loong_image_processor_size(processor, WIDTH, HEIGHT, &width, &height);
     int64_t tiles =
-        loong_image_processor_tiles(processor, WIDTH, HEIGHT).count;
+        loong_image_processor_tiles(processor, WIDTH, HEIGHT, false).count;
     if (width <= LARGEST && height <= LARGEST &&
         tiles * width * height <= LARGEST * LARGEST) {
         expect_reason(ctx,

@@ -27,6 +27,7 @@ from safetensors.torch import load_file, save_file
 
 import internvl_train
 import kimi_k25_train
+import llava_onevision_train
 import llava_train
 import paligemma_train
 import qwen2_5_vl_train
@@ -39,7 +40,8 @@ FIXTURE = os.path.join(HERE, "vl_from_hf")
 MODELS = {"llava": llava_train, "qwen2_vl": qwen2_vl_train,
           "qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train,
           "qwen3_vl_moe": qwen3_vl_moe_train, "internvl": internvl_train,
-          "kimi_k25": kimi_k25_train, "paligemma": paligemma_train}
+          "kimi_k25": kimi_k25_train, "paligemma": paligemma_train,
+          "llava_onevision": llava_onevision_train}
 # Names of modules, and what files call them.
 MODULES = {
     "llava": [(r"^model\.vision_tower\.", "{tower}"),
@@ -66,6 +68,9 @@ MODULES["qwen2_5_vl"], NAMES["qwen2_5_vl"] = (
 MODULES["internvl"], NAMES["internvl"] = (
     MODULES["llava"], NAMES["llava"][1::2])
 MODULES["paligemma"], NAMES["paligemma"] = MODULES["llava"], NAMES["llava"]
+MODULES["llava_onevision"], NAMES["llava_onevision"] = (
+    [*MODULES["llava"], (r"^model\.image_newline", "{base}image_newline")],
+    NAMES["llava"])
 for kind in ("qwen3_vl", "qwen3_vl_moe"):
     MODULES[kind], NAMES[kind] = [], [{}]  # as the modules
 # The publisher's experts are [experts, in, out], the modules' [experts, out,
@@ -112,10 +117,12 @@ def old_config(name, config):
         text["head_dim"] = paligemma_train.HEAD
         config.update(ignore_index=-100, _vocab_size=12)
         config["vision_config"]["projector_hidden_act"] = "gelu_fast"
-    elif name in ("llava", "internvl"):
+    elif name in ("llava", "internvl", "llava_onevision"):
         rope = text.pop("rope_parameters")
         text["rope_theta"] = rope["rope_theta"]
-        if name == "llava":
+        if name == "llava_onevision":
+            config["use_image_newline_parameter"] = True
+        elif name == "llava":
             config["ignore_index"] = -100
             config["vision_config"]["vocab_size"] = 32000
         else:
@@ -174,6 +181,9 @@ def write(model, name, place, to, layout, old):
         image_processor_type="SiglipImageProcessor", do_convert_rgb=None,
         image_seq_length=4, size=dict(height=side, width=side)
     ) if name == "paligemma" else dict(
+        image_processor_type="LlavaOnevisionImageProcessor", do_pad=True,
+        crop_size=None, default_to_square=False, **llava_onevision_train.CUT
+    ) if name == "llava_onevision" else dict(
         image_processor_type="GotOcr2ImageProcessorFast", **internvl_train.CUT
     ) if name == "internvl" else dict(
         image_processor_type="Qwen2VLImageProcessor",

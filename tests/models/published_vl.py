@@ -139,6 +139,20 @@ def paligemma(side):
                  image_token_index=257152)
 
 
+def llava_onevision(sizes, vocab, tied=False):
+    """Qwen2 with three more tokens, rows in multiples of 64."""
+    vision = dict(model_type="siglip_vision_model", hidden_size=1152,
+                  intermediate_size=4304, num_hidden_layers=26,
+                  num_attention_heads=16, image_size=384, patch_size=14,
+                  vision_use_head=False)
+    return whole("llava_onevision", vision, text(
+        "qwen2", sizes, -(-(vocab + 3) // 64) * 64, 32768, 1e6,
+        use_sliding_window=False, tie_word_embeddings=tied), tied,
+        image_token_index=151646, video_token_index=151647,
+        vision_feature_layer=-1, vision_feature_select_strategy="full",
+        vision_aspect_ratio="anyres_max_9")
+
+
 def qianfan_vl(kind, sizes, vocab, theta, eps, tied=False, **more):
     """Table 2 and 3 of the report (arXiv 2509.18189)."""
     return dict(internvl3_5(False, text(
@@ -166,6 +180,12 @@ MODELS = {
         qwen2_5_vl((1, 4096, 64, 32, 8), 8),
         text("llama", (32, 4096, 14336, 32, 8), 128256, 8192, 5e5, 1e-5,
              head_dim=128, tie_word_embeddings=False)),
+    "llava_onevision/llava_onevision_0.5b": llava_onevision(
+        (24, 896, 4864, 14, 2), 151936, True),
+    "llava_onevision/llava_onevision_7b": llava_onevision(
+        (28, 3584, 18944, 28, 4), 152064),
+    "llava_onevision/llava_onevision_72b": llava_onevision(
+        (80, 8192, 29568, 64, 8), 152064),
     "qianfan_vl/qianfan_vl_3b": qianfan_vl(
         "qwen2", (36, 2048, 11008, 16, 2), 151673, 1e6, 1e-6, True,
         use_sliding_window=False),
@@ -204,7 +224,7 @@ MODELS = {
     "internvl3.5/internvl3.5_241b_a28b": internvl3_5(
         True, qwen3_moe((94, 4096, 12288, 64, 4), 1536)),
 }
-PROJECTORS = ("multi_modal_projector.", "visual.merger.",
+PROJECTORS = ("multi_modal_projector.", "image_newline", "visual.merger.",
               "visual.deepstack_merger_list.")
 ENCODERS = ("visual.", "vision_tower.")
 

@@ -72,7 +72,8 @@ static int64_t count_projector(loong_context_t *ctx, const loong_pairs_t *keys)
 {
     loong_projector_config_t c;
     loong_graph_t *graph = NULL;
-    const loong_model_request_t request = {.rows = 64, .train = true};
+    const loong_model_request_t request = {
+        .rows = 64, .train = true, .packed_rows = 72};
     assert_ok(ctx, loongi_projector_configure(ctx, keys, &c));
     assert_ok(ctx, loong_graph_create(
                        ctx, (loong_precision_t){LOONG_F32, LOONG_F32}, &graph));
@@ -234,6 +235,7 @@ static const plan_t plans[] = {
      {TP "4", SP, PP "8", EP "16", A2A, ON_8}},
     {"qwen2.5_vl/qwen2.5_vl_72b", 64, false, {TP "8", SP, PP "4", PATCHES}},
     {"qwen2_vl/qwen2_vl_72b", 64, false, {TP "8", SP, PP "4", PATCHES}},
+    {"llava_onevision/llava_onevision_72b", 64, false, {TP "8", SP, PP "4"}},
     {"qianfan_vl/qianfan_vl_70b", 64, false, {TP "8", SP, PP "4"}},
     {"qwen_vit_llama3/qwen_vit_llama3_8b", 8, false, {TP "2", SP, PATCHES}},
 };

@@ -7,7 +7,7 @@ of them.
 
 Sides from 1 to 600 pixels; JPEG, PNG and WebP of all modes that PIL writes;
 palettes, transparency, CMYK, 16 bits, animations, turned by Exif or XMP.
-load_image gives the pixels, the processors of five families what the model
+load_image gives the pixels, the processors of six families what the model
 sees: sizes (and so the rows of a text) are equal and every pixel is within
 1/255. Needs pillow, numpy and transformers.
 """
@@ -25,6 +25,8 @@ from transformers import (CLIPImageProcessorPil, GotOcr2ImageProcessorPil,
                           Qwen2VLImageProcessorPil, SiglipImageProcessorPil,
                           ViTImageProcessorPil)
 from transformers.image_utils import load_image
+from transformers.models.llava_onevision.image_processing_pil_llava_onevision \
+    import LlavaOnevisionImageProcessorPil
 
 I64 = ctypes.c_int64
 
@@ -32,7 +34,7 @@ I64 = ctypes.c_int64
 class Picture(ctypes.Structure):
     _fields_ = [("width", I64), ("height", I64),
                 ("pixels", ctypes.POINTER(ctypes.c_uint8)),
-                ("clear", ctypes.c_uint8 * 4)]
+                ("clear", ctypes.c_uint8 * 4), ("several", ctypes.c_bool)]
 
 
 class Info(ctypes.Structure):
@@ -40,7 +42,8 @@ class Info(ctypes.Structure):
 
 
 class Tiles(ctypes.Structure):
-    _fields_ = [(name, I64) for name in ("columns", "rows", "count")]
+    _fields_ = [(name, I64) for name in ("columns", "rows", "count")] + [
+        ("whole_first", ctypes.c_bool)]
 
 
 class Cut(ctypes.Structure):
@@ -179,6 +182,9 @@ def processors(folder, library):
         ("internvl_min", GotOcr2ImageProcessorPil(
             size={"height": 32, "width": 32}, crop_to_patches=True,
             min_patches=4, max_patches=6), 0),
+        ("onevision", LlavaOnevisionImageProcessorPil(
+            size={"height": 48, "width": 48}, image_grid_pinpoints=[
+                [48, 48], [48, 96], [144, 48], [96, 96], [240, 144]]), 0),
     ]
     for name, theirs, patch in made:
         path = os.path.join(folder, name + ".json")
@@ -188,12 +194,20 @@ def processors(folder, library):
 
 
 def compare(library, picture, image, name, theirs, own, patch):
+    picture.several = False
+    if name == "onevision":  # and as one of two, without tiles
+        picture.several = True
+        wanted = theirs([[image, image]], return_tensors="np")["pixel_values"]
+        found = library.process(own, picture, Cut(), wanted[0].shape)
+        assert np.abs(found - wanted[0]).max() * .26 * 255 < 1.01, "square"
+        picture.several = False
     try:
         got = theirs(image, return_tensors="np")
     except ValueError:  # too narrow
         assert library.size(own, picture) == (0, 0), (name, "accepted")
         return 0.0
     wanted = got["pixel_values"]
+    wanted = wanted[0] if name == "onevision" else wanted
     width, height = library.size(own, picture)
     cut = Cut(patch, 2 if patch else 0, 2 if patch else 0, 0)
     if patch:
@@ -201,8 +215,10 @@ def compare(library, picture, image, name, theirs, own, patch):
         assert (1, height // patch, width // patch) == tuple(grid), name
     else:
         tiles = library.lib.loong_image_processor_tiles(
-            own, I64(picture.width), I64(picture.height))
-        assert wanted.shape == (tiles.count, 3, height, width), name
+            own, I64(picture.width), I64(picture.height),
+            ctypes.c_bool(False))
+        assert wanted.shape == (tiles.count, 3, height, width), (
+            name, wanted.shape, tiles.count, picture.width, picture.height)
     ours = library.process(own, picture, cut, wanted.shape)
     deviation = np.mean(theirs.image_std) if theirs.do_normalize else 1.0
     return float(np.abs(ours - wanted).max() * deviation * 255)

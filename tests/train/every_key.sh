@@ -537,6 +537,7 @@ model.image_projector.merge_size=2
 model.image_projector.num_deep_features=1
 model.image_projector.norm_of_blocks=false
 model.image_projector.linear=false
+model.image_projector.packed_tiles=0
 model.image_projector.pre_layernorm=true
 model.image_projector.normalization=LayerNorm
 model.image_projector.layernorm_epsilon=1e-6

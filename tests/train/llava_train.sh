@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: llava_train.sh BUILD SOURCE MPIRUN [all]: twenty steps of models of the
-# shapes of LLaVA, PaliGemma, InternVL, Qwen2-VL, Qwen2.5-VL, Qwen3-VL (with
+# shapes of LLaVA, LLaVA-OneVision, PaliGemma, InternVL, Qwen2-VL, Qwen2.5-VL, Qwen3-VL (with
 # experts, too) and Kimi-K2.5 are those of transformers (*_train.py in tests/golden), with the image
 # encoder trained and frozen, on several ranks; all: in every layout.
 set -eu
@@ -137,6 +137,30 @@ also 4 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
     parallel.pipeline_model_parallel_size=2
 also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
+
+# Tiles of a picture alone are one sheet again, which loses its margin or is
+# resampled; lines end with a learned row.
+model=llava_onevision_train
+sed '2~2s/\["rgb.png"\]/["j420.jpg"]/' "$place/texts.jsonl" \
+    >"$place/onevision.jsonl"
+texts="{path: $place/onevision.jsonl}"
+echo '{"image_processor_type": "LlavaOnevisionImageProcessor",
+    "size": {"height": 8, "width": 8},
+    "image_grid_pinpoints": [[8, 8], [24, 24], [48, 24], [16, 16]]}' \
+    >"$place/preprocessor_config.json"
+also 1 1
+also 1 21 model.image_encoder.freeze=true train.micro_batch_size=1
+also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
+also 4 1 join=phases parallel.pipeline_model_parallel_size=2
+steps 4 1 ${e}$t=2 parallel.$t=2 parallel.sequence_parallel=true \
+    model.image_projector.parallel.$t=2 \
+    model.image_projector.parallel.sequence_parallel=true
+also 2 1 data.packing=best_fit data.row_images=8 data.row_patches=320 \
+    "~data.max_images" "~data.max_patches" data.seq_length=100 \
+    train.global_batch_size=6 model.foundation.max_position_embeddings=128 \
+    train.micro_batch_size=1
+texts="{path: $place/texts.jsonl}"
 
 # Pictures of sizes of their own: one is wide, one is high.
 model=qwen2_vl_train

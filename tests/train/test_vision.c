@@ -190,7 +190,7 @@ static void what_is_wrong_is_named(void **state)
     refused("model.image_encoder.num_classes=2\ntrain.micro_batch_size=1\n"
             "train.global_batch_size=1\ntrain.train_iters=1\nseed=1\n",
             "is of class 2"); /* which the one step would not have met */
-    refused("model.image_encoder.patch_size=7\n", "no multiple of patch_size");
+    refused("model.image_encoder.patch_size=25\n", "is less than patch_size");
     refused("data.validation_split=0.1\n", "are not split");
     refused("data.train=[{path: $DIR/data, source: tokens}]\n",
             "has texts, which the model does not read");

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: vl_pairs.sh BUILD SOURCE [all]: every image encoder with every projector
-# and each of nine language models: of two steps, each on all the texts with
+# that takes its rows and each of nine language models: of two steps, each on all the texts with
 # pictures, the second has the lower loss. Without `all` some of them, each family
 # among them.
 set -eu
@@ -24,7 +24,7 @@ encoders=(
     "kimi_k25_vision|num_position_embeddings: 25"
     "qwen3_vl_vision|num_position_embeddings: 25, deepstack_layers: \"[0,1]\"")
 projectors=(mlp_projector linear_projector patch_merger qwen2_5_vl_merger qwen3_vl_merger
-    internvl_projector kimi_projector)
+    internvl_projector kimi_projector anyres_projector)
 moe="num_experts: 4, moe_router_topk: 2, moe_ffn_hidden_size: 16"
 foundations=(
     "gpt2|" "llama|num_query_groups: 2" "phi3|num_query_groups: 2"
@@ -53,7 +53,8 @@ pair() {
     local e=${1%%|*} f=${3%%|*} data="" keys=${3#*|}
     [ "$e" = qwen3_vl_vision ] || keys=${keys/, num_deep_features: [12]/}
     local merge=2 frames=2
-    [[ $2 != mlp_projector && $2 != linear_projector ]] || merge=1
+    [[ $2 != mlp_projector && $2 != linear_projector &&
+        $2 != anyres_projector ]] || merge=1
     [ "$e" != kimi_k25_vision ] || frames=1
     [[ $1 == *image_size* ]] ||
         data="image_processor: $place/${merge}_$frames.json, max_patches: 80,"
@@ -75,6 +76,13 @@ optimizer: {lr: 0.01, lr_decay_style: constant}
 log: {interval: 1, dir: $place/log}
 YAML
     rm -rf "$place/log"
+    # Lines are of tiles, which pictures of sizes of their own are not.
+    if [[ $2 == anyres_projector && $1 != *image_size* ]]; then
+        "$build/loongrun" "$place/r.yaml" >"$place/out" 2>&1 && fail "$e $2"
+        grep -qE 'packed_tiles.* (an encoder of image_size|1 and 0 go)' \
+            "$place/out" || fail "$e $2: $(cat "$place/out")"
+        return
+    fi
     "$build/loongrun" "$place/r.yaml" >"$place/out" 2>&1 || {
         cat "$place/out"
         fail "$e $2 $f"

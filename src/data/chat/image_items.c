@@ -48,11 +48,13 @@ void loongi_chat_list_images(const loong_chat_t *chat, int64_t i,
 {
     const chat_place_t *place = place_of(chat, i);
     pthread_mutex_t *lock = (pthread_mutex_t *)&chat->lock;
+    int64_t pictures = 0;
     pthread_mutex_lock(lock);
     for (int64_t k = place->images; k < place[1].images; k++) {
         const chat_image_t *image = &chat->images[k];
         const int32_t *part_at =
             image->of.parts > 1 ? chat->part_at + image->part_at : NULL;
+        pictures += image->of.frames == 0;
         items->item[items->count++] =
             (loong_item_t){.type = LOONG_ITEM_IMAGE,
                            .name = path_of(chat, k),
@@ -64,6 +66,9 @@ void loongi_chat_list_images(const loong_chat_t *chat, int64_t i,
                            .part_at = part_at};
     }
     pthread_mutex_unlock(lock);
+    for (int k = 0; k < items->count; k++) {
+        items->item[k].several = pictures > 1;
+    }
 }
 
 loong_status_t loongi_chat_measure_images(const loong_chat_t *chat, int64_t i,

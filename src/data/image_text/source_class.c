@@ -79,6 +79,7 @@ static loong_status_t list_items(image_text_t *s, int64_t i, size_t more,
         items->item[items->count++] =
             (loong_item_t){.type = LOONG_ITEM_IMAGE,
                            .at = s->at[k],
+                           .several = e[1].first_image - e->first_image > 1,
                            .size = {s->sizes[k][0], s->sizes[k][1]}};
     }
     pthread_mutex_unlock(&s->lock);

@@ -132,13 +132,7 @@ static void fill_patch_positions(const loong_patch_params_t *p,
     }
 }
 
-/* Of one axis: the rows around a patch's place, and what they weigh: Keys'
- * kernel with a = -3/4, or a hat. */
-typedef struct taps {
-    int64_t row[4];
-    double weight[4];
-} taps_t;
-
+/* Keys' kernel with a = -3/4. */
 static double cubic(double x)
 {
     const double a = -0.75;
@@ -146,10 +140,10 @@ static double cubic(double x)
                     : ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a;
 }
 
-static taps_t taps_of(const loong_position_table_t *table, int64_t index,
-                      int64_t size)
+loong_taps_t loongi_taps_of(const loong_position_table_t *table, int64_t index,
+                            int64_t size)
 {
-    taps_t taps = {{0}, {0}};
+    loong_taps_t taps = {{0}, {0}};
     double side = (double)table->side;
     double at = table->align_corners
                     ? (double)index * (side - 1.0) /
@@ -177,8 +171,9 @@ static void fill_taps(const loong_patch_params_t *p, void *const *rows,
         loong_patch_grid_t grid = grid_of(p, &s.row->size);
         for (int64_t i = s.patches; i < s.end; i++) {
             loong_patch_place_t at = loongi_patch_place(&grid, i - s.patches);
-            taps_t y = taps_of(&p->positions, at.row, grid.rows);
-            taps_t x = taps_of(&p->positions, at.column, grid.columns);
+            loong_taps_t y = loongi_taps_of(&p->positions, at.row, grid.rows);
+            loong_taps_t x =
+                loongi_taps_of(&p->positions, at.column, grid.columns);
             for (int k = 0; k < each * each; k++) {
                 int64_t to = i * each * each + k;
                 if (weights) {

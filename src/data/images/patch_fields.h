@@ -75,7 +75,25 @@ static inline int64_t loongi_picture_capacity(const loong_patch_params_t *p)
                : p->pictures;
 }
 
+/* Of one axis: the rows of a table around a place, and what they weigh. */
+typedef struct loong_taps {
+    int64_t row[4];
+    double weight[4];
+} loong_taps_t;
+/* Of place `index` of `size` that a side of the table is resampled to. */
+loong_taps_t loongi_taps_of(const loong_position_table_t *table, int64_t index,
+                            int64_t size);
+
+/* How the rows of a picture that is cut so are packed. */
+void loongi_picture_pack(const loong_patch_params_t *p,
+                         const loong_item_t *picture,
+                         const loong_image_tiles_t *tiles,
+                         loong_picture_rows_t *rows);
+
 /* Slots of loong_processor_t. */
+LOONG_NODISCARD loong_status_t loongi_patch_example(const void *config,
+                                                    int64_t i,
+                                                    loong_items_t *items);
 LOONG_NODISCARD loong_status_t loongi_patch_bind(loong_context_t *ctx,
                                                  const void *config,
                                                  loong_field_t *field);

@@ -66,16 +66,22 @@ loong_picture_rows_t loong_picture_rows(const void *params,
     if (picture->frames > 0) {
         return video_rows(p, picture);
     }
-    if (loongi_pictures_all_equal(p)) {
-        return loongi_picture_each(p);
-    }
     int64_t width = picture->size[0];
     int64_t height = picture->size[1];
-    int64_t size[2];
-    loong_image_processor_size(p->processor, width, height, &size[0], &size[1]);
-    return loongi_picture_grids(
-        p, loong_image_processor_tiles(p->processor, width, height).count,
-        size[0], size[1]);
+    int64_t size[2] = {p->image_size, p->image_size};
+    loong_image_tiles_t tiles = {1, 1, 1, false};
+    if (!loongi_pictures_all_equal(p)) {
+        tiles = loong_image_processor_tiles(p->processor, width, height,
+                                            picture->several);
+        loong_image_processor_size(p->processor, width, height, &size[0],
+                                   &size[1]);
+    }
+    loong_picture_rows_t rows =
+        loongi_picture_grids(p, tiles.count, size[0], size[1]);
+    if (p->packed_tiles > 0) {
+        loongi_picture_pack(p, picture, &tiles, &rows);
+    }
+    return rows;
 }
 
 static loong_status_t check_size(loong_context_t *ctx,
@@ -232,7 +238,8 @@ static loong_status_t keep(const void *config, int64_t draw,
                   : LOONG_OK);
     loong_image_t image = {.width = picture->size[0],
                            .height = picture->size[1],
-                           .pixels = picture->pixels};
+                           .pixels = picture->pixels,
+                           .several = picture->several};
     memcpy(image.clear, picture->clear, sizeof(image.clear));
     row->label = label != NULL ? label->label : -1;
     row->draw = draw;
@@ -268,8 +275,8 @@ static int64_t example_side(const loong_patch_params_t *p)
 }
 
 /* Any picture of any class. */
-static loong_status_t example(const void *config, int64_t i,
-                              loong_items_t *items)
+loong_status_t loongi_patch_example(const void *config, int64_t i,
+                                    loong_items_t *items)
 {
     const loong_patch_params_t *p = config;
     int64_t side = example_side(p);
@@ -292,7 +299,7 @@ const loong_processor_t loong_patch_processor = {sizeof(loong_patch_processor),
                                                  begin,
                                                  row_size,
                                                  keep,
-                                                 example,
+                                                 loongi_patch_example,
                                                  loongi_patch_bind,
                                                  loongi_patch_fill,
                                                  judge};

@@ -77,24 +77,59 @@ void loong_image_processor_limit_tiles(loong_image_processor_t *processor,
 int64_t
 loong_image_processor_max_tiles(const loong_image_processor_t *processor)
 {
+    const grids_t *grids = &processor->grids;
     bool several = processor->tile && processor->max_tiles > 1;
-    return several ? processor->max_tiles + 1 : 1;
+    int64_t most = several ? processor->max_tiles : 0;
+    for (int64_t k = 0; k < grids->count; k++) {
+        most = LOONG_MAX(most, grids->of[k][0] * grids->of[k][1]);
+    }
+    return most + 1;
+}
+
+/* That in which the picture is largest, of several the smallest. */
+static loong_image_tiles_t tiles_of_grid(const loong_image_processor_t *p,
+                                         int64_t width, int64_t height)
+{
+    const grids_t *grids = &p->grids;
+    const int64_t w = width, h = height;
+    loong_image_tiles_t tiles = {1, 1, 1, true};
+    int64_t most = 0, waste = INT64_MAX;
+    for (int64_t k = 0; k < grids->count; k++) {
+        int64_t rows = grids->of[k][0], columns = grids->of[k][1];
+        int64_t to[2] = {columns * p->size.width, rows * p->size.height};
+        double scale =
+            fmin((double)to[0] / (double)w, (double)to[1] / (double)h);
+        int64_t scaled =
+            (int64_t)((double)w * scale) * (int64_t)((double)h * scale);
+        int64_t seen = LOONG_MIN(scaled, w * h);
+        int64_t wasted = to[0] * to[1] - seen;
+        if (seen > most || (seen == most && wasted < waste)) {
+            most = seen;
+            waste = wasted;
+            tiles = (loong_image_tiles_t){columns, rows, rows * columns + 1,
+                                          true};
+        }
+    }
+    return tiles;
 }
 
 /* The grid whose sides are most like those of the picture; of several the
  * largest that is not more than twice as large as the picture. */
 loong_image_tiles_t
 loong_image_processor_tiles(const loong_image_processor_t *processor,
-                            int64_t width, int64_t height)
+                            int64_t width, int64_t height, bool several)
 {
     const loong_image_processor_t *p = processor;
-    loong_image_tiles_t tiles = {1, 1, 1};
+    loong_image_tiles_t tiles = {1, 1, 1, p->is_gridded};
+    if (p->is_gridded) {
+        return several ? tiles : tiles_of_grid(p, width, height);
+    }
     double tile = (double)p->size.width * (double)p->size.height;
     double area = (double)width * (double)height;
     double ratio = (double)width / (double)height;
     double least = INFINITY;
-    bool several = loong_image_processor_max_tiles(p) > 1;
-    for (int64_t n = p->min_tiles; several && n <= p->max_tiles; n++) {
+    bool cuts = loong_image_processor_max_tiles(p) > 1;
+    for (int64_t n = p->min_tiles; cuts && n <= p->max_tiles; n++) {
         for (int64_t columns = 1; columns <= n; columns++) {
             int64_t rows = n / columns;
             double far = fabs(ratio - (double)columns / (double)rows);
@@ -102,7 +137,7 @@ loong_image_processor_tiles(const loong_image_processor_t *processor,
                 (far < least ||
                  (far == least && area > 0.5 * tile * (double)n))) {
                 least = far;
-                tiles = (loong_image_tiles_t){columns, rows, n};
+                tiles = (loong_image_tiles_t){columns, rows, n, false};
             }
         }
     }
@@ -227,9 +262,24 @@ typedef struct job {
     float *to;       /* moves on */
 } job_t;
 
-/* At so many times the size of a tile, and all tiles of it. */
+/* The largest size of its proportions within width x height pixels. */
+static void fit(const loong_image_t *image, int64_t *width, int64_t *height)
+{
+    double wide = (double)*width / (double)image->width;
+    double high = (double)*height / (double)image->height;
+    if (wide < high) {
+        double side = ceil((double)image->height * wide);
+        *height = LOONG_MIN((int64_t)side, *height);
+    } else {
+        double side = ceil((double)image->width * high);
+        *width = LOONG_MIN((int64_t)side, *width);
+    }
+}
+
+/* At so many times the size of a tile, which it fills unless it keeps its
+ * proportions in the middle, and all tiles of it. */
 static loong_status_t put_tiles(job_t *job, const loong_image_t *image,
-                                int64_t columns, int64_t rows)
+                                int64_t columns, int64_t rows, bool keeps)
 {
     const loong_image_processor_t *p = job->p;
     tiling_t *t = &job->tiling;
@@ -239,8 +289,12 @@ static loong_status_t put_tiles(job_t *job, const loong_image_t *image,
     LOONG_CHECK(job->ctx, width > 0 && height > 0, LOONG_ERR_CONFIG,
                 "a picture of %" PRId64 " x %" PRId64 " pixels is too narrow",
                 image->width, image->height);
+    int64_t of[2] = {width, height}; /* a tile */
     width *= columns;
     height *= rows;
+    if (keeps) {
+        fit(image, &width, &height);
+    }
     if (width != image->width || height != image->height) {
         LOONG_TRY(loong_image_resize(job->ctx, image, width, height, p->filter,
                                      &resized));
@@ -248,8 +302,8 @@ static loong_status_t put_tiles(job_t *job, const loong_image_t *image,
     }
     int64_t pixels = t->columns * t->width * t->rows * t->height;
     for (int64_t i = 0; i < columns * rows; i++) {
-        t->left = i % columns * (width / columns);
-        t->top = i / columns * (height / rows);
+        t->left = i % columns * of[0] - (columns * of[0] - width) / 2;
+        t->top = i / columns * of[1] - (rows * of[1] - height) / 2;
         if (p->crop) {
             t->left = crop_from(width, p->crop_size.width);
             t->top = crop_from(height, p->crop_size.height);
@@ -282,14 +336,55 @@ static loong_status_t make_white(const job_t *job, const loong_image_t *image,
     return LOONG_OK;
 }
 
+/* With a margin of the mean colour that makes it square. */
+static loong_status_t make_square(const job_t *job, const loong_image_t *image,
+                                  loong_image_t *square)
+{
+    int64_t side = LOONG_MAX(image->width, image->height);
+    int64_t left = (side - image->width) / 2, top = (side - image->height) / 2;
+    *square = (loong_image_t){.width = side, .height = side};
+    LOONG_TRY(loongi_calloc(job->ctx, (size_t)(side * side), CHANNELS,
+                            "pixels of a picture", &square->pixels));
+    for (int64_t i = 0; i < side * side * CHANNELS; i++) {
+        square->pixels[i] = (uint8_t)(job->p->mean[i % CHANNELS] * 255);
+    }
+    for (int64_t y = 0; y < image->height; y++) {
+        memcpy(square->pixels + ((top + y) * side + left) * CHANNELS,
+               image->pixels + y * image->width * CHANNELS,
+               (size_t)image->width * CHANNELS);
+    }
+    return LOONG_OK;
+}
+
+/* The tiles of a picture, and the whole one. */
+static loong_status_t put_all(job_t *job, const loong_image_t *image)
+{
+    const loong_image_processor_t *p = job->p;
+    loong_image_t square = {0};
+    loong_image_tiles_t tiles = loong_image_processor_tiles(
+        p, image->width, image->height, image->several);
+    if (tiles.whole_first && tiles.count == 1) {
+        LOONG_TRY(make_square(job, image, &square));
+        loong_status_t status = put_tiles(job, &square, 1, 1, false);
+        loong_image_free(job->ctx, &square);
+        return status;
+    }
+    if (tiles.whole_first) {
+        LOONG_TRY(put_tiles(job, image, 1, 1, false));
+    }
+    LOONG_TRY(put_tiles(job, image, tiles.columns, tiles.rows,
+                        tiles.whole_first));
+    return tiles.count > 1 && !tiles.whole_first
+               ? put_tiles(job, image, 1, 1, false)
+               : LOONG_OK;
+}
+
 loong_status_t loong_image_process(loong_context_t *ctx,
                                    const loong_image_processor_t *processor,
                                    const loong_image_t *image,
                                    const loong_patch_cut_t *cut, float *patches)
 {
     loong_image_t white;
-    loong_image_tiles_t tiles =
-        loong_image_processor_tiles(processor, image->width, image->height);
     job_t job = {
         ctx, processor, {0, 0, 1, 1, 0, 0, {0, 1, 1, 0}, 0, 1}, patches};
     tiling_t *t = &job.tiling;
@@ -301,10 +396,7 @@ loong_status_t loong_image_process(loong_context_t *ctx,
         t->last = t->cut.frames;
     }
     LOONG_TRY(make_white(&job, image, &white));
-    loong_status_t status = put_tiles(&job, &white, tiles.columns, tiles.rows);
-    if (status == LOONG_OK && tiles.count > 1) {
-        status = put_tiles(&job, &white, 1, 1);
-    }
+    loong_status_t status = put_all(&job, &white);
     if (white.pixels != image->pixels) {
         loong_image_free(ctx, &white);
     }

@@ -72,6 +72,17 @@ static const struct {
       .factor = 1.0 / 255,
       .mean = CLIP_MEAN,
       .deviation = CLIP_DEVIATION}},
+    {"LlavaOnevision",
+     {.is_gridded = true,
+      .resize = true,
+      .convert_rgb = true,
+      .rescale = true,
+      .normalize = true,
+      .size = {.width = 384, .height = 384},
+      .filter = LOONG_IMAGE_BICUBIC,
+      .factor = 1.0 / 255,
+      .mean = CLIP_MEAN,
+      .deviation = CLIP_DEVIATION}},
     {"Qwen2VL",
      {BOUNDED(14, 2, CLIP_MEAN, CLIP_DEVIATION),
       .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280}}},
@@ -133,10 +144,34 @@ static bool read_tiles(const loong_image_processor_t *p,
     return count > 0 && count <= MOST;
 }
 
+/* [[height, width], ...] in pixels. */
+static bool read_grids(const loong_image_processor_t *p,
+                       const loong_json_t *value, void *to)
+{
+    grids_t *grids = to;
+    grids->count = loongi_json_count(value);
+    bool good = p->is_gridded && grids->count > 0 && grids->count <= MOST_GRIDS;
+    for (int64_t k = 0; good && k < 2 * grids->count; k++) {
+        const loong_json_t *pair = loongi_json_at(value, k / 2);
+        int64_t side = loongi_json_int(loongi_json_at(pair, k % 2));
+        good = loongi_json_count(pair) == 2 && side > 0 && side <= LARGEST;
+        grids->of[k / 2][k % 2] = (int32_t)side;
+    }
+    return good;
+}
+
 static bool read_crop(const loong_image_processor_t *p,
                       const loong_json_t *value, void *to)
 {
     return read_bool(p, value, to) && (p->is_clip || !*(bool *)to);
+}
+
+/* So that tensors of several pictures are one, which none are here. */
+static bool read_padding(const loong_image_processor_t *p,
+                         const loong_json_t *value, void *to)
+{
+    (void)to;
+    return p->is_gridded || !loongi_json_bool(value);
 }
 
 static bool read_resize(const loong_image_processor_t *p,
@@ -329,6 +364,9 @@ static const struct {
     {"crop_to_patches", read_tile, AT(tile), "false or, GotOcr2's, true"},
     {"min_patches", read_tiles, AT(min_tiles), "a number of 1 to 1024"},
     {"max_patches", read_tiles, AT(max_tiles), "a number of 1 to 1024"},
+    {"image_grid_pinpoints", read_grids, AT(grids),
+     "a list of heights and widths, of LLaVA-OneVision's"},
+    {"do_pad", read_padding, 0, "false or, LLaVA-OneVision's, true"},
 };
 
 /* A field that is not known is an error, unless it is off. */
@@ -388,7 +426,8 @@ static loong_status_t find_kind(loong_context_t *ctx, const char *path,
     }
     return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
                       "%s: image_processor_type is \"%s\", of which ViT, CLIP, "
-                      "Siglip, GotOcr2 and Qwen2VLImageProcessor are read",
+                      "Siglip, GotOcr2, LlavaOnevision and "
+                      "Qwen2VLImageProcessor are read",
                       path, name);
 }
 
@@ -410,6 +449,33 @@ static loong_status_t find_video_kind(loong_context_t *ctx, const char *path,
                 "%s: video_processor_type is \"%s\", of which Qwen2VL, Qwen3VL "
                 "and InternVLVideoProcessor are read",
                 path != NULL ? path : "videos", name);
+    return LOONG_OK;
+}
+
+/* Those of whole tiles; by default all of one to six tiles a side. */
+static loong_status_t settle_grids(const char *path, loong_image_processor_t *p)
+{
+    enum { SIDES = 6 };
+    grids_t *grids = &p->grids;
+    int64_t tile[2] = {p->size.height, p->size.width};
+    LOONG_CHECK(p->ctx, !p->is_gridded || (p->resize && tile[0] == tile[1]),
+                LOONG_ERR_UNSUPPORTED,
+                "%s: do_resize to a square is needed for tiles", path);
+    for (int32_t k = 0; p->is_gridded && grids->count == 0 && k < SIDES * SIDES;
+         k++) {
+        grids->of[k][0] = (int32_t)tile[0] * (k / SIDES + 1);
+        grids->of[k][1] = (int32_t)tile[1] * (k % SIDES + 1);
+    }
+    grids->count = p->is_gridded && grids->count == 0 ? SIDES * SIDES
+                                                      : grids->count;
+    for (int64_t k = 0; k < 2 * grids->count; k++) {
+        int32_t *side = &grids->of[k / 2][k % 2];
+        LOONG_CHECK(p->ctx, *side % tile[k % 2] == 0, LOONG_ERR_UNSUPPORTED,
+                    "%s: image_grid_pinpoints: %d is no multiple of size "
+                    "%" PRId64,
+                    path, *side, tile[k % 2]);
+        *side /= (int32_t)tile[k % 2];
+    }
     return LOONG_OK;
 }
 
@@ -468,6 +534,7 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
             LOONG_TRY(read_field(path, keys[i], value, p));
         }
     }
+    LOONG_TRY(settle_grids(path, p));
     tabulate(p);
     return LOONG_OK;
 }
@@ -539,6 +606,11 @@ loong_image_processor_create_default(loong_context_t *ctx,
     if (!loongi_processor_is_bounded(p)) {
         p->size = p->is_clip ? (target_t){.edge = image_size} : exact;
         p->crop_size = exact;
+    }
+    loong_status_t status = settle_grids(class_name, p);
+    if (status != LOONG_OK) {
+        loong_image_processor_destroy(&p);
+        return status;
     }
     tabulate(p);
     *processor_p = p;

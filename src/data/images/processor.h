@@ -34,6 +34,13 @@ typedef struct video_rules {
     int64_t max_tokens;                         /* by which it is capped */
 } video_rules_t;
 
+/* Sizes of pictures that are cut into tiles, in pixels and then in tiles. */
+enum { MOST_GRIDS = 256 };
+typedef struct grids {
+    int64_t count;
+    int32_t of[MOST_GRIDS][2]; /* rows, columns */
+} grids_t;
+
 struct loong_image_processor {
     loong_context_t *ctx;
     bool is_clip; /* crops, and "size": 224 is a shortest edge */
@@ -42,6 +49,8 @@ struct loong_image_processor {
     bool convert_rgb; /* transparent pixels become white */
     bool is_tiled, tile; /* it may cut pictures into tiles, and does */
     int64_t min_tiles, max_tiles;
+    bool is_gridded; /* tiles are of grids; else of numbers between these */
+    grids_t grids;
     target_t size, crop_size;
     video_rules_t video;
     loong_image_filter_t filter;

@@ -70,6 +70,43 @@ static const loong_hf_layout_t llava_layouts[] = {
       "model.language_model."},
      {NULL, NULL, ""}}};
 
+/* ---- LLaVA-OneVision (Li et al. 2024) ------------------------------------ */
+
+static const loong_hf_fixed_t anyres_projector[] = {
+    {"family", "anyres_projector"}, {NULL, NULL}};
+
+static const loong_hf_shared_field_t onevision_fields[] = {
+    TOP(SIGNED_FIELD("vision_feature_layer", "image_encoder.feature_layer",
+                     "-1")),
+    TOP(WORD_FIELD("vision_feature_select_strategy",
+                   "image_encoder.select_class_token",
+                   "full=true|default=false")),
+    TOP(NEUTRAL_FIELD("projector_hidden_act", "\"gelu\"")),
+    TOP(NEUTRAL_FIELD("multimodal_projector_bias", "true")),
+    TOP(NEUTRAL_FIELD("vision_aspect_ratio", "\"anyres_max_9\"")),
+    TOP(CODE_FIELD("image_grid_pinpoints")),
+    TOP(CODE_FIELD("use_image_newline_parameter")),
+    TOP(CODE_FIELD("image_token_index")),
+    TOP(CODE_FIELD("image_token_id")),
+    TOP(CODE_FIELD("video_token_index")),
+    TOP(CODE_FIELD("video_token_id")),
+    TOP(CODE_FIELD("ignore_index")),
+    TIED,
+    SHARED_END};
+
+static const loong_hf_layout_t onevision_layouts[] = {
+    {{"vision_tower.vision_model.", "multi_modal_projector.",
+      "language_model.model."},
+     {NULL, "image_newline", "language_model."}},
+    {{"vision_tower.", "multi_modal_projector.", "language_model.model."},
+     {NULL, "image_newline", "language_model."}},
+    {{"model.vision_tower.vision_model.", "model.multi_modal_projector.",
+      "model.language_model."},
+     {NULL, "model.image_newline", ""}},
+    {{"model.vision_tower.", "model.multi_modal_projector.",
+      "model.language_model."},
+     {NULL, "model.image_newline", ""}}};
+
 /* ---- Qwen2-VL (Wang et al. 2024) ----------------------------------------- */
 
 static const loong_hf_fixed_t patch_merger[] = {{"family", "patch_merger"},
@@ -367,6 +404,24 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .fields = paligemma_fields,
      .num_layouts = LOONG_COUNT_OF(llava_layouts),
      .layouts = llava_layouts,
+     .image_token = "<image>",
+     .image_token_id = "image_token_index"},
+    {.model_type = "llava_onevision",
+     .architecture = "LlavaOnevisionForConditionalGeneration",
+     .parts = {{.role = "image_encoder",
+                .section = "vision_config",
+                .type = "siglip_vision_model",
+                .keys = llava_encoder,
+                .spare = ".post_layernorm.weight"},
+               {.role = "image_projector",
+                .family = "anyres_projector",
+                .keys = anyres_projector},
+               {.role = "foundation",
+                .section = "text_config",
+                .type = "qwen2"}},
+     .fields = onevision_fields,
+     .num_layouts = LOONG_COUNT_OF(onevision_layouts),
+     .layouts = onevision_layouts,
      .image_token = "<image>",
      .image_token_id = "image_token_index"},
     {.model_type = "llava",

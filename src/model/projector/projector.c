@@ -4,14 +4,18 @@
  * of a micro-batch. Read projector.h before. */
 #include "projector.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "field_rows.h"
+#include "loong/collective.h"
+#include "loong/moe.h"
 #include "loong/ops.h"
 
 typedef struct merger {
     loong_nn_t nn;
     const loong_projector_config_t *c;
+    const loong_model_request_t *request;
 } merger_t;
 
 static loong_val_t norm(merger_t *m, loong_val_t x, int64_t width)
@@ -60,17 +64,65 @@ static loong_val_t merge(merger_t *m, loong_val_t x, bool norm_of_blocks)
     return products(m, x);
 }
 
+/* An input of `each` values for each row, as the stream has them. */
+static loong_val_t row_input(merger_t *m, const char *name, int64_t each)
+{
+    return loong_nn_stream_rows(
+        &m->nn,
+        loong_graph_input(m->nn.graph, name, LOONG_I32,
+                          loong_shape_1d(m->request->packed_rows * each)));
+}
+
+/* The learned row where lines end, as [1,hidden_size]. */
+static loong_val_t end_lines(merger_t *m, loong_val_t x)
+{
+    loong_graph_t *g = m->nn.graph;
+    int64_t hidden = m->c->hidden_size;
+    loong_val_t ends = row_input(m, "is_line_end", 1);
+    loong_graph_push(g, "newline");
+    loong_val_t row = loong_nn_matrix(&m->nn, "weight", 1, hidden,
+                                      1.0 / sqrt((double)hidden));
+    loong_graph_pop(g);
+    return loong_select_rows(g, x, loong_embedding_slice(g, ends, row, 1, 2),
+                             ends);
+}
+
+/* [packed_rows,hidden_size], each the sum of four rows times their weights. */
+static loong_val_t pack(merger_t *m, loong_val_t x)
+{
+    enum { TAPS = 4 };
+    loong_graph_t *g = m->nn.graph;
+    loong_val_t taps = row_input(m, "pack_taps", TAPS);
+    loong_val_t weights = loong_nn_stream_rows(
+        &m->nn,
+        loong_graph_input(g, "pack_weights", loong_graph_precision(g).wide,
+                          loong_shape_2d(m->request->packed_rows, TAPS)));
+    int64_t own = loong_value_shape(g, weights).dim[0];
+    loong_val_t order = loong_graph_input(g, "tap_order", LOONG_I32,
+                                          loong_shape_1d(own * TAPS));
+    const loong_expert_rows_t sums = {
+        LOONG_NONE, order, loong_reshape(g, order, loong_shape_2d(own, TAPS)),
+        1.0};
+    if (m->nn.sequence_parallel) {
+        x = loong_all_gather(g, x, LOONG_GROUP_TP);
+    }
+    x = loong_unpermute(g, loong_gather_rows(g, x, taps), &sums, weights);
+    return end_lines(m, x);
+}
+
 loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
                                       const loong_model_request_t *request)
 {
     const loong_projector_config_t *c = config;
-    merger_t m = {loong_nn_begin(graph, request, c->init_std), c};
+    merger_t m = {loong_nn_begin(graph, request, c->init_std), c, request};
     int parts = 1 + c->num_deep_features;
     loong_val_t sent[1 + LOONG_MAX_DEEP_FEATURES];
     loong_val_t x = loong_nn_receive(&m.nn, "features", request->rows,
                                      parts * c->input_size);
     if (parts == 1) {
-        loong_graph_send(graph, "projected", merge(&m, x, c->norm_of_blocks));
+        x = merge(&m, x, c->norm_of_blocks);
+        x = c->packed_tiles > 0 ? pack(&m, x) : x;
+        loong_graph_send(graph, "projected", x);
         return loong_graph_status(graph);
     }
     for (int k = 0; k < parts; k++) {
@@ -104,7 +156,9 @@ static const loong_recipe_field_t fields[] = {
           "qwen2_5_vl_merger, qwen3_vl_merger: Qwen2-VL's and its "
           "successors', a norm, blocks of patches, two products; "
           "internvl_projector: InternVL's, the norm behind the blocks; "
-          "kimi_projector: patch_merger with an epsilon of its own"),
+          "kimi_projector: patch_merger with an epsilon of its own; "
+          "anyres_projector: LLaVA-OneVision's, mlp_projector with "
+          "packed_tiles"),
      .needed = true},
     {INT64("input_size", input_size, 1, 1e6, SAME,
            "width of what it reads; the encoder's hidden_size when not given"),
@@ -128,6 +182,11 @@ static const loong_recipe_field_t fields[] = {
     {BOOL("norm_of_blocks", norm_of_blocks, SAME,
           "that norm is over the patches of a block together; those of deep "
           "features are")},
+    {INT64("packed_tiles", packed_tiles, 0, 1024, SAME,
+           "the rows of a picture's tiles are laid out as one picture again, "
+           "without its margins and resampled to about so many tiles where it "
+           "has more, with a learned row behind each line (anyres_max_9 of "
+           "LLaVA-OneVision); 9 of anyres_projector, else 0, when not given")},
     {INT("num_deep_features", num_deep_features, 0, LOONG_MAX_DEEP_FEATURES,
          SAME,
          "mergers of deep features; as many as the encoder sends and the "
@@ -149,6 +208,7 @@ static void facts(const void *config, loong_model_facts_t *facts)
     double merge = (double)(c->merge_size * c->merge_size);
     facts->hidden_size = c->hidden_size;
     facts->merge_size = c->merge_size;
+    facts->packed_tiles = c->packed_tiles;
     facts->deep_features = c->num_deep_features;
     facts->flops_per_row = 6.0 * (1.0 + c->num_deep_features) *
                            (double)c->ffn_hidden_size *
@@ -175,6 +235,7 @@ static const struct {
     loong_pair_t pair;
 } family_defaults[] = {
     {"linear_projector", {"linear", "true"}},
+    {"anyres_projector", {"packed_tiles", "9"}},
     {"patch_merger", {"merge_size", "2"}},
     {"patch_merger", {"pre_layernorm", "true"}},
     {"qwen2_5_vl_merger", {"merge_size", "2"}},
@@ -214,6 +275,14 @@ loong_status_t loongi_projector_configure(loong_context_t *ctx,
     if (c->input_size == 0 || c->hidden_size == 0) {
         loongi_problems_add(&problems,
                             "input_size and hidden_size: both must be given");
+    }
+    if (c->packed_tiles > 0 &&
+        (c->merge_size > 1 || c->num_deep_features > 0)) {
+        loongi_problems_add(&problems,
+                            "packed_tiles %lld: found merge_size %lld and "
+                            "num_deep_features %d, 1 and 0 go with it",
+                            (long long)c->packed_tiles,
+                            (long long)c->merge_size, c->num_deep_features);
     }
     if (c->linear) {
         int64_t width = c->merge_size * c->merge_size * c->input_size;
@@ -261,7 +330,7 @@ static const loong_family_t families[] = {
     FAMILY("mlp_projector"),     FAMILY("patch_merger"),
     FAMILY("qwen2_5_vl_merger"), FAMILY("qwen3_vl_merger"),
     FAMILY("kimi_projector"),    FAMILY("internvl_projector"),
-    FAMILY("linear_projector")};
+    FAMILY("linear_projector"),  FAMILY("anyres_projector")};
 
 loong_status_t loongi_register_projector(loong_context_t *ctx)
 {

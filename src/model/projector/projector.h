@@ -5,7 +5,9 @@
  * et al. 2023), without linear_1 that of PaliGemma (Beyer et al. 2024), and the
  * merger of Qwen2-VL (Wang et al. 2024), which has a norm in front and makes
  * one row of m x m patches. Deep features (Meng et al. 2024, DeepStack) have
- * mergers of their own, deepstack.0 and so on. */
+ * mergers of their own, deepstack.0 and so on. That of LLaVA-OneVision (Li et
+ * al. 2024) lays what it makes of tiles out as one sheet, with a learned row
+ * behind each line. */
 #ifndef LOONG_PROJECTOR_H
 #define LOONG_PROJECTOR_H
 
@@ -27,6 +29,8 @@ typedef struct loong_projector_config {
     int64_t merge_size;      /* m */
     bool norm;               /* in front, of each patch */
     bool norm_of_blocks;     /* of the m x m patches together */
+    int64_t packed_tiles; /* tiles are one sheet again (loong/processor.h), of
+                             about so many at most; 0: rows stay as they are */
     int num_deep_features;
     loong_norm_kind_t normalization;
     double norm_eps;
@@ -39,7 +43,9 @@ extern const loong_recipe_table_t loongi_projector_fields;
 /* Slot of loong_family_t; config is a loong_projector_config_t. Receives
  * "features" [R, input_size], the m x m patches of a row after one another,
  * sends "projected" [R / m^2, hidden_size], for R = request->rows rows; deep
- * features are further columns (loong_model_request_t) of both. The
+ * features are further columns (loong_model_request_t) of both. With packed
+ * tiles "projected" are request->packed_rows rows, by inputs pack_taps,
+ * pack_weights, is_line_end and tap_order (loong/image.h). The
  * channels between the products are shared out over TP, rows are equal on its
  * ranks. */
 LOONG_NODISCARD loong_status_t
@@ -53,7 +59,8 @@ loongi_projector_configure(loong_context_t *ctx, const loong_pairs_t *pairs,
                            loong_projector_config_t *config);
 
 /* Enters families mlp_projector, linear_projector, patch_merger,
- * qwen2_5_vl_merger, qwen3_vl_merger, kimi_projector and internvl_projector.
+ * qwen2_5_vl_merger, qwen3_vl_merger, kimi_projector, internvl_projector and
+ * anyres_projector.
  * Their configurations take input_size and hidden_size, which must be there. */
 LOONG_NODISCARD loong_status_t loongi_register_projector(loong_context_t *ctx);
 

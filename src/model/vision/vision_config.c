@@ -333,9 +333,9 @@ static void check(loong_problems_t *problems, const loong_vision_config_t *c,
                             (long long)c->hidden_size,
                             (long long)c->num_attention_heads);
     }
-    if (c->patch_size > 0 && c->image_size % c->patch_size != 0) {
+    if (c->patch_size > c->image_size && c->image_size > 0) {
         loongi_problems_add(problems,
-                            "image_size %lld is no multiple of patch_size %lld",
+                            "image_size %lld is less than patch_size %lld",
                             (long long)c->image_size, (long long)c->patch_size);
     }
     int64_t layers = loongi_vision_layers(c);

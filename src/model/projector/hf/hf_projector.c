@@ -14,6 +14,12 @@
 static const loong_hf_row_t mlp_rows[] = {
     BOTH("linear_1", "linear_1", HF_FFN, HF_PATCH),
     BOTH("linear_2", "linear_2", HF_HIDDEN, HF_FFN), ROWS_END};
+/* The learned row has no name but that of all models' file. */
+static const loong_hf_row_t anyres_rows[] = {
+    BOTH("linear_1", "linear_1", HF_FFN, HF_PATCH),
+    BOTH("linear_2", "linear_2", HF_HIDDEN, HF_FFN),
+    ROW("newline.weight", "", HF_NONE, HF_HIDDEN, HF_ALWAYS, HF_ROW | HF_BARE),
+    ROWS_END};
 static const loong_hf_row_t linear_rows[] = {
     BOTH("linear_2", "linear", HF_HIDDEN, HF_PATCH), ROWS_END};
 static const loong_hf_row_t merger_rows[] = {
@@ -54,6 +60,7 @@ static const loong_hf_row_t deep_merger_rows[] = {
 static const loong_hf_names_t names[] = {
     {"mlp_projector", "", mlp_rows, false, NULL},
     {"linear_projector", "", linear_rows, false, NULL},
+    {"anyres_projector", "", anyres_rows, false, NULL},
     {"patch_merger", "", merger_rows, false, NULL},
     {"qwen2_5_vl_merger", "", rms_merger_rows, false, NULL},
     {"qwen3_vl_merger", "", deep_merger_rows, false, NULL},

@@ -127,8 +127,8 @@ loong_image_processor_size(const loong_image_processor_t *processor,
  * margin that makes it square. */
 typedef struct loong_image_tiles {
     int64_t columns, rows;
-    int64_t count;    /* with the whole picture */
-    bool whole_first; /* of LLaVA-OneVision */
+    int64_t count; /* with the whole picture */
+    bool whole_first;
 } loong_image_tiles_t;
 LOONG_API loong_image_tiles_t
 loong_image_processor_tiles(const loong_image_processor_t *processor,
@@ -231,9 +231,7 @@ typedef struct loong_patch_params {
     /* On the axis of time, where it counts seconds; 0: it counts moments. */
     int64_t tokens_per_second;
     loong_position_table_t positions;
-    /* Pictures are packed (loong_picture_packing_t) into no more lines than so
-     * many tiles have, about; 0: they are not. */
-    int64_t packed_tiles;
+    int64_t packed_tiles;   /* of a sheet (loong_picture_packing_t); 0: none */
     int64_t packed_rows;    /* of a micro-batch, behind that */
     bool class_token;       /* a row in front of the patches of a picture */
     bool sends_class_token; /* which others read as well */
@@ -288,15 +286,10 @@ LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
  * masked. */
 LOONG_API extern const loong_processor_t loong_patch_processor;
 
-/* What a projector packs its rows by; of the pictures alone, which are read by
- * another component. Its rows are loong_picture_rows_t, NULL for none. Of P =
- * packed_rows there are
- *
- *     pack_taps       i32 [4 P] the rows before packing whose sum each has
- *     pack_weights    f32 or f64 [P,4] their weights; 0 in learned rows and in
- *                     padding
- *     is_line_end     i32 [P] 1 where the learned row stands
- *     tap_order       i32 [n], n <= 4 P: 0, 1, 2 ... */
+/* What a projector packs its rows by, from loong_picture_rows_t or NULL: of
+ * P = packed_rows pack_taps i32 [4 P], the rows before whose sum each has,
+ * pack_weights f32 or f64 [P,4], 0 in learned rows and padding, is_line_end i32
+ * [P], 1 in learned rows, and tap_order i32 [n], n <= 4 P: 0, 1, 2 ... */
 LOONG_API extern const loong_processor_t loong_packing_processor;
 
 #ifdef __cplusplus

@@ -121,7 +121,7 @@ static loong_status_t read_room(const loong_plan_t *plan, int64_t patches,
         return LOONG_OK;
     }
     int64_t tiles = asked > 0 ? asked / p->each : unit * text / patches;
-    if (asked == 0 && p->packed_tiles > 0) { /* the whole one is there as it is */
+    if (asked == 0 && p->packed_tiles > 0) { /* one of which all has its rows */
         tiles *= p->tiles;
     }
     p->longest = p->tiles * p->each;

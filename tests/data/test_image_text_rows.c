@@ -335,9 +335,79 @@ static void test_videos(void **state)
     end(&f);
 }
 
+/* Rows of a text that transformers' processor of LLaVA-OneVision gives pictures
+ * of tiles of 384 pixels, which have 27 patches a side. */
+static const struct {
+    int64_t width, height, rows;
+} packed[] = {
+    {1, 1, 1485},
+    {384, 384, 1485},
+    {385, 384, 1512},
+    {1000, 10, 811},
+    {7, 3000, 1053},
+    {2304, 2304, 7371},
+    {1920, 1080, 7269},
+    {640, 480, 2929},
+    {5000, 4000, 7281},
+    {1024, 768, 4725},
+    {975, 2428, 7333},
+    {2230, 535, 6923},
+    {1516, 2474, 7321},
+    {1942, 2563, 7261},
+    {2380, 269, 3826},
+    {2481, 54, 1218},
+    {1922, 1063, 7269},
+    {2257, 960, 7229},
+    {786, 2938, 8019},
+    {1927, 2216, 7341},
+    {2252, 1952, 7329},
+    {1627, 2618, 7321},
+    {617, 950, 5022},
+    {2601, 622, 6923},
+    {2143, 1598, 7309},
+    {63, 2751, 1377},
+    {263, 653, 1917},
+    {2422, 176, 2522},
+    {1234, 128, 1928},
+    {1104, 1937, 7363},
+    {2437, 2945, 7241},
+    {1588, 2926, 7269},
+    {1749, 1618, 7274},
+    {2983, 2364, 7281},
+    {1822, 550, 6169},
+    {1498, 400, 3781},
+    {147, 557, 1593},
+    {2028, 889, 7248},
+    {1057, 2753, 7308},
+    {1787, 2567, 7257}};
+
+static void test_packing(void **state)
+{
+    loong_context_t *ctx = test_context();
+    loong_patch_params_t p = {
+        .image_size = 384, .cut = {.patch = 14}, .packed_tiles = 9};
+    loong_image_processor_t *processor = NULL;
+    (void)state;
+    assert_ok(ctx, loong_image_processor_create_default(ctx, "LlavaOnevision",
+                                                        384, &processor));
+    p.processor = processor;
+    p.max_tiles = loong_image_processor_max_tiles(processor);
+    assert_int_equal(p.max_tiles, 37);
+    for (size_t i = 0; i < LOONG_COUNT_OF(packed); i++) {
+        loong_item_t item = {.type = LOONG_ITEM_IMAGE,
+                             .size = {packed[i].width, packed[i].height}};
+        assert_int_equal(loong_picture_rows(&p, &item).text, packed[i].rows);
+        item.several = true;
+        assert_int_equal(loong_picture_rows(&p, &item).text, 27 * 27 + 1);
+    }
+    loong_image_processor_destroy(&processor);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_packing),
         cmocka_unit_test(test_videos),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_lengths),

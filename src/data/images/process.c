@@ -86,6 +86,33 @@ loong_image_processor_max_tiles(const loong_image_processor_t *processor)
     return most + 1;
 }
 
+/* Those of whole tiles; by default all of one to six tiles a side. */
+loong_status_t loongi_settle_grids(const char *path, loong_image_processor_t *p)
+{
+    enum { SIDES = 6 };
+    grids_t *grids = &p->grids;
+    int64_t tile[2] = {p->size.height, p->size.width};
+    LOONG_CHECK(p->ctx, !p->is_gridded || (p->resize && tile[0] == tile[1]),
+                LOONG_ERR_UNSUPPORTED,
+                "%s: do_resize to a square is needed for tiles", path);
+    for (int32_t k = 0; p->is_gridded && grids->count == 0 && k < SIDES * SIDES;
+         k++) {
+        grids->of[k][0] = (int32_t)tile[0] * (k / SIDES + 1);
+        grids->of[k][1] = (int32_t)tile[1] * (k % SIDES + 1);
+    }
+    grids->count = p->is_gridded && grids->count == 0 ? SIDES * SIDES
+                                                      : grids->count;
+    for (int64_t k = 0; k < 2 * grids->count; k++) {
+        int32_t *side = &grids->of[k / 2][k % 2];
+        LOONG_CHECK(p->ctx, *side % tile[k % 2] == 0, LOONG_ERR_UNSUPPORTED,
+                    "%s: image_grid_pinpoints: %d is no multiple of size "
+                    "%" PRId64,
+                    path, *side, tile[k % 2]);
+        *side /= (int32_t)tile[k % 2];
+    }
+    return LOONG_OK;
+}
+
 /* That in which the picture is largest, of several the smallest. */
 static loong_image_tiles_t tiles_of_grid(const loong_image_processor_t *p,
                                          int64_t width, int64_t height)

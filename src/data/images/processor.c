@@ -452,33 +452,6 @@ static loong_status_t find_video_kind(loong_context_t *ctx, const char *path,
     return LOONG_OK;
 }
 
-/* Those of whole tiles; by default all of one to six tiles a side. */
-static loong_status_t settle_grids(const char *path, loong_image_processor_t *p)
-{
-    enum { SIDES = 6 };
-    grids_t *grids = &p->grids;
-    int64_t tile[2] = {p->size.height, p->size.width};
-    LOONG_CHECK(p->ctx, !p->is_gridded || (p->resize && tile[0] == tile[1]),
-                LOONG_ERR_UNSUPPORTED,
-                "%s: do_resize to a square is needed for tiles", path);
-    for (int32_t k = 0; p->is_gridded && grids->count == 0 && k < SIDES * SIDES;
-         k++) {
-        grids->of[k][0] = (int32_t)tile[0] * (k / SIDES + 1);
-        grids->of[k][1] = (int32_t)tile[1] * (k % SIDES + 1);
-    }
-    grids->count = p->is_gridded && grids->count == 0 ? SIDES * SIDES
-                                                      : grids->count;
-    for (int64_t k = 0; k < 2 * grids->count; k++) {
-        int32_t *side = &grids->of[k / 2][k % 2];
-        LOONG_CHECK(p->ctx, *side % tile[k % 2] == 0, LOONG_ERR_UNSUPPORTED,
-                    "%s: image_grid_pinpoints: %d is no multiple of size "
-                    "%" PRId64,
-                    path, *side, tile[k % 2]);
-        *side /= (int32_t)tile[k % 2];
-    }
-    return LOONG_OK;
-}
-
 /* numpy's order of types: bytes are multiplied in 64 bits, then rounded to 32;
  * the rest is of 32 bits. */
 static void tabulate(loong_image_processor_t *p)
@@ -534,7 +507,7 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
             LOONG_TRY(read_field(path, keys[i], value, p));
         }
     }
-    LOONG_TRY(settle_grids(path, p));
+    LOONG_TRY(loongi_settle_grids(path, p));
     tabulate(p);
     return LOONG_OK;
 }
@@ -607,7 +580,7 @@ loong_image_processor_create_default(loong_context_t *ctx,
         p->size = p->is_clip ? (target_t){.edge = image_size} : exact;
         p->crop_size = exact;
     }
-    loong_status_t status = settle_grids(class_name, p);
+    loong_status_t status = loongi_settle_grids(class_name, p);
     if (status != LOONG_OK) {
         loong_image_processor_destroy(&p);
         return status;

@@ -69,6 +69,11 @@ void loongi_bounded_size(const loong_image_processor_t *p,
                          const target_t *bounds, int64_t width, int64_t height,
                          int64_t size[2]);
 
+/* The grids of a processor that has some, in tiles: those that it read, or all
+ * of one to six tiles a side. Errors: LOONG_ERR_UNSUPPORTED, with the path. */
+LOONG_NODISCARD loong_status_t loongi_settle_grids(const char *path,
+                                                   loong_image_processor_t *p);
+
 /* loong_image_resize as torch does it with bytes: rows first, weights of 16
  * bits. */
 LOONG_NODISCARD loong_status_t loongi_image_resize_as_torch(

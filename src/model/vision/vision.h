@@ -33,8 +33,8 @@ typedef struct loong_vision_config {
     int64_t hidden_size;
     int64_t ffn_hidden_size;
     int64_t num_attention_heads;
-    /* Pixels of a side, of which those behind the last whole patch are not seen;
-     * 0: pictures have sizes of their own. */
+    /* Pixels of a side, those behind the last whole patch are not seen; 0:
+     * pictures have sizes of their own. */
     int64_t image_size;
     int64_t patch_size;
     int64_t temporal_patch_size; /* frames of a patch */

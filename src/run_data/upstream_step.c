@@ -199,19 +199,18 @@ static end_t end_of(const loong_upstream_step_t *s, int component, bool sends,
 /* Parts of a picture whose rows lie together at both ends: all of it, or each
  * of its grids, where the encoder has rows in front of those, or the text other
  * tokens between them. */
-static int64_t parts_of(const loong_planned_image_t *image)
+static int64_t parts_of(const loong_planned_image_t *image, bool dense)
 {
-    return image->rows.sent == image->rows.encoder && image->part_at == NULL
-               ? 1
-               : image->rows.grids;
+    bool whole = image->rows.sent == image->rows.encoder ||
+                 (!dense && image->rows.pack.packed);
+    return whole && image->part_at == NULL ? 1 : image->rows.grids;
 }
 
 /* The row where a part of a picture begins; -1: it is not there. */
 static int64_t first_row(const end_t *e, const loong_planned_image_t *image,
-                         int64_t part)
+                         int64_t part, int64_t parts)
 {
     const loong_picture_rows_t *rows = &image->rows;
-    int64_t parts = parts_of(image);
     int64_t text = part * rows->text / parts;
     if (e->place == IN_TEXTS) {
         int64_t between =
@@ -250,11 +249,11 @@ static void add_parts(const loong_planned_image_t *image, const end_t *from,
                       int64_t *count)
 {
     bool dense = from->place != IN_TEXTS && to->place != IN_TEXTS;
-    int64_t parts = parts_of(image);
+    int64_t parts = parts_of(image, dense);
     int64_t rows = dense ? image->rows.sent : image->rows.text;
     for (int64_t part = 0; part < parts; part++) {
-        int64_t from_row = first_row(from, image, part);
-        int64_t to_row = first_row(to, image, part);
+        int64_t from_row = first_row(from, image, part, parts);
+        int64_t to_row = first_row(to, image, part, parts);
         if (from_row < 0 || to_row < 0) {
             continue;
         }

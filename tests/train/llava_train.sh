@@ -152,7 +152,8 @@ also 1 1
 also 1 21 model.image_encoder.freeze=true train.micro_batch_size=1
 also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
-also 4 1 join=phases parallel.pipeline_model_parallel_size=2
+also 4 1 join=bubbles parallel.pipeline_model_parallel_size=2 \
+    train.micro_batch_size=1 data.max_images=2 data.max_patches=80
 steps 4 1 ${e}$t=2 parallel.$t=2 parallel.sequence_parallel=true \
     model.image_projector.parallel.$t=2 \
     model.image_projector.parallel.sequence_parallel=true

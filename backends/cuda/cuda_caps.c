@@ -19,15 +19,16 @@
  * A100). */
 #define LINKS(link_, network_) 0.8 * (link_) * GB, 0.9 * (network_) * GB, 4e-6
 #define GAPS 1e-6, 3e-6
+#define SHEET "datasheet"
 const loong_device_rates_t loongi_cuda_rates[] = {
-    {"h200", true, 989 * TERA, 494 * TERA, 67 * TERA, 0.75, 0.26, 0.14, 0.61,
-     0.43, 4300 * GB, 0.85, GAPS, LINKS(450, 50), 141 * GB, 8},
-    {"h100", true, 989 * TERA, 494 * TERA, 67 * TERA, 0.75, 0.26, 0.14, 0.61,
-     0.43, 0.9 * 3350 * GB, 0.85, GAPS, LINKS(450, 50), 80 * GB, 8},
-    {"a100", false, 312 * TERA, 156 * TERA, 19.5 * TERA, 0.70, 0.49, 0.32,
-     0.60, 0.45, 0.9 * 2039 * GB, 0.85, GAPS, LINKS(300, 25), 80 * GB, 8},
-    {"b200", true, 2250 * TERA, 1100 * TERA, 75 * TERA, 0.70, 0.15, 0.10, 0.60,
-     0.45, 0.9 * 8000 * GB, 0.85, GAPS, LINKS(900, 50), 180 * GB, 8},
+    {"h200", SHEET, true, 989 * TERA, 494 * TERA, 67 * TERA, 0.75, 0.26, 0.14,
+     0.61, 0.43, 4300 * GB, 0.85, GAPS, LINKS(450, 50), 141 * GB, 8},
+    {"h100", SHEET, true, 989 * TERA, 494 * TERA, 67 * TERA, 0.75, 0.26, 0.14,
+     0.61, 0.43, 0.9 * 3350 * GB, 0.85, GAPS, LINKS(450, 50), 80 * GB, 8},
+    {"a100", SHEET, false, 312 * TERA, 156 * TERA, 19.5 * TERA, 0.70, 0.49,
+     0.32, 0.60, 0.45, 0.9 * 2039 * GB, 0.85, GAPS, LINKS(300, 25), 80 * GB, 8},
+    {"b200", SHEET, true, 2250 * TERA, 1100 * TERA, 75 * TERA, 0.70, 0.15, 0.10,
+     0.60, 0.45, 0.9 * 8000 * GB, 0.85, GAPS, LINKS(900, 50), 180 * GB, 8},
     {.name = NULL}};
 
 void loongi_cuda_caps(loong_device_caps_t *caps)

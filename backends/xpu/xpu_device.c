@@ -477,9 +477,9 @@ static loong_status_t xpu_event_done(void *data, void *event, bool *done_p)
  * what its tool shows. fp32 is taken to be a sixteenth of it, and what
  * products, attention and passes reach, and gaps, as on other cards. */
 static const loong_device_rates_t xpu_rates[] = {
-    {"p800_press", false, 345e12, 345e12 / 16, 345e12 / 16, 0.70, 0.30, 0.20,
-     0.30, 0.20, 2.09e12, 0.85, 3e-6, 5e-6, 19.3e9, 0.9 * 25e9, 10e-6,
-     98304.0 * 1048576, 8},
+    {"p800_press", "press figures", false, 345e12, 345e12 / 16, 345e12 / 16,
+     0.70, 0.30, 0.20, 0.30, 0.20, 2.09e12, 0.85, 3e-6, 5e-6, 19.3e9,
+     0.9 * 25e9, 10e-6, 98304.0 * 1048576, 8},
     {.name = NULL}};
 
 const loong_device_ops_t loongi_xpu_device = {

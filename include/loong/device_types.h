@@ -65,6 +65,7 @@ static inline bool loong_caps_have(const loong_device_caps_t *caps,
  * machine. */
 typedef struct loong_device_rates {
     const char *name;
+    const char *source; /* of the rates: "datasheet" */
     bool fused_first; /* LOONG_FEATURE_FUSED_FIRST, of this card */
     double bf16, tf32, fp32;
     double products;       /* share of these that a large product reaches */

@@ -87,8 +87,10 @@ static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
  * which all else follows, and lists of the largest step? */
 static bool has_cells_of(const loong_model_t *m, const loong_model_t *other)
 {
+    const loong_component_t *own = m->components[m->num_components - 1];
     const loong_component_t *last = other->components[m->num_components - 1];
     bool same = m->ranks.count == other->ranks.count &&
+                own->params.micro_batches == last->params.micro_batches &&
                 (!last->params.train ||
                  last->schedule->params.micro_batches ==
                      last->params.micro_batches);

@@ -44,8 +44,9 @@ loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
 /* Of a device that is planned predict.device tells. */
 static bool prefers_fused(const loong_plan_t *plan)
 {
+    const char *kind = loong_device_name(plan->device);
     bool first = loong_device_is_planned(plan->device)
-                     ? loongi_predict_rates(plan).fused_first
+                     ? loongi_predict_rates(plan, kind).fused_first
                      : loong_device_has(plan->device,
                                         LOONG_FEATURE_FUSED_FIRST);
     return first &&

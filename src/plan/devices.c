@@ -166,9 +166,8 @@ loong_status_t loongi_devices_check(const loong_plan_t *plan)
     const loong_recipe_t *r = plan->recipe;
     int64_t count = loong_recipe_count(r, LIST);
     LOONG_TRY(check_kind(plan));
-    LOONG_TRY(loongi_predict_check(plan));
     if (count == 0) {
-        return LOONG_OK;
+        return loongi_predict_check(plan);
     }
     LOONG_CHECK(plan->ctx, !loong_recipe_is_set(r, "device"), LOONG_ERR_CONFIG,
                 "device and " LIST " are both set (%s, %s): one kind for all "
@@ -183,6 +182,7 @@ loong_status_t loongi_devices_check(const loong_plan_t *plan)
                     rank, plan->parallel.ranks,
                     found == 0 ? "has no device" : "stands there twice");
     }
+    LOONG_TRY(loongi_predict_check(plan));
     return loongi_devices_are_mixed(plan) ? check_precision(plan) : LOONG_OK;
 }
 

@@ -19,7 +19,8 @@ static loong_status_t find_available(loong_plan_t *plan)
     loong_memory_available_t *available = &plan->memory.available;
     size_t bytes = 0;
     /* Whatever comes of it, its keys are read. */
-    loong_device_rates_t rates = loongi_predict_rates(plan);
+    loong_device_rates_t rates =
+        loongi_predict_rates(plan, loong_device_name(plan->device));
     LOONG_TRY(loongi_memory_available(plan->ctx, "", available));
     if (loong_device_is_planned(plan->device)) {
         available->bytes = (int64_t)rates.memory;
@@ -110,9 +111,31 @@ loong_status_t loongi_memory_measure(loong_plan_t *plan)
     return status;
 }
 
-bool loongi_memory_suffices(const loong_plan_t *plan)
+/* The first planned rank of another kind of device than this one's that is more
+ * than a card has, by its rates; -1: none. */
+static int find_other(const loong_plan_t *plan)
+{
+    const char *own = loong_device_name(plan->device);
+    bool pretended = loong_comm_size(plan->comm) != plan->parallel.ranks;
+    for (int r = 0; r < plan->num_stage_plans && pretended; r++) {
+        const char *kind = loongi_stage_plans_kind(plan, r);
+        loong_device_rates_t rates = loongi_predict_rates(plan, kind);
+        if (strcmp(kind, own) != 0 && rates.name != NULL &&
+            (double)loongi_stage_plans_bytes(plan, r) > rates.memory) {
+            return r;
+        }
+    }
+    return -1;
+}
+
+static bool suffices_here(const loong_plan_t *plan)
 {
     return plan->memory.machine <= plan->memory.available.bytes;
+}
+
+bool loongi_memory_suffices(const loong_plan_t *plan)
+{
+    return suffices_here(plan) && find_other(plan) < 0;
 }
 
 void loongi_memory_explain(const loong_plan_t *plan, loong_text_t *text)
@@ -120,6 +143,18 @@ void loongi_memory_explain(const loong_plan_t *plan, loong_text_t *text)
     char need[LOONG_HUMAN_SIZE];
     char all[LOONG_HUMAN_SIZE];
     char has[LOONG_HUMAN_SIZE];
+    int other = find_other(plan);
+    if (suffices_here(plan) && other >= 0) {
+        const char *kind = loongi_stage_plans_kind(plan, other);
+        loong_device_rates_t rates = loongi_predict_rates(plan, kind);
+        double bytes = (double)loongi_stage_plans_bytes(plan, other);
+        loongi_text_printf(text,
+                           "rank %d needs %s, all memory of %s:%s is %s (%s)",
+                           loongi_model_rank(plan->stage_plans[other]->model),
+                           loongi_human_bytes(bytes, need), kind, rates.name,
+                           loongi_human_bytes(rates.memory, has), rates.source);
+        return;
+    }
     loongi_text_printf(text, "needs %s per rank",
                        loongi_human_bytes((double)plan->memory.rank, need));
     if (plan->memory.ranks > 1) {

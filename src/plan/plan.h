@@ -76,7 +76,8 @@ typedef struct loong_plan {
     const char *auto_kind; /* the processor's, where device: auto is that */
     loong_device_t *device;                       /* opened by devices.c */
     loong_component_t *component;                 /* of this rank; borrowed */
-    int num_stage_plans;                          /* see stage_plans.h */
+    int num_pipelines;                            /* see stage_plans.h */
+    int num_stage_plans;
     loong_component_t **stage_plans;              /* NULL: not planned */
     loong_reader_t readers[LOONG_MAX_COMPONENTS]; /* of the model's */
     loong_picture_plan_t pictures;

@@ -3,6 +3,7 @@
  * The step time that --dry-run tells: kernels timed at the shapes of the plan,
  * added up to programs, and the schedule of all ranks of a pipeline simulated
  * with them. Called by trainer_run.c. Read predict.h and timeline.h before. */
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -162,8 +163,7 @@ static void cost_double(loong_plan_t *plan, const loong_component_t *c)
             int stage = loongi_component_stage(c, i);
             loong_stage_cost_t *costs = plan->timeline.costs;
             costs[loongi_cell_stage(cell, d, stage)].seconds[LOONG_ENTRY_E] =
-                costs[loongi_timeline_stage(plan, c, i)]
-                    .seconds[LOONG_ENTRY_F];
+                costs[loongi_timeline_stage(plan, c, i)].seconds[LOONG_ENTRY_F];
         }
     }
 }
@@ -247,40 +247,44 @@ static double seconds_of(const loong_plan_t *plan, int rank,
     return seconds;
 }
 
-static void tell_rank(loong_plan_t *plan, int rank)
+static void tell_rank(const loong_plan_t *plan, int rank, loong_text_t *text)
 {
     double weights = seconds_of(plan, rank, LOONG_ENTRY_W);
-    loongi_text_printf(&plan->text, "forward %.1f, backward %.1f",
+    loongi_text_printf(text, "forward %.1f, backward %.1f",
                        1e3 * (seconds_of(plan, rank, LOONG_ENTRY_F) +
                               seconds_of(plan, rank, LOONG_ENTRY_E)),
                        1e3 * seconds_of(plan, rank, LOONG_ENTRY_B));
     if (weights > 0.0) {
-        loongi_text_printf(&plan->text, ", gradients of weights %.1f",
-                           1e3 * weights);
+        loongi_text_printf(text, ", gradients of weights %.1f", 1e3 * weights);
     }
-    loongi_text_printf(&plan->text, ", optimizer %.1f\n",
+    loongi_text_printf(text, ", optimizer %.1f\n",
                        1e3 * seconds_of(plan, rank, LOONG_ENTRY_U));
 }
 
 void loongi_predict_tell(loong_plan_t *plan, loong_simulation_t total)
 {
-    int ranks = plan->num_stage_plans;
     double tokens =
         (double)(plan->set->global_batch_size * plan->set->seq_length);
     loongi_text_printf(&plan->text, "predicted step: %.1f ms (%.*f tokens/s)",
                        1e3 * total.seconds,
                        tokens < 100.0 * total.seconds ? 3 : 0,
                        tokens / total.seconds);
-    if (ranks > 1) {
-        loongi_text_printf(&plan->text, ", idle %.1f %%", 100.0 * total.bubble);
-    }
-    for (int r = 0; r < ranks; r++) {
-        if (ranks > 1) {
-            loongi_text_printf(&plan->text, "%s  rank %d", r > 0 ? "" : "\n",
+}
+
+void loongi_predict_tell_ranks(const loong_plan_t *plan, int first, int end,
+                               loong_text_t *text)
+{
+    bool mixed = loongi_devices_are_mixed(plan);
+    for (int r = first; r < end; r++) {
+        if (end - first > 1) {
+            loongi_text_printf(text, "%s  rank %d", r > first ? "" : "\n",
                                loongi_model_rank(plan->stage_plans[r]->model));
         }
-        loongi_text_printf(&plan->text, ": ");
-        tell_rank(plan, r);
+        if (end - first > 1 && mixed) {
+            loongi_text_printf(text, " (%s)", loongi_stage_plans_kind(plan, r));
+        }
+        loongi_text_printf(text, ": ");
+        tell_rank(plan, r, text);
     }
 }
 
@@ -289,6 +293,11 @@ static void tell(loong_plan_t *plan, loong_simulation_t total, int neighbours,
 {
     int ranks = plan->component->schedule->params.ranks;
     loongi_predict_tell(plan, total);
+    if (loongi_stage_plans_own(plan) > 1) {
+        loongi_text_printf(&plan->text, ", idle %.1f %%", 100.0 * total.bubble);
+    }
+    loongi_predict_tell_ranks(plan, 0, loongi_stage_plans_own(plan),
+                              &plan->text);
     loongi_text_printf(&plan->text, "  from %lld launches timed in %.1f s",
                        (long long)figures.measured, figures.seconds);
     if (neighbours > 0) {
@@ -411,7 +420,8 @@ static loong_status_t predict(loong_plan_t *plan, loong_device_t *device,
     memset(&source, 0, sizeof(source));
     source.calibration = c;
     source.inputs = inputs;
-    for (int r = 0; r < plan->num_stage_plans && status == LOONG_OK; r++) {
+    for (int r = 0; r < loongi_stage_plans_own(plan) && status == LOONG_OK;
+         r++) {
         status = loongi_predict_rank(plan, &source, r);
     }
     if (status == LOONG_OK) {
@@ -434,7 +444,7 @@ static loong_status_t predict_here(loong_plan_t *plan)
     company_t company = {0, NULL, NULL};
     void *inputs = NULL;
     size_t bytes = 0;
-    for (int r = 0; r < plan->num_stage_plans; r++) {
+    for (int r = 0; r < loongi_stage_plans_own(plan); r++) {
         size_t needs =
             (size_t)plan->stage_plans[r]->model->bytes[LOONG_BASE_INPUT];
         bytes = LOONG_MAX(bytes, needs);
@@ -459,32 +469,66 @@ static loong_status_t predict_here(loong_plan_t *plan)
     return status;
 }
 
+/* Have all ranks that hold the same layers as a planned one devices of its
+ * kind? Data-parallel ones count where a cell has them all. */
+static bool is_alike(const loong_plan_t *plan, int index)
+{
+    const loong_component_params_t *p = &plan->stage_plans[index]->params;
+    const int *size = p->mesh.size;
+    bool alike = true;
+    for (int i = 0; i < p->mesh.world && alike; i++) {
+        int replica = i / (size[LOONG_AXIS_TP] * size[LOONG_AXIS_CP]);
+        int stage = replica / size[LOONG_AXIS_DP];
+        bool beside =
+            stage == p->mesh.coord[LOONG_AXIS_PP] &&
+            (plan->component->index > 0 ||
+             replica % size[LOONG_AXIS_DP] == p->mesh.coord[LOONG_AXIS_DP]);
+        alike =
+            !beside || strcmp(loongi_devices_kind(plan, loongi_job_rank(p, i)),
+                              loongi_stage_plans_kind(plan, index)) == 0;
+    }
+    return alike;
+}
+
+/* Why no step is predicted by rates; "": it can be. */
+static void refuse_rates(const loong_plan_t *plan, char *why, size_t size)
+{
+    why[0] = '\0';
+    for (int r = 0; r < plan->num_stage_plans && why[0] == '\0'; r++) {
+        const char *kind = loongi_stage_plans_kind(plan, r);
+        if (loongi_predict_rates(plan, kind).name == NULL) {
+            snprintf(why, size,
+                     "no rates of device %s are known; predict.device names "
+                     "others",
+                     kind);
+        } else if (!is_alike(plan, r)) {
+            snprintf(why, size,
+                     "ranks that hold the same layers as rank %d have devices "
+                     "of several kinds",
+                     loongi_model_rank(plan->stage_plans[r]->model));
+        }
+    }
+}
+
 loong_status_t loongi_predict(loong_plan_t *plan, const char **text_p)
 {
+    char why[256];
     LOONG_CHECK(plan->ctx, plan->component->schedule != NULL, LOONG_ERR_ARG,
                 "no step is predicted of a trainer that only evaluates");
     LOONG_TRY(loongi_stage_plans_create(plan));
     loongi_text_free(&plan->text);
     plan->text = loongi_text_begin(plan->ctx);
-    if (loongi_devices_are_mixed(plan)) {
-        loongi_text_printf(&plan->text, "no time of a step is predicted: ranks "
-                                        "have devices of several kinds\n");
-        *text_p = loongi_text_get(&plan->text);
-        return plan->text.status;
+    bool by_rates = loongi_predict_names_card(plan) ||
+                    loongi_devices_are_mixed(plan) ||
+                    !loong_device_is_host(plan->device);
+    refuse_rates(plan, why, sizeof(why));
+    if (by_rates && why[0] != '\0') {
+        loongi_text_printf(&plan->text, "no time of a step is predicted: %s\n",
+                           why);
+    } else {
+        LOONG_TRY(by_rates ? loongi_predict_by_rates(plan)
+                           : predict_here(plan));
     }
-    bool named = loongi_predict_names_card(plan);
-    if (!loong_device_is_host(plan->device) &&
-        loongi_predict_rates(plan).name == NULL) {
-        loongi_text_printf(&plan->text,
-                           "no time of a step is predicted: no rates of "
-                           "device %s are known; predict.device names others\n",
-                           loong_device_name(plan->device));
-        *text_p = loongi_text_get(&plan->text);
-        return plan->text.status;
-    }
-    LOONG_TRY(named || !loong_device_is_host(plan->device)
-                  ? loongi_predict_by_rates(plan)
-                  : predict_here(plan));
     *text_p = loongi_text_get(&plan->text);
     return plan->text.status;
 }

@@ -24,18 +24,24 @@ typedef struct loong_predict_source {
 LOONG_NODISCARD loong_status_t loongi_predict(loong_plan_t *plan,
                                               const char **text_p);
 
-/* Sets plan->timeline.costs of a rank of the pipeline. */
+/* Sets plan->timeline.costs of one of the planned ranks. */
 LOONG_NODISCARD loong_status_t loongi_predict_rank(
-    loong_plan_t *plan, loong_predict_source_t *source, int rank);
+    loong_plan_t *plan, loong_predict_source_t *source, int index);
 
-/* "predicted step: ...", with a line for each rank of a pipeline. */
+/* "predicted step: ...", up to where its ranks are told. */
 void loongi_predict_tell(loong_plan_t *plan, loong_simulation_t total);
+/* A line for each of the planned ranks [first, end), by the timeline's costs.
+ */
+void loongi_predict_tell_ranks(const loong_plan_t *plan, int first, int end,
+                               loong_text_t *text);
 
 /* Errors: LOONG_ERR_CONFIG, predict.device names no card that is known. */
 LOONG_NODISCARD loong_status_t loongi_predict_check(const loong_plan_t *plan);
 bool loongi_predict_names_card(const loong_plan_t *plan);
-/* Those that the recipe asks for; without a name: none are known. */
-loong_device_rates_t loongi_predict_rates(const loong_plan_t *plan);
+/* Those of a kind of device, or what the recipe asks for in their place;
+ * without a name: none are known. */
+loong_device_rates_t loongi_predict_rates(const loong_plan_t *plan,
+                                          const char *kind);
 
 /* Predicts by them and tells. Errors: LOONG_ERR_CONFIG on a processor. */
 LOONG_NODISCARD loong_status_t loongi_predict_by_rates(loong_plan_t *plan);

@@ -43,11 +43,11 @@ static double rate_of(const loong_rates_params_t *p, const loong_step_t *step,
     }
     if (arg[0].dtype == LOONG_BF16) {
         bool back = strcmp(step->query.op, "attention_grad") == 0;
-        return r->bf16 * (!attention        ? r->products
-                          : !is_fused(step) ? (back ? r->attention_grad
-                                                    : r->attention)
-                          : back            ? r->fused_grad
-                                            : r->fused);
+        return r->bf16 * (!attention ? r->products
+                          : !is_fused(step)
+                              ? (back ? r->attention_grad : r->attention)
+                          : back ? r->fused_grad
+                                 : r->fused);
     }
     /* Attention of fp32 uses no tensor cores. */
     return r->products * (p->tf32 && !attention ? r->tf32 : r->fp32);
@@ -79,8 +79,7 @@ static double compute(const loong_rates_params_t *p, const loong_step_t *step,
     double products = flops / rate_of(p, step, attention);
     double passes = bytes / (p->rates->copy * p->rates->passes);
     double gap = LAUNCHES * (p->graphs ? p->rates->gap : p->rates->launch);
-    *(attention ? &sum->attention : &sum->products) +=
-        (double)times * products;
+    *(attention ? &sum->attention : &sum->products) += (double)times * products;
     sum->passes += (double)times * passes;
     sum->gaps += (double)times * gap;
     if (!step->recomputed) {
@@ -133,9 +132,8 @@ static double volume(const loong_step_t *step)
         return exchanged(step);
     }
     for (int i = 0; i < q->num_in + q->num_out; i++) {
-        double bytes = q->arg[i].rank > 0
-                           ? (double)loongi_timing_extent(&q->arg[i])
-                           : 0.0;
+        double bytes =
+            q->arg[i].rank > 0 ? (double)loongi_timing_extent(&q->arg[i]) : 0.0;
         most = LOONG_MAX(most, bytes);
     }
     return most;
@@ -146,7 +144,8 @@ static double volume(const loong_step_t *step)
 static double collective(const loong_rates_params_t *p,
                          const loong_step_t *step)
 {
-    const loong_device_rates_t *r = p->rates;
+    const loong_device_rates_t *r =
+        p->crosses[step->group] ? p->between : p->rates;
     const char *op = step->query.op;
     int size = loong_mesh_group_size(p->mesh, step->group);
     int near = neighbours(r, p->mesh, step->group);
@@ -195,9 +194,9 @@ static void await(clocks_t *c, double until, double times,
     c->compute = LOONG_MAX(c->compute, until);
 }
 
-static void run_step(const loong_rates_params_t *p, const loong_program_t *at,
-                     const loong_step_t *step, bool runs, int64_t times,
-                     clocks_t *c)
+static void run_kernel(const loong_rates_params_t *p, const loong_program_t *at,
+                       const loong_step_t *step, bool runs, int64_t times,
+                       clocks_t *c)
 {
     loong_rates_sum_t *sum = p->sum;
     bool apart = at->placed && step->lane == LOONG_LANE_COMM;
@@ -224,6 +223,17 @@ static void run_step(const loong_rates_params_t *p, const loong_program_t *at,
               (double)times, sum);
     }
     c->compute += compute(p, step, times);
+}
+
+static void run_step(const loong_rates_params_t *p, const loong_program_t *at,
+                     const loong_step_t *step, bool runs, int64_t times,
+                     clocks_t *c)
+{
+    double since = c->compute;
+    run_kernel(p, at, step, runs, times, c);
+    if (strncmp(step->scope, "layers.", 7) == 0) {
+        p->sum->layers += (double)times * (c->compute - since);
+    }
 }
 
 loong_status_t loongi_rates_program(const loong_rates_params_t *params,

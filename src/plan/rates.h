@@ -30,6 +30,7 @@ typedef struct loong_rates_sum {
     double gaps;
     double collectives; /* under way */
     double exposed;     /* of these, waited for */
+    double layers;      /* of all of it, what scopes layers.* take */
     double flops; /* without recomputation, the backward of attention twice
                      its forward */
 } loong_rates_sum_t;
@@ -39,17 +40,19 @@ typedef struct loong_rates_params {
     loong_context_t *ctx;
     const loong_device_rates_t *rates;
     const loong_mesh_t *mesh; /* of the rank */
-    bool graphs;              /* the device launches by itself */
-    bool tf32;                /* products of fp32 go through it */
-    loong_rates_sum_t *sum;   /* what programs take is added to it */
+    /* Of what ranks of several kinds exchange, and whether a group has them;
+     * NULL: none has. */
+    const loong_device_rates_t *between;
+    bool crosses[LOONG_GROUP_COUNT];
+    bool graphs;            /* the device launches by itself */
+    bool tf32;              /* products of fp32 go through it */
+    loong_rates_sum_t *sum; /* what programs take is added to it */
 } loong_rates_params_t;
 
 /* Adds what a program takes in this frame, so many times, to *seconds_p. */
-LOONG_NODISCARD loong_status_t
-loongi_rates_program(const loong_rates_params_t *params,
-                     const loong_program_t *program,
-                     const loong_frame_t *frame, int64_t times,
-                     double *seconds_p);
+LOONG_NODISCARD loong_status_t loongi_rates_program(
+    const loong_rates_params_t *params, const loong_program_t *program,
+    const loong_frame_t *frame, int64_t times, double *seconds_p);
 
 /* Kernels and copies that a program launches in this frame, about. */
 double loongi_rates_launches(const loong_program_t *program,

@@ -5,10 +5,13 @@
  * before. */
 #include "stage_plans.h"
 
-#include "devices.h"
-#include "upstream.h"
-
 #include <stdio.h>
+#include <string.h>
+
+#include "devices.h"
+#include "plan_shares.h"
+#include "predict.h"
+#include "upstream.h"
 
 loong_status_t loongi_stage_plans_model(const loong_plan_t *plan, int rank,
                                         loong_model_t **model_p)
@@ -23,6 +26,14 @@ loong_status_t loongi_stage_plans_model(const loong_plan_t *plan, int rank,
             p->compile.device = loongi_devices_kind(plan, rank);
             p->shards.device = p->compile.device;
         }
+    }
+    if (plan->shares.weights != NULL) {
+        loong_component_params_t *last = &params[m->num_components - 1];
+        LOONG_TRY(loongi_to_int(
+            plan->ctx,
+            loongi_shares_of_rank(plan, plan->set->global_batch_size,
+                                  last->mesh.coord[LOONG_AXIS_DP]),
+            "micro-batches of a step", &last->micro_batches));
     }
     loong_status_t status = loongi_model_create_rank(m, params, model_p);
     if (status != LOONG_OK) {
@@ -63,15 +74,90 @@ static loong_status_t try_rank(loong_plan_t *plan, int rank,
     return LOONG_OK;
 }
 
+/* ---- pipelines ----------------------------------------------------------- */
+
+/* The rank of the component that has a stage of a data-parallel rank, where
+ * tensor and context parallel ones are those of this rank. */
+static int rank_of_stage(const loong_plan_t *plan, int replica, int stage)
+{
+    const int *size = plan->mesh.size;
+    int apart = size[LOONG_AXIS_TP] * size[LOONG_AXIS_CP];
+    return loong_mesh_member(&plan->mesh, LOONG_GROUP_PP, stage) +
+           (replica - plan->mesh.coord[LOONG_AXIS_DP]) * apart;
+}
+
+bool loongi_stage_plans_alike(const loong_plan_t *plan, int a, int b)
+{
+    const loong_component_params_t *p = &plan->component->params;
+    int64_t samples = plan->set->global_batch_size;
+    bool alike = loongi_shares_of_rank(plan, samples, a) ==
+                 loongi_shares_of_rank(plan, samples, b);
+    for (int s = 0; s < plan->mesh.size[LOONG_AXIS_PP] && alike; s++) {
+        int of[2] = {loongi_job_rank(p, rank_of_stage(plan, a, s)),
+                     loongi_job_rank(p, rank_of_stage(plan, b, s))};
+        alike = strcmp(loongi_devices_kind(plan, of[0]),
+                       loongi_devices_kind(plan, of[1])) == 0;
+    }
+    return alike;
+}
+
+int loongi_stage_plans_replica(const loong_plan_t *plan, int index)
+{
+    int own = plan->mesh.coord[LOONG_AXIS_DP];
+    for (int r = 0; r < plan->mesh.size[LOONG_AXIS_DP] && index > 0; r++) {
+        bool known = loongi_stage_plans_alike(plan, r, own);
+        for (int q = 0; q < r && !known; q++) {
+            known = loongi_stage_plans_alike(plan, r, q);
+        }
+        index -= !known;
+        if (index == 0) {
+            return r;
+        }
+    }
+    return own;
+}
+
+/* A cell of several components has all of its replicas. */
+static int count_pipelines(const loong_plan_t *plan)
+{
+    int own = plan->mesh.coord[LOONG_AXIS_DP];
+    int count = 1;
+    while (plan->component->index == 0 &&
+           count < plan->mesh.size[LOONG_AXIS_DP] &&
+           loongi_stage_plans_replica(plan, count) != own) {
+        count++;
+    }
+    return count;
+}
+
+int loongi_stage_plans_own(const loong_plan_t *plan)
+{
+    return plan->num_stage_plans -
+           (plan->num_pipelines - 1) * plan->mesh.size[LOONG_AXIS_PP];
+}
+
+int64_t loongi_stage_plans_bytes(const loong_plan_t *plan, int index)
+{
+    return bytes_of(plan->stage_plans[index]);
+}
+
+const char *loongi_stage_plans_kind(const loong_plan_t *plan, int index)
+{
+    return loongi_devices_kind(
+        plan, loongi_model_rank(plan->stage_plans[index]->model));
+}
+
+/* ---- ranks --------------------------------------------------------------- */
+
 /* Where components have layouts of their own no rank is known to hold most:
  * some are tried, in all stages together as many as take no time. */
 enum { TRIED = 8 };
 
-static loong_status_t plan_stage(loong_plan_t *plan, int rank)
+static loong_status_t plan_stage(loong_plan_t *plan, int replica, int rank)
 {
     const int *size = plan->mesh.size;
     int of_stage = plan->mesh.world / size[LOONG_AXIS_PP];
-    int stage = loong_mesh_member(&plan->mesh, LOONG_GROUP_PP, rank);
+    int stage = rank_of_stage(plan, replica, rank);
     bool alone = plan->pictures.most == 0;
     int first =
         alone ? stage - stage % size[LOONG_AXIS_TP] + size[LOONG_AXIS_TP] - 1
@@ -81,8 +167,9 @@ static loong_status_t plan_stage(loong_plan_t *plan, int rank)
               : LOONG_MIN(of_stage, LOONG_MAX(TRIED / size[LOONG_AXIS_PP], 1));
     for (int r = first; r < first + count; r++) {
         LOONG_TRY(try_rank(plan, loongi_job_rank(&plan->component->params, r),
-                           &plan->stage_plans[rank]));
+                           &plan->stage_plans[plan->num_stage_plans]));
     }
+    plan->num_stage_plans++;
     return LOONG_OK;
 }
 
@@ -141,7 +228,7 @@ static loong_status_t plan_component(loong_plan_t *plan, int component,
 static int most_plans(const loong_plan_t *plan)
 {
     const loong_model_t *m = plan->component->model;
-    int most = 0;
+    int most = (plan->num_pipelines - 1) * plan->mesh.size[LOONG_AXIS_PP];
     for (int i = 0; i < m->num_components; i++) {
         most += m->components[i]->params.mesh.size[LOONG_AXIS_PP];
     }
@@ -151,13 +238,15 @@ static int most_plans(const loong_plan_t *plan)
 /* Of ranks that are only pretended the largest decides what is enough. */
 static void count_memory(loong_plan_t *plan)
 {
-    if (loong_comm_size(plan->comm) == plan->parallel.ranks ||
-        loongi_devices_are_mixed(plan)) {
+    const char *own = loong_device_name(plan->device);
+    if (loong_comm_size(plan->comm) == plan->parallel.ranks) {
         return;
     }
     for (int r = 0; r < plan->num_stage_plans; r++) {
-        int64_t more =
-            LOONG_MAX(bytes_of(plan->stage_plans[r]) - plan->memory.rank, 0);
+        bool other = loongi_devices_are_mixed(plan) &&
+                     strcmp(loongi_stage_plans_kind(plan, r), own) != 0;
+        int64_t bytes = other ? 0 : bytes_of(plan->stage_plans[r]);
+        int64_t more = LOONG_MAX(bytes - plan->memory.rank, 0);
         plan->memory.rank += more;
         plan->memory.machine += more;
     }
@@ -171,12 +260,13 @@ loong_status_t loongi_stage_plans_create(loong_plan_t *plan)
     if (plan->stage_plans != NULL) {
         return LOONG_OK;
     }
+    plan->num_pipelines = count_pipelines(plan);
     LOONG_TRY(loongi_calloc(plan->ctx, (size_t)most_plans(plan),
                             sizeof(*plan->stage_plans), "plans of ranks",
                             &plan->stage_plans));
-    for (int r = 0; r < ranks; r++) {
-        LOONG_TRY(plan_stage(plan, r));
-        plan->num_stage_plans++;
+    for (int i = 0; i < ranks * plan->num_pipelines; i++) {
+        LOONG_TRY(plan_stage(plan, loongi_stage_plans_replica(plan, i / ranks),
+                             i % ranks));
     }
     for (int c = 0; c < others; c++) {
         int stages = m->components[c]->params.mesh.size[LOONG_AXIS_PP];
@@ -195,7 +285,7 @@ void loongi_stage_plans_destroy(loong_plan_t *plan)
     }
     loongi_free(plan->ctx, plan->stage_plans);
     plan->stage_plans = NULL;
-    plan->num_stage_plans = 0;
+    plan->num_pipelines = plan->num_stage_plans = 0;
 }
 
 /* "0-3, 8-11"; of a rank without these the first component that it has. */
@@ -219,9 +309,26 @@ static void print_layers(const loong_component_t *c, char *text, size_t size)
     }
 }
 
+/* "  of 96.0 GiB, xpu:p800_press (press figures)" */
+static void print_device(const loong_plan_t *plan, int index,
+                         loong_text_t *text)
+{
+    char human[LOONG_HUMAN_SIZE];
+    const char *kind = loongi_stage_plans_kind(plan, index);
+    loong_device_rates_t rates = loongi_predict_rates(plan, kind);
+    if (rates.name != NULL) {
+        loongi_text_printf(text, "  of %s, %s:%s (%s)",
+                           loongi_human_bytes(rates.memory, human), kind,
+                           rates.name, rates.source);
+    } else {
+        loongi_text_printf(text, "  %s", kind);
+    }
+}
+
 void loongi_stage_plans_describe(const loong_plan_t *plan, loong_text_t *text)
 {
     int ranks = plan->num_stage_plans;
+    bool mixed = loongi_devices_are_mixed(plan);
     int64_t used[LOONG_BASE_COUNT] = {0};
     char human[LOONG_HUMAN_SIZE];
     char layers[64];
@@ -251,7 +358,11 @@ void loongi_stage_plans_describe(const loong_plan_t *plan, loong_text_t *text)
                     loongi_human_bytes((double)c->model->bytes[b], human));
             }
         }
-        loongi_text_printf(text, "  %11s\n",
+        loongi_text_printf(text, "  %11s",
                            loongi_human_bytes((double)bytes_of(c), human));
+        if (mixed) {
+            print_device(plan, r, text);
+        }
+        loongi_text_printf(text, "\n");
     }
 }

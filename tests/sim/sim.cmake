@@ -168,6 +168,9 @@ foreach(name cuda_golden cuda_golden_vision cuda_golden_bf16)
 endforeach()
 loong_cuda_sim_test(NAME cuda_predict LABELS sim
   SOURCES ${cudasim}/test_predict.c)
+add_dependencies(test_cuda_predict xpusim_all) # for jobs that have both
+set_property(TEST cuda_predict APPEND PROPERTY ENVIRONMENT
+  LOONG_XPU_PATH=${XPUSIM_DIR})
 loong_cuda_sim_test(NAME cuda_nccl LABELS sim
   SOURCES ${cudasim}/test_nccl.c ${PROJECT_SOURCE_DIR}/tests/sim/comm_place.c)
 loong_cuda_sim_test(NAME cuda_train LABELS sim

@@ -10,7 +10,7 @@
 #include "loong/trainer.h"
 #include "test.h"
 
-enum { TEXT = 4096, MAX_KEYS = 8 };
+enum { TEXT = 8192, MAX_KEYS = 10 };
 
 /* Two layers, two heads of 128, 1024 tokens of bf16. */
 static const char model[] =
@@ -86,17 +86,22 @@ typedef struct figures {
     double step, products, attention, passes, gaps;
 } figures_t;
 
-static figures_t take(const char *const *keys, int ranks, char text[TEXT])
+static double take_step(const char *const *keys, int ranks, char text[TEXT])
 {
     loong_context_t *ctx = test_context();
-    figures_t f;
     assert_ok(ctx, predict(ctx, ranks, keys, text));
-    f.step = number(text, "predicted step: ");
+    test_context_end(&ctx);
+    return number(text, "predicted step: ");
+}
+
+static figures_t take(const char *const *keys, int ranks, char text[TEXT])
+{
+    figures_t f;
+    f.step = take_step(keys, ranks, text);
     f.products = number(text, "of a rank: products ");
     f.attention = number(text, ", attention ");
     f.passes = number(text, "passes over memory ");
     f.gaps = number(text, "between kernels ");
-    test_context_end(&ctx);
     return f;
 }
 
@@ -219,12 +224,96 @@ static void refused(void **state)
     assert_non_null(strstr(text, "of an A100: products 218.4 of 312 TFLOP/s"));
 }
 
+/* ---- several kinds ------------------------------------------------------- */
+
+#define MIXED "device=null", "devices=[cuda:0, xpu:1]"
+#define SLOW_XPU "predict.device=p800_press", SLOW
+
+/* Data-parallel ranks: each does what it does where all are of its kind, and
+ * the step is that of the slower. */
+static void mixed_replicas(void **state)
+{
+    static const char *const alone[MAX_KEYS] = {"device=xpu", SLOW_XPU};
+    static const char *const both[MAX_KEYS] = {MIXED, SLOW_XPU};
+    static const char *const shared[MAX_KEYS] = {
+        MIXED, SLOW_XPU, "parallel.data_parallel_shares=[3,1]",
+        "train.global_batch_size=8"};
+    char text[TEXT];
+    (void)state;
+    double products = take(alone, 2, text).products;
+    double step = take_step(both, 2, text);
+    print_message("%s", text);
+    assert_close(number(text, "of a rank on xpu: products "), products, 0.1);
+    assert_close(number(text, "as 1 (xpu), of 1 micro-batches: "), step, 0.0);
+    assert_true(number(text, "as 0 (cuda), of 1 micro-batches: ") < step);
+    assert_non_null(strstr(text, "of its press figures"));
+    assert_non_null(strstr(text, "of its datasheet"));
+    (void)take_step(shared, 2, text);
+    assert_non_null(strstr(text, "as 0 (cuda), of 3 micro-batches: "));
+    assert_non_null(strstr(text, "as 1 (xpu), of 1 micro-batches: "));
+    assert_close(number(text, "of a rank on xpu: products "), products, 0.1);
+}
+
+/* A pipeline: the faster kind should have more layers, and with these the step
+ * takes what was told. */
+static void mixed_stages(void **state)
+{
+#define EIGHT                                                                 \
+    MIXED, "model.foundation.num_layers=8",                                   \
+        "train.global_batch_size=16", "parallel.pipeline_model_parallel_size=2"
+    static const char *const equal[MAX_KEYS] = {EIGHT};
+    char text[TEXT], layout[64], key[128];
+    (void)state;
+    double step = take_step(equal, 2, text);
+    print_message("%s", text);
+    double told = number(text, "L takes ");
+    const char *better = strstr(text, "pipeline_model_parallel_layout=");
+    assert_int_equal(sscanf(better, "%*[^=]=%63s", layout), 1);
+    snprintf(key, sizeof(key), "parallel.pipeline_model_parallel_layout=%s",
+             layout);
+    const char *const moved[MAX_KEYS] = {EIGHT, key};
+    assert_true(told < step);
+    assert_close(take_step(moved, 2, text), told, 0.02 * told);
+}
+
+static void mixed_refused(void **state)
+{
+    static const char *const no_card[MAX_KEYS] = {MIXED, SLOW};
+    static const char *const other[MAX_KEYS] = {
+        "device=null", "devices=[cuda:0, cpu:1]", "predict.device=p800_press"};
+    static const char *const cpu[MAX_KEYS] = {"device=null",
+                                              "devices=[cuda:0, cpu:1]"};
+    static const char *const context[MAX_KEYS] = {
+        MIXED, "parallel.context_parallel_size=2"};
+    char text[TEXT];
+    loong_context_t *ctx = test_context();
+    (void)state;
+    assert_fails(ctx, predict(ctx, 2, no_card, text), LOONG_ERR_CONFIG,
+                 "predict.tflops: 0.001");
+    test_context_end(&ctx);
+    ctx = test_context();
+    assert_fails(ctx, predict(ctx, 2, other, text), LOONG_ERR_CONFIG,
+                 "predict.device names the card that rates are of");
+    test_context_end(&ctx);
+    ctx = test_context();
+    assert_ok(ctx, predict(ctx, 2, cpu, text));
+    assert_non_null(strstr(text, "no rates of device cpu are known"));
+    test_context_end(&ctx);
+    ctx = test_context();
+    assert_ok(ctx, predict(ctx, 2, context, text));
+    assert_non_null(strstr(text, "ranks that hold the same layers as rank"));
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_hand),  cmocka_unit_test(graphs),
         cmocka_unit_test(wires),    cmocka_unit_test(pipeline),
         cmocka_unit_test(refused),
+        cmocka_unit_test(mixed_replicas),
+        cmocka_unit_test(mixed_stages),
+        cmocka_unit_test(mixed_refused),
     };
     setenv("CUDASIM_DEVICES", "0", 1); /* planned, not there */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include "host_kernel.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,8 +22,8 @@ typedef struct host_kernel {
     char name[96];
     char op[64];
     char device[32];
-    int64_t launches; /* by whatever rank of the context */
-    double seconds;
+    _Atomic int64_t launches; /* by whatever rank of the context */
+    _Atomic int64_t nanoseconds;
 } host_kernel_t;
 
 #define SLOT "kernels on the host"
@@ -197,8 +198,9 @@ static loong_status_t run(const loong_kernel_call_t *call)
             LOONG_TRY(move(call, i, ptr[i], true));
         }
     }
-    s->of->launches++;
-    s->of->seconds += loongi_now() - start;
+    atomic_fetch_add(&s->of->launches, 1);
+    atomic_fetch_add(&s->of->nanoseconds,
+                     (int64_t)(1e9 * (loongi_now() - start)));
     return LOONG_OK;
 }
 
@@ -219,7 +221,7 @@ double loongi_host_kernels_seconds(const loong_context_t *ctx)
     const host_kernel_t *k = loongi_context_look(ctx, SLOT);
     double seconds = k != NULL ? 0.0 : NAN;
     for (; k != NULL; k = k->next) {
-        seconds += k->seconds;
+        seconds += 1e-9 * (double)k->nanoseconds;
     }
     return seconds;
 }
@@ -232,7 +234,8 @@ void loongi_host_kernels_describe(const loong_context_t *ctx,
     for (; k != NULL; k = k->next) {
         if (k->launches > 0) {
             loongi_text_printf(text, "%s%s %.2f s in %lld launches", between,
-                               k->op, k->seconds, (long long)k->launches);
+                               k->op, 1e-9 * (double)k->nanoseconds,
+                               (long long)k->launches);
             between = ", ";
         }
     }

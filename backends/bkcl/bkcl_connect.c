@@ -58,10 +58,13 @@ static loong_status_t load(loong_context_t *ctx, bkcl_library_t *l)
     LOONG_CHECK(ctx, loongi_xpu_load(&l->xpu, why, sizeof(why)),
                 LOONG_ERR_UNSUPPORTED, "several ranks on XPUs: %s", why);
     l->file = loongi_bkcl_open(why, sizeof(why));
+    char places[LOONG_XPU_REASON];
+    loongi_xpu_places(places, sizeof(places));
     LOONG_CHECK(ctx, l->file != NULL, LOONG_ERR_UNSUPPORTED,
-                "several ranks on XPUs need BKCL: %s; comm.device_backend: "
-                "staged does without it, through host memory",
-                why);
+                "several ranks on XPUs need BKCL: %s; libbkcl.so was looked "
+                "for in %s; comm.device_backend: staged does without it, "
+                "through host memory",
+                why, places);
 #define LOAD(name_, parameters_)                                          \
     *(void **)(void *)&l->name_ = symbol(l, #name_);                      \
     LOONG_CHECK(ctx, l->name_ != NULL, LOONG_ERR_UNSUPPORTED,             \

@@ -40,8 +40,7 @@ static bool find_place(int number, char *dir, size_t size)
             path = strchr(path, ':');
             path = path != NULL ? path + 1 : NULL;
         }
-        snprintf(dir, size, "%.*s",
-                 path != NULL ? (int)strcspn(path, ":") : 0,
+        snprintf(dir, size, "%.*s", path != NULL ? (int)strcspn(path, ":") : 0,
                  path != NULL ? path : "");
         return path != NULL && path[0] != '\0';
     }
@@ -116,6 +115,18 @@ void *loongi_xpu_open(const char *const *names, char *why, size_t size)
         }
     }
     return handle;
+}
+
+void loongi_xpu_places(char *text, size_t size)
+{
+    char dir[PATH];
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; used < size && find_place(i, dir, sizeof(dir)); i++) {
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s", i > 0 ? ":" : "",
+                             dir[0] != '\0' ? dir : "where the loader looks");
+    }
 }
 
 void loongi_xpu_file(void *handle, char *path, size_t size)

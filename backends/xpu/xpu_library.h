@@ -51,6 +51,9 @@ typedef struct loong_xpu_library {
  * libraries are; NULL with the reason. */
 void *loongi_xpu_open(const char *const *names, char *why, size_t size);
 
+/* These places, with colons. */
+void loongi_xpu_places(char *text, size_t size);
+
 /* Tells in lib->missing of a library that was not opened, and what that costs;
  * of a file that is there, why it is of no use. */
 void loongi_xpu_lacks(loong_xpu_library_t *lib, const char *name,

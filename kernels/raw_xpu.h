@@ -9,6 +9,7 @@
 #define LOONG_RAW_XPU_H
 
 #include "loong/kernel.h"
+#include "loong/loss_ops.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +37,11 @@ typedef struct loong_raw_kernel {
     X(add_rmsnorm)                \
     X(rmsnorm_grad)               \
     X(adamw)                      \
+    X(softmax_stats)              \
+    X(softmax_turn)               \
+    X(attention)                  \
+    X(attention_grad)             \
+    X(rope_table)                 \
     X(rope)                       \
     X(embedding)                  \
     X(embedding_grad)             \
@@ -44,6 +50,18 @@ typedef struct loong_raw_kernel {
 #define LOONG_RAW_DECLARE(op_) extern const loong_raw_kernel_t loong_raw_##op_;
 LOONG_RAW_KERNELS(LOONG_RAW_DECLARE)
 #undef LOONG_RAW_DECLARE
+
+/* What kernels/xpu/cross_entropy_xpu.c asks for between its products.
+ * softmax_stats: logits f32 [R,V], labels i32 [R] -> loong_softmax_stats_t of
+ * this rank's rows, among those of all ranks, f64 [ranks R,3].
+ * softmax_turn: logits, labels, weight f32 [R] or none, those statistics or
+ * none -> value f32 [R], lse f32 [R] or none (read where they are known),
+ * gradients in place of the logits or none. */
+typedef struct loong_raw_turn {
+    loong_cross_entropy_attr_t loss;
+    double sign;
+    bool known;
+} loong_raw_turn_t;
 
 /* Sets bytes of the current device on a stream; 0, or the runtime's error. */
 int loong_raw_fill(void *dst, int byte, size_t bytes, void *stream);

@@ -146,6 +146,23 @@ static loong_status_t run(const loong_kernel_call_t *call)
 LOONG_REF_KERNELS(LOONG_XPU_KERNEL)
 #undef LOONG_XPU_KERNEL
 
+const loong_kernel_t loongi_xpu_raw = {
+    .device = "xpu", .prepare = prepare, .destroy = destroy, .run = run};
+
+/* The newest is the first choice. */
+static loong_status_t register_list(loong_context_t *ctx,
+                                    const loong_kernel_t *const *list)
+{
+    int64_t count = 0;
+    while (list[count] != NULL) {
+        count++;
+    }
+    while (count > 0) {
+        LOONG_TRY(loong_register_kernel(ctx, list[--count]));
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_xpu_kernels_register(loong_context_t *ctx)
 {
 #define LOONG_XPU_LIST(name_) &name_##_xpu,
@@ -159,12 +176,10 @@ loong_status_t loongi_xpu_kernels_register(loong_context_t *ctx)
             LOONG_TRY(loong_register_kernel(ctx, list[i]));
         }
     }
-    int64_t count = 0;
-    while (shim != NULL && loongi_xpu_products[count] != NULL) {
-        count++;
+    if (shim != NULL) {
+        LOONG_TRY(register_list(ctx, loongi_xpu_products));
     }
-    while (count > 0) { /* the newest is the first choice */
-        LOONG_TRY(loong_register_kernel(ctx, loongi_xpu_products[--count]));
-    }
-    return LOONG_OK;
+    return shim != NULL && shim->has("softmax_turn")
+               ? register_list(ctx, loongi_xpu_heads)
+               : LOONG_OK;
 }

@@ -19,6 +19,12 @@ loongi_xpu_kernels_register(loong_context_t *ctx);
 /* Best first; ends with NULL. */
 extern const loong_kernel_t *const loongi_xpu_products[];
 
+/* Losses, of products and what a shim may have between them (raw_xpu.h). */
+extern const loong_kernel_t *const loongi_xpu_heads[];
+
+/* Whatever the shim has, by the op of a query: for those that launch it. */
+extern const loong_kernel_t loongi_xpu_raw;
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,7 +9,7 @@
 # XTDK         of the vendor's clang++, which compiles the raw kernels (.xpu)
 # BKCL_INCLUDE directory of bkcl.h; without it several ranks need
 #              LOONG_BKCL_ENUMS, or comm.device_backend: staged
-# CXX          a compiler for C++17 (c++)
+# CXX, CC      compilers for C++17 (c++) and C11 (cc)
 set -eu
 out=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -32,7 +32,9 @@ flags="-std=c++17 -O2 -fPIC -fvisibility=hidden -I$top/include \
 
 # shellcheck disable=SC2086
 ${CXX:-c++} $flags -c "$here/xpukern.cc" -o "$out/xpukern.o"
-objects=$out/xpukern.o
+# shellcheck disable=SC2086
+${CC:-cc} ${flags#-std=c++17 } -c "$top/kernels/rope/rope.c" -o "$out/rope.o"
+objects="$out/xpukern.o $out/rope.o"
 for source in "$top"/kernels/*/*.xpu; do
   object=$out/raw_$(basename "$source" .xpu).o
   # shellcheck disable=SC2086

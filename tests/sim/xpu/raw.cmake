@@ -78,6 +78,7 @@ target_include_directories(xpusim_api PRIVATE ${xpusim}/include)
 set_target_properties(xpusim_api PROPERTIES CXX_VISIBILITY_PRESET default)
 xpusim_library(xpusim_card libloong_xpukern.so
   ${PROJECT_SOURCE_DIR}/backends/xpu/shim/xpukern.cc
+  ${PROJECT_SOURCE_DIR}/kernels/rope/rope.c
   $<TARGET_OBJECTS:loong_raw_sim>)
 target_include_directories(xpusim_card PRIVATE ${xpusim}/include
   ${PROJECT_SOURCE_DIR}/kernels)

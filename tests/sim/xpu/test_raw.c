@@ -93,6 +93,83 @@ static void rope(const variant_t *v, op_case_t *c)
     c->arg[1] = op_mat(LOONG_F32, v->rows, v->cols);
 }
 
+/* Positions that are far, of one axis or, with the option, of two. */
+static void rope_table(const variant_t *v, op_case_t *c)
+{
+    static loong_rope_table_attr_t attr;
+    static int32_t positions[2 * MOST];
+    int64_t axes = v->bits & OPTION ? 2 : 1;
+    attr = (loong_rope_table_attr_t){.rotary_dim = (int)v->cols / 2 * 2,
+                                     .base = 10000.0};
+    if (axes > 1) {
+        attr.axes = 2;
+        attr.sections[0] = attr.rotary_dim / 4;
+        attr.sections[1] = attr.rotary_dim / 2 - attr.sections[0];
+    }
+    for (int64_t i = 0; i < axes * v->rows; i++) {
+        positions[i] = (int32_t)(i * i * 977);
+    }
+    c->attr = &attr;
+    c->num_in = 1;
+    c->num_out = 1;
+    c->arg[0] = axes > 1 ? op_mat(LOONG_I32, axes, v->rows)
+                         : op_vec(LOONG_I32, v->rows);
+    c->arg[0].values = positions;
+    c->arg[1] = op_mat(LOONG_F32, v->rows, attr.rotary_dim);
+    c->arg[1].gap = v->bits & GAPS ? 5 : 0;
+}
+
+/* Three query heads of each of two key heads, whose values with the option have
+ * another width, in three segments of which one is empty; the rest of
+ * cu_seqlens repeats the end. With the bit of sums a window. */
+static void attention(const variant_t *v, op_case_t *c)
+{
+    static loong_attention_attr_t attr;
+    static int32_t cu[6];
+    int64_t d = LOONG_MIN(v->cols, 100);
+    attr = (loong_attention_attr_t){
+        .heads = 6,
+        .kv_heads = 2,
+        .head_dim = (int)d,
+        .v_head_dim = v->bits & OPTION ? (int)d / 2 : 0,
+        .causal = (v->bits & GAPS) != 0,
+        .window = v->bits & SUM ? 3 : 0,
+        .max_seqlen = v->rows,
+        .scale = 0.5,
+    };
+    int64_t dv = attr.v_head_dim > 0 ? attr.v_head_dim : d;
+    cu[1] = cu[2] = (int32_t)v->rows / 3;
+    cu[3] = cu[4] = cu[5] = (int32_t)v->rows;
+    c->attr = &attr;
+    c->num_in = 4;
+    c->num_out = 2;
+    c->arg[0] = mat(v, v->rows, 6 * d);
+    c->arg[1] = mat(v, v->rows, 2 * d);
+    c->arg[2] = mat(v, v->rows, 2 * dv);
+    c->arg[3] = op_vec(LOONG_I32, 6);
+    c->arg[3].values = cu;
+    c->arg[4] = mat(v, v->rows, 6 * dv);
+    c->arg[5] = op_mat(LOONG_F32, v->rows, 6);
+    c->bound.terms = v->rows + d;
+}
+
+/* o and lse are any: what is made of them is a formula. */
+static void attention_grad(const variant_t *v, op_case_t *c)
+{
+    op_case_t f = {.op = "attention"};
+    attention(v, &f);
+    c->attr = f.attr;
+    c->num_in = 7;
+    c->num_out = 3;
+    c->arg[0] = c->arg[4] = f.arg[4];
+    c->arg[5] = f.arg[5];
+    for (int i = 0; i < 3; i++) {
+        c->arg[1 + i] = c->arg[7 + i] = f.arg[i];
+    }
+    c->arg[6] = f.arg[3];
+    c->bound.terms = 6 * v->rows + 2 * v->cols;
+}
+
 static const int32_t offsets[] = {0, 2, 4};
 
 static void swiglu(const variant_t *v, op_case_t *c)
@@ -255,6 +332,9 @@ static const struct {
     {"add_rmsnorm", add_rmsnorm},
     {"rmsnorm_grad", rmsnorm_grad},
     {"rope", rope},
+    {"rope_table", rope_table},
+    {"attention", attention},
+    {"attention_grad", attention_grad},
     {"swiglu", swiglu},
     {"swiglu_grad", swiglu_grad},
     {"softmax_cross_entropy", softmax},

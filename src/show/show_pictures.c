@@ -203,7 +203,9 @@ static void put_caption(loong_show_t *s, const loong_shown_row_t *row,
         loongi_text_printf(
             &s->html, ", places %" PRId64 " to %" PRId64 " of the text",
             p->place,
-            place_of(p, p->rows.grids - 1) + p->rows.text / p->rows.grids - 1);
+            p->rows.pack.packed ? p->place + p->rows.text - 1
+                                : place_of(p, p->rows.grids - 1) +
+                                      p->rows.text / p->rows.grids - 1);
     }
     loongi_text_printf(&s->html, "</figcaption>\n");
 }
@@ -215,6 +217,7 @@ static loong_status_t put_picture(loong_show_t *s, const loong_shown_row_t *row,
     int64_t patches = p->rows.width * p->rows.height;
     int64_t rows = p->rows.encoder / p->rows.grids;
     int64_t text = p->rows.text / p->rows.grids;
+    const loong_picture_packing_t *pack = &p->rows.pack;
     loongi_text_printf(&s->html,
                        "<figure id=\"picture-%" PRId64 "-%" PRId64 "\">",
                        row->draw, p->number);
@@ -226,6 +229,10 @@ static loong_status_t put_picture(loong_show_t *s, const loong_shown_row_t *row,
                        p->rows.height,
                        p->place >= 0 ? place_of(p, g) : -1,
                        text - patches / (merge * merge)};
+        if (pack->packed && p->place >= 0) { /* the others share their places */
+            grid.place = g < pack->front ? p->place + g * patches : -1;
+            grid.skip = 0;
+        }
         LOONG_TRY(put_grid(s, row, &grid));
     }
     loongi_text_printf(&s->html, "</figure>\n");

@@ -161,6 +161,16 @@ also 2 1 data.packing=best_fit data.row_images=8 data.row_patches=320 \
     "~data.max_images" "~data.max_patches" data.seq_length=100 \
     train.global_batch_size=6 model.foundation.max_position_embeddings=128 \
     train.micro_batch_size=1
+"$build/loong-data" show "$source/tests/golden/$model.yaml" --samples 24 \
+    "data.train=[$texts]" "data.tokenizer=$place" "${keys[@]}" \
+    --out "$place/page.html" >"$place/out"
+for rows in '5 places 0 to 31' '4 places 0 to 43' '5 places 8 to 12'; do
+    grep -o 'places [0-9]* to [0-9]* of the text' "$place/page.html" |
+        sort | uniq -c | grep -q " $rows of" || {
+        echo "FAILED: the page of packed pictures has not $rows"
+        exit 1
+    }
+done
 texts="{path: $place/texts.jsonl}"
 
 # Pictures of sizes of their own: one is wide, one is high.

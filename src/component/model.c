@@ -66,7 +66,8 @@ static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
     loong_cell_edge_t edges[LOONG_MAX_EDGES];
     loong_message_t *messages = NULL;
     const char *join = m->components[m->num_components - 1]->params.join;
-    loong_cell_params_t params = {.join = join != NULL ? join : "coupled",
+    loong_cell_params_t params = {.join = train && join != NULL ? join
+                                                                : "coupled",
                                   .ranks = m->ranks.count,
                                   .num_components = m->num_components,
                                   .components = of,

@@ -85,9 +85,14 @@ static loong_status_t check_component(const loong_cell_t *cell, int c)
             strcmp(component->schedule, "evaluate") == 0 ||
             !cell->schedules[cell->num_own - 1]->kind->evaluate,
         LOONG_ERR_ARG, "component %d is trained, the last one is evaluated", c);
-    LOONG_CHECK(cell->ctx, component->turn >= 0, LOONG_ERR_ARG,
-                "component %d: %d replicas read a micro-batch", c,
-                component->turn);
+    bool whole = component->turn == 0;
+    bool one = p->ranks * p->chunks == 1 && c != cell->num_own - 1;
+    LOONG_CHECK(cell->ctx,
+                component->turn >= 0 && (whole || one || !cell->join->apart),
+                LOONG_ERR_ARG,
+                "component %d: %d replicas read a micro-batch; with join %s "
+                "that is there of one stage before the last component",
+                c, component->turn, cell->join->name);
     for (int i = 0; i < count; i++) {
         int32_t rank = component->rank[i];
         LOONG_CHECK(cell->ctx, rank >= 0 && rank < cell->params.ranks,
@@ -329,8 +334,12 @@ static loong_status_t copy_params(loong_cell_t *cell)
     LOONG_TRY(loongi_arena_alloc(
         cell->arena, (size_t)p->num_components * sizeof(*cell->reader),
         &cell->reader));
+    LOONG_TRY(loongi_arena_alloc(
+        cell->arena, (size_t)p->num_components * sizeof(*cell->hollow),
+        &cell->hollow));
     for (int c = 0; c < p->num_components; c++) {
         cell->reader[c] = NULL;
+        cell->hollow[c] = NULL;
     }
     LOONG_TRY(copy(cell->arena, p->edges,
                    (size_t)p->num_edges * sizeof(*p->edges), &p->edges));

@@ -100,6 +100,8 @@ struct loong_cell {
     /* Per component and micro-batch: the first replica that reads it; NULL: all
      * read it. */
     int32_t **reader;
+    bool **hollow; /* of joins whose replicas are apart, where that is said:
+                      [replica][micro-batch], who reads nothing */
     loong_schedule_t **schedules; /* per component: its own pipeline */
     int32_t *first_chunk; /* per component, and behind the last one their sum */
     loong_rank_schedule_t *ranks; /* chunks: those of component c begin at

@@ -140,7 +140,8 @@ static loong_status_t check_rank(cell_checker_t *k)
     for (int c = 0; c < p->num_components; c++) {
         loong_entry_writer_t w = {cell->schedules[c],
                                   loongi_cell_pipeline_rank(cell, c, k->rank),
-                                  c, &cell->ranks[k->rank]};
+                                  c, &cell->ranks[k->rank],
+                                  loongi_cell_hollow(cell, c, k->rank)};
         if (w.rank >= 0) {
             LOONG_TRY(loongi_schedule_check_part(
                 &w, &w.list->chunks[cell->first_chunk[c]],

@@ -51,6 +51,10 @@ loong_message_end_t loongi_message_from(const loong_cell_t *cell,
 loong_message_end_t loongi_message_to(const loong_cell_t *cell,
                                       const loong_message_t *message);
 
+/* Of a rank's micro-batches; NULL: none is known to be hollow. */
+const bool *loongi_cell_hollow(const loong_cell_t *cell, int component,
+                               int rank);
+
 /* Fills the lists of all ranks. */
 LOONG_NODISCARD loong_status_t loongi_cell_fill(loong_cell_t *cell);
 

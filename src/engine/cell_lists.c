@@ -196,6 +196,72 @@ static loong_status_t take_turns(loong_cell_t *cell)
     return LOONG_OK;
 }
 
+/* ---- hollow entries ------------------------------------------------------ */
+
+const bool *loongi_cell_hollow(const loong_cell_t *cell, int component,
+                               int rank)
+{
+    const loong_cell_component_t *of = &cell->params.components[component];
+    const bool *hollow = cell->hollow[component];
+    int i = 0;
+    while (hollow != NULL && i < of->replicas * of->params.ranks &&
+           of->rank[i] != rank) {
+        i++;
+    }
+    return hollow != NULL
+               ? &hollow[i / of->params.ranks * of->params.micro_batches]
+               : NULL;
+}
+
+static loong_status_t mark_hollow(loong_cell_t *cell)
+{
+    for (int c = 0; c < cell->params.num_components && cell->join->apart; c++) {
+        const loong_cell_component_t *of = &cell->params.components[c];
+        int total = of->params.micro_batches;
+        if (cell->reader[c] == NULL) {
+            continue;
+        }
+        LOONG_TRY(loongi_arena_alloc(
+            cell->arena,
+            (size_t)of->replicas * (size_t)total * sizeof(**cell->hollow),
+            &cell->hollow[c]));
+        for (int i = 0; i < of->replicas * total; i++) {
+            cell->hollow[c][i] =
+                !loongi_cell_reads(cell, c, i / total, i % total);
+        }
+    }
+    return LOONG_OK;
+}
+
+static bool is_hollow(const loong_cell_t *cell, loong_message_end_t end)
+{
+    const bool *hollow = loongi_cell_hollow(cell, end.component, end.rank);
+    return hollow != NULL && hollow[end.micro_batch];
+}
+
+/* Who reads nothing sends and receives nothing. */
+static loong_status_t drop_messages(loong_cell_t *cell)
+{
+    loong_cell_params_t *p = &cell->params;
+    loong_message_t *kept = NULL;
+    int64_t count = 0;
+    if (!cell->join->apart) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_arena_alloc(
+        cell->arena, (size_t)(p->num_messages + 1) * sizeof(*kept), &kept));
+    for (int64_t i = 0; i < p->num_messages; i++) {
+        const loong_message_t *m = &p->messages[i];
+        if (!is_hollow(cell, loongi_message_from(cell, m)) &&
+            !is_hollow(cell, loongi_message_to(cell, m))) {
+            kept[count++] = *m;
+        }
+    }
+    p->messages = kept;
+    p->num_messages = count;
+    return LOONG_OK;
+}
+
 static loong_status_t make_keys(list_maker_t *l)
 {
     const loong_cell_params_t *p = &l->cell->params;
@@ -271,7 +337,8 @@ static loong_entry_writer_t writer_of(const loong_cell_t *cell, int component,
 {
     loong_entry_writer_t w = {cell->schedules[component],
                               loongi_cell_pipeline_rank(cell, component, rank),
-                              component, &cell->ranks[rank]};
+                              component, &cell->ranks[rank],
+                              loongi_cell_hollow(cell, component, rank)};
     return w;
 }
 
@@ -344,7 +411,8 @@ static loong_status_t fill_rank(list_maker_t *l, int rank)
     }
     LOONG_TRY(put_reduce(cell, rank, &trains));
     if (trains) {
-        loong_entry_writer_t w = {cell->schedules[0], 0, 0, &cell->ranks[rank]};
+        loong_entry_writer_t w = {cell->schedules[0], 0, 0, &cell->ranks[rank],
+                                  NULL};
         LOONG_TRY(loongi_entry_put(&w, loongi_entry(LOONG_ENTRY_U, -1, -1)));
     }
     for (int c = 0; c < cell->params.num_components; c++) {
@@ -366,6 +434,8 @@ loong_status_t loongi_cell_fill(loong_cell_t *cell)
         room += (int64_t)p->chunks * p->micro_batches * 3;
     }
     LOONG_TRY(make_keys(&l));
+    LOONG_TRY(mark_hollow(cell));
+    LOONG_TRY(drop_messages(cell));
     LOONG_TRY(loongi_calloc(cell->ctx, (size_t)room, sizeof(*l.items),
                             "lists of a cell", &l.items));
     loong_status_t status = LOONG_OK;

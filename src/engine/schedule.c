@@ -230,7 +230,7 @@ static loong_status_t fill(loong_schedule_t *s)
         LOONG_TRY(loongi_calloc(s->ctx, (size_t)s->params.chunks,
                                 sizeof(*s->ranks[r].chunks),
                                 "slots of a schedule", &s->ranks[r].chunks));
-        loong_entry_writer_t w = {s, r, 0, &s->ranks[r]};
+        loong_entry_writer_t w = {s, r, 0, &s->ranks[r], NULL};
         LOONG_TRY(s->kind->order(s, r));
         LOONG_TRY(surround(&w));
         LOONG_TRY(loongi_schedule_colour(&w, s->ranks[r].chunks));

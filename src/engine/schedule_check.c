@@ -14,6 +14,7 @@ typedef struct checker {
     int component;
     const loong_rank_schedule_t *list;
     const loong_chunk_slots_t *chunks;
+    const bool *hollow;
     bool alone;
     int64_t ids;   /* chunks * micro-batches */
     int64_t *at;   /* per (kind, id): position, -1: not there */
@@ -107,7 +108,8 @@ static loong_status_t check_numbers(const checker_t *k, int64_t i)
         return FAIL_AT(k, i, "names rank %d, rank %d is its peer",
                        (int)e->peer, peer_of(k, e));
     }
-    if (step || loongi_entry_receives_edge(e)) {
+    bool hollow = !step && k->hollow != NULL && k->hollow[e->micro_batch];
+    if (step || hollow || loongi_entry_receives_edge(e)) {
         return e->slot == -1 ? LOONG_OK : FAIL_AT(k, i, "has a slot");
     }
     int32_t slots = k->chunks[e->chunk].slots;
@@ -376,6 +378,9 @@ static loong_status_t check_slots(const checker_t *k, int chunk)
     for (int i = 0; i < total; i++) {
         int64_t id = (int64_t)chunk * total + i;
         int32_t slot = -1;
+        if (k->hollow != NULL && k->hollow[i]) {
+            continue;
+        }
         for (int kind = 0; kind < LOONG_ENTRY_COUNT; kind++) {
             int64_t at = *place(k, (loong_entry_kind_t)kind, id);
             if (at < 0 || (step_kinds >> kind & 1)) {
@@ -474,6 +479,7 @@ loong_status_t loongi_schedule_check_part(const loong_entry_writer_t *w,
                    .component = w->component,
                    .list = w->list,
                    .chunks = chunks,
+                   .hollow = w->hollow,
                    .alone = alone};
     k.ids = (int64_t)s->params.chunks * s->params.micro_batches;
     int64_t at = k.ids * LOONG_ENTRY_COUNT;
@@ -495,7 +501,8 @@ loong_status_t loongi_schedule_check(const loong_schedule_t *schedule)
 {
     loong_simulation_t simulation;
     for (int r = 0; r < schedule->params.ranks; r++) {
-        loong_entry_writer_t w = {schedule, r, 0, &schedule->ranks[r]};
+        loong_entry_writer_t w = {schedule, r, 0, &schedule->ranks[r],
+                                  NULL};
         LOONG_TRY(loongi_schedule_check_part(&w, w.list->chunks, true));
     }
     return loongi_schedule_simulate(schedule, NULL, NULL, &simulation);

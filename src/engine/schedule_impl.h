@@ -25,6 +25,8 @@ typedef struct loong_entry_writer {
     int rank;                         /* of its pipeline */
     int component;
     loong_rank_schedule_t *list;
+    /* Per micro-batch: it is hollow there, and has no slot; NULL: none is. */
+    const bool *hollow;
 } loong_entry_writer_t;
 
 LOONG_NODISCARD loong_status_t loongi_entry_put(const loong_entry_writer_t *w,

@@ -20,6 +20,7 @@ typedef struct colouring {
     colour_class_t class;
     int component;
     int chunk;
+    const bool *hollow; /* per micro-batch, without a slot; NULL: none */
     int64_t num_ids;
     int64_t *last;      /* per interval: position of its last entry */
     int32_t *index;     /* per interval: what it was given, or -1 */
@@ -46,7 +47,9 @@ static int64_t interval_of(const colouring_t *c, const loong_entry_t *e)
         return -1;
     }
     if (c->class == CLASS_SLOT) {
-        return loongi_entry_receives_edge(e) ? -1 : e->micro_batch;
+        bool none = loongi_entry_receives_edge(e) ||
+                    (c->hollow != NULL && c->hollow[e->micro_batch]);
+        return none ? -1 : e->micro_batch;
     }
     bool reads = loongi_entry_computes(e) &&
                  (c->class == CLASS_FORWARD ||
@@ -127,8 +130,11 @@ static loong_status_t colour(const loong_entry_writer_t *w, int chunk,
 {
     const loong_schedule_t *s = w->schedule;
     colouring_t c = {
-        class, w->component, chunk, s->params.micro_batches, NULL, NULL,
-        NULL,  NULL,         0};
+        .class = class,
+        .component = w->component,
+        .chunk = chunk,
+        .hollow = w->hollow,
+        .num_ids = s->params.micro_batches};
     size_t ids = (size_t)c.num_ids;
     LOONG_TRY(loongi_calloc(s->ctx, ids,
                             sizeof(*c.last) + sizeof(*c.index) +

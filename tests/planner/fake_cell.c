@@ -34,7 +34,9 @@ static void draw_work(fake_cell_t *fake, uint64_t seed, int c)
     drawing_t d = {fake, seed ^ 0x3071, (uint64_t)c * 1000};
     loong_cell_component_t *component = &fake->components[c];
     int stages = component->params.ranks * component->params.chunks;
-    component->turn = draw(&d, 3) > 0 ? draw(&d, component->replicas + 1) : 0;
+    int turn = draw(&d, 3) > 0 ? draw(&d, component->replicas + 1) : 0;
+    bool one = stages == 1 && c + 1 < fake->params.num_components;
+    component->turn = one ? turn : 0;
     for (int i = 0; i < stages; i++) {
         fake->work[c][i] = (loong_stage_work_t){
             1 + draw(&d, 40), 1 + draw(&d, 40), 1 + draw(&d, 40)};
@@ -164,6 +166,21 @@ static bool is_reached(const fake_cell_t *fake, const loong_message_t *wanted)
     return false;
 }
 
+static bool is_there(const fake_cell_t *fake, const loong_message_t *wanted)
+{
+    for (int64_t i = 0; i < fake->params.num_messages; i++) {
+        const loong_message_t *m = &fake->messages[i];
+        if (m->edge == wanted->edge && m->backward == wanted->backward &&
+            m->from_rank == wanted->from_rank &&
+            m->from_micro_batch == wanted->from_micro_batch &&
+            m->to_rank == wanted->to_rank &&
+            m->to_micro_batch == wanted->to_micro_batch) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void cover(drawing_t *d, int edge, bool back)
 {
     const loong_cell_edge_t *e = &d->fake->edges[edge];
@@ -183,6 +200,15 @@ static void cover(drawing_t *d, int edge, bool back)
             m};
         if (!is_reached(d->fake, &message)) {
             add(d, message);
+        }
+        /* Any of them may be the one that reads it. */
+        bool any = source->turn > 0 &&
+                   strcmp(d->fake->params.join, "bubbles") == 0;
+        for (int k = 0; k < source->replicas && any; k++) {
+            message.from_rank = rank_of(d, from[0], from[1], k);
+            if (!is_there(d->fake, &message)) {
+                add(d, message);
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ enum {
     FAKE_RANKS = 12,
     FAKE_EDGES = 6,
     FAKE_CELL_STAGES = 12,
-    FAKE_MESSAGES = 1 << 13 /* those of doubles too */
+    FAKE_MESSAGES = 1 << 14 /* those of doubles too */
 };
 
 typedef struct fake_cell {

@@ -197,7 +197,8 @@ void fake_components_plan(fake_components_t *fake, int step)
 {
     fake_components_t *f = fake;
     const loong_message_t *all = f->cell->params.messages;
-    int64_t count = f->drawn.params.num_messages;
+    int64_t count = f->cell->join->twice ? f->drawn.params.num_messages
+                                         : f->cell->params.num_messages;
     uint64_t drawn = 0;
     uint64_t seed = fake_mix(f->seed, 900 + (uint64_t)step);
     memset(f->segments, 0, sizeof(f->segments));
@@ -385,6 +386,20 @@ static void draw_hollow(fake_components_t *f)
     }
 }
 
+/* And those that others read. */
+static void mark_hollow(fake_components_t *f)
+{
+    const loong_cell_params_t *p = &f->cell->params;
+    for (int c = 0; c < f->cell->num_own - 1 && f->cell->join->apart; c++) {
+        for (int r = 0; r < p->components[c].replicas; r++) {
+            for (int m = 0; m < p->components[c].params.micro_batches; m++) {
+                f->hollow[c][r][m] = f->hollow[c][r][m] ||
+                                     !loongi_cell_reads(f->cell, c, r, m);
+            }
+        }
+    }
+}
+
 /* Two to four stages of a trained pipeline, or none. */
 static uint32_t draw_tie(const fake_components_t *f, int component)
 {
@@ -432,6 +447,7 @@ loong_status_t fake_components_create(loong_context_t *ctx, uint64_t seed,
         f->to[i] = loongi_message_to(f->cell, &p->messages[i]);
     }
     draw_hollow(f);
+    mark_hollow(f);
     for (int c = 0; c < f->cell->num_own; c++) {
         f->sharding[c] = (loong_sharding_t)fake_draw(f->seed, 600 + (uint64_t)c,
                                                      LOONG_SHARDING_COUNT);

@@ -407,7 +407,7 @@ static void test_slots_of_a_pair(void **state)
     assert_true(f->pair == b - r->entries && b->pair == f - r->entries);
     swap_entries(f, b); /* now the backward of 0 stands first */
     assert_int_equal(f->kind, LOONG_ENTRY_B);
-    loong_entry_writer_t w = {s, 0, 0, r};
+    loong_entry_writer_t w = {s, 0, 0, r, NULL};
     assert_ok(ctx, loongi_schedule_colour(&w, r->chunks));
     assert_int_equal(r->chunks[0].slots, 2);
     assert_ok(ctx, loongi_schedule_check(s));

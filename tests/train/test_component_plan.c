@@ -45,6 +45,8 @@ static const layout_t layouts[] = {
     {1, {NULL}},
     {3, {ZERO "none"}},
     {4, {E OF "2", PP "2", "+join=phases"}},
+    {4, {PP "2", "+join=bubbles"}},
+    {4, {TP "2", PP "2", E OF "2", "+join=bubbles"}},
     {4, {E OF "4", E "parallel.sequence_parallel=true", ZERO "optim_grads"}},
     {4, {J OF "2", ZERO "optim_grads_params", "+parallel.bucket_bytes=4096"}},
     {6, {TP "3", E OF "1", ZERO "optim_grads_params"}},

@@ -173,7 +173,7 @@ static void test_random(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     const char *most = getenv("LOONG_PLANNER_SEEDS");
-    uint64_t seeds = most != NULL ? (uint64_t)atoll(most) : 300;
+    uint64_t seeds = most != NULL ? (uint64_t)atoll(most) : 225;
     char error[1000];
     assert_ok(ctx, fake_register(ctx));
     for (int join = 0; loongi_join_kinds[join] != NULL; join++) {

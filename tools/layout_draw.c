@@ -87,9 +87,11 @@ static const axis_t axes[] = {
     {"e.micro", ENCODER "train.micro_batch_size", LAYOUT_FREE,
      "null null 1 2 4 6", NULL},
     {"e.pp", ENCODER "parallel.pipeline_model_parallel_size", LAYOUT_FREE,
-     "null null 1 2", NULL},
+     "null null null 2", NULL},
     {"e.chunk", ENCODER "parallel.num_layers_per_virtual_pipeline_stage",
      LAYOUT_FREE, "null null 1", ""},
+    {"e.cp", ENCODER "parallel.context_parallel_size", LAYOUT_FREE,
+     "null null null 2", NULL},
     {"e.tp", ENCODER "parallel.tensor_model_parallel_size", LAYOUT_FREE,
      "1 2 4", NULL},
     {"e.sp", ENCODER "parallel.sequence_parallel", LAYOUT_FREE, "false true",
@@ -309,6 +311,35 @@ static bool on_all_ranks(const layout_t *layout)
     return ranks[0] == '\0' || strcmp(ranks, "null") == 0;
 }
 
+static int common_multiple(int a, int b)
+{
+    int m = a;
+    while (m % b != 0) {
+        m += a;
+    }
+    return m;
+}
+
+/* What the ranks are a multiple of, for each component that is on all of
+ * them. */
+static int units_of(const layout_t *layout)
+{
+    static const struct {
+        const char *ranks;
+        const char *sizes[3];
+    } own[] = {{"e.ranks", {"e.tp", "e.cp", "e.pp"}}, {"j.ranks", {"j.tp"}}};
+    int all = on_all_ranks(layout) ? unit_of(layout) : 1;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(own); i++) {
+        int unit = 1;
+        for (int k = 0; k < 3 && own[i].sizes[k] != NULL; k++) {
+            unit *= LOONG_MAX(atoi(value_at(layout, own[i].sizes[k])), 1);
+        }
+        bool on_all = strcmp(value_at(layout, own[i].ranks), "null") == 0;
+        all = on_all ? common_multiple(all, unit) : all;
+    }
+    return all;
+}
+
 /* What is drawn only with another value stands beside it. */
 static bool fits(const layout_draws_t *d, const layout_t *layout)
 {
@@ -357,8 +388,8 @@ void layout_draw(layout_draws_t *d, const layout_t *of, layout_t *layout)
                 draw_axis(d, i, layout);
             }
         }
-    } while (unit_of(layout) > d->max_ranks || !fits(d, layout));
-    int unit = on_all_ranks(layout) ? unit_of(layout) : 1;
+    } while (units_of(layout) > d->max_ranks || !fits(d, layout));
+    int unit = units_of(layout);
     layout->ranks = unit * (1 + draw(d, d->axes, d->max_ranks / unit));
     settle_shares(d, layout);
 }

@@ -11,7 +11,7 @@
 
 enum {
     LAYOUT_ALONE = 39, /* axes of a model of one component */
-    LAYOUT_AXES = 53,
+    LAYOUT_AXES = 54,
     LAYOUT_VALUE = 48,
     LAYOUT_VALUES = 8, /* of an axis, at most */
     LAYOUT_LINE = 4096

@@ -241,6 +241,7 @@ typedef struct loong_patch_params {
     double mask_ratio;
     uint64_t mask_seed;
     int64_t rows;     /* R of a micro-batch; padding fills it up */
+    int64_t begin, count; /* rows whose pixels are wanted; count 0: all */
     int64_t pictures; /* of a micro-batch, at most */
 } loong_patch_params_t;
 
@@ -253,7 +254,7 @@ LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
  * pictures, those with a label; masked_patches. Of N pictures of a micro-batch,
  * R / S where all have S rows, there are
  *
- *     patches         f32 or f64 [R, 3 F p^2] channel, frame, row, column;
+ *     patches         f32 or f64 [count, 3 F p^2] channel, frame, row, column;
  *                     zeros in rows of class tokens and padding
  *     positions       i32 [R] in the picture, row by row behind its class
  *                     token, or in the padding

@@ -32,7 +32,7 @@ typedef struct loong_nn {
     loong_cp_comm_t cp_comm;
     loong_dispatcher_t dispatcher;
     double capacity_plan;
-    int64_t seq_length; /* of a sample, on all ranks of CP together */
+    int64_t seq_length; /* of a sample, on all ranks of CP; 0: of any length */
     bool train;
     loong_val_t token_key; /* of a region's rows, for adapters with dropout */
     loong_val_t reference; /* without adapters, for the request's kl_to_base */

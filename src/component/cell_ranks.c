@@ -59,18 +59,12 @@ static int this_rank(const finder_t *f)
     return loongi_job_rank(&f->params[c], f->params[c].mesh.rank);
 }
 
-/* Ranks of a stage that a replica has. */
-static int of_stage(const loong_component_params_t *p)
-{
-    return p->mesh.size[LOONG_AXIS_TP] * p->mesh.size[LOONG_AXIS_CP];
-}
-
 /* The rank of the job that is number i of these. */
 static int member(const loong_component_params_t *p, int replica, int stage,
                   int i)
 {
     int of = replica + p->mesh.size[LOONG_AXIS_DP] * stage;
-    return loongi_job_rank(p, of * of_stage(p) + i);
+    return loongi_job_rank(p, of * loongi_replica_ranks(p) + i);
 }
 
 /* ---- heaps: ranks that replicas tie together ----------------------------- */
@@ -99,7 +93,8 @@ static void make_heaps(finder_t *f)
     for (int c = 0; c < f->count; c++) {
         const loong_component_params_t *p = &f->params[c];
         for (int i = 0; i < p->mesh.world; i++) {
-            int replica = i / of_stage(p) % p->mesh.size[LOONG_AXIS_DP];
+            int replica =
+                i / loongi_replica_ranks(p) % p->mesh.size[LOONG_AXIS_DP];
             unite(f, loongi_job_rank(p, i), member(p, replica, 0, 0));
         }
     }
@@ -205,7 +200,7 @@ static loong_status_t list_component(finder_t *f, int component, int cells,
             continue;
         }
         replica[place->replicas++] = d;
-        for (int i = 0; i < of_stage(p); i++, place->pipelines++) {
+        for (int i = 0; i < loongi_replica_ranks(p); i++, place->pipelines++) {
             for (int s = 0; s < stages; s++) {
                 rank[place->pipelines * stages + s] =
                     number_in(to, member(p, d, s, i));

@@ -44,6 +44,13 @@ LOONG_NODISCARD loong_status_t loongi_cell_ranks_find(
     loong_context_t *ctx, loong_arena_t *arena, int num_components,
     const loong_component_params_t *params, loong_cell_ranks_t *ranks_p);
 
+/* Ranks of a stage that a replica has: they share layers and rows. */
+static inline int loongi_replica_ranks(const loong_component_params_t *params)
+{
+    const int *size = params->mesh.size;
+    return size[LOONG_AXIS_TP] * size[LOONG_AXIS_CP];
+}
+
 /* Which of a component's pipelines a rank of the cell is of; -1: none. */
 int loongi_place_pipeline(const loong_component_place_t *place, int stages,
                           int cell_rank);

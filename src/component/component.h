@@ -62,6 +62,12 @@ typedef struct loong_component {
     loong_binding_t run; /* the model's, with this component's groups */
 } loong_component_t;
 
+/* Rows of a micro-batch, of all ranks that share them. */
+static inline int64_t loongi_component_rows(const loong_component_t *c)
+{
+    return c->params.request.rows * c->params.mesh.size[LOONG_AXIS_CP];
+}
+
 /* Cuts the pipeline and lists the whole component; the model puts schedule and
  * evaluation in. Not collective. */
 LOONG_NODISCARD loong_status_t

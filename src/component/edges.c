@@ -129,17 +129,7 @@ loong_status_t loongi_edges_find(loong_model_t *model)
 {
     loong_model_t *m = model;
     for (int i = 0; i < m->num_components; i++) {
-        const loong_component_t *c = m->components[i];
         LOONG_TRY(bind_ports(m, i));
-        LOONG_CHECK(m->ctx,
-                    c->params.mesh.size[LOONG_AXIS_CP] ==
-                        m->components[0]->params.mesh.size[LOONG_AXIS_CP],
-                    LOONG_ERR_UNSUPPORTED,
-                    "model: %s: context_parallel_size %d, %s has %d; all "
-                    "components have the same",
-                    c->params.name, c->params.mesh.size[LOONG_AXIS_CP],
-                    m->components[0]->params.name,
-                    m->components[0]->params.mesh.size[LOONG_AXIS_CP]);
     }
     LOONG_TRY(derive(m));
     for (int i = 0; i < m->num_components; i++) {
@@ -157,7 +147,7 @@ typedef struct lister {
 } lister_t;
 
 /* The ranks of the cell that have a stage of a component: the first `tp` are
- * those of one replica, and so on. */
+ * those of one replica, or of its first share of rows (CP), and so on. */
 typedef struct end {
     int count;
     const int32_t *rank; /* every `stride`-th */
@@ -190,8 +180,8 @@ static loong_status_t add(lister_t *l, loong_message_t message)
     return LOONG_OK;
 }
 
-/* Ranks of one replica have equal rows, unless these are split: one of them
- * sends, itself where it is the one that receives. */
+/* Ranks of one replica, or share, have equal rows, unless these are split: one
+ * of them sends, itself where it is the one that receives. */
 static loong_status_t add_replica(lister_t *l, const end_t *from, int replica,
                                   int number, loong_message_t message)
 {

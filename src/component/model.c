@@ -60,7 +60,7 @@ static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
                              : "evaluate";
         of[i].replicas = m->ranks.component[i].pipelines;
         of[i].rank = m->ranks.component[i].rank;
-        of[i].turn = c->params.turn * c->params.mesh.size[LOONG_AXIS_TP];
+        of[i].turn = c->params.turn * loongi_replica_ranks(&c->params);
         of[i].work = m->work[i];
     }
     loong_cell_edge_t edges[LOONG_MAX_EDGES];

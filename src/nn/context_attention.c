@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each rank of CP has its rows of every sample (zigzag.h). Ways to bring
- * queries and keys together:
+ * Each rank of CP has its rows of every sample (zigzag.h); where these are of
+ * any length, its share of all rows one after another, which a2a alone takes.
+ * Ways to bring queries and keys together:
  *   all_gather  keys and values of all ranks come to each, whose queries know
  *               their place among them;
  *   a2a         every rank gives its rows away and gets all rows of its share
@@ -86,7 +87,9 @@ static loong_val_t in_order(loong_nn_t *nn, loong_val_t x, bool inverse)
 {
     int a2a = size_of(nn, LOONG_GROUP_CP_A2A);
     int64_t length = nn->seq_length / size_of(nn, LOONG_GROUP_CP_P2P);
-    return a2a > 1 ? loong_zigzag(nn->graph, x, a2a, length, inverse) : x;
+    return a2a > 1 && nn->seq_length > 0
+               ? loong_zigzag(nn->graph, x, a2a, length, inverse)
+               : x;
 }
 
 /* All rows of this rank's share of the heads. */

@@ -360,16 +360,22 @@ static void describe_upstream(loong_plan_t *plan)
     }
     for (int i = 0; plan->pictures.most > 0 && i < m->num_components - 1; i++) {
         const loong_component_params_t *p = &m->components[i]->params;
-        loongi_text_printf(&plan->text, "  %s: tensor %d%s x data %d", p->name,
+        loongi_text_printf(&plan->text, "  %s: tensor %d%s", p->name,
                            p->mesh.size[LOONG_AXIS_TP],
-                           p->request.sequence_parallel ? " (sequence)" : "",
+                           p->request.sequence_parallel ? " (sequence)" : "");
+        if (p->mesh.size[LOONG_AXIS_CP] > 1) {
+            loongi_text_printf(&plan->text, " x context %d",
+                               p->mesh.size[LOONG_AXIS_CP]);
+        }
+        loongi_text_printf(&plan->text, " x data %d",
                            p->mesh.size[LOONG_AXIS_DP]);
         describe_stages(plan, m->components[i]);
         loongi_text_printf(
             &plan->text, ", %lld pictures of a micro-batch%s%s",
             (long long)(plan->pictures.native
                             ? plan->pictures.encoder
-                            : p->request.rows / p->request.seq_length),
+                            : loongi_component_rows(m->components[i]) /
+                                  p->request.seq_length),
             plan->pictures.native ? " and their size" : "",
             p->train ? "" : ", frozen");
         describe_ranks(plan, p);

@@ -30,9 +30,8 @@ int loongi_parallel_own(const loong_parallel_t *layout, const char *key)
     snprintf(all, sizeof(all), "parallel.%s", key);
     const char *path =
         loong_recipe_own_path(layout->recipe, layout->component, all);
-    return strcmp(path, all) != 0
-               ? (int)loong_recipe_int(layout->recipe, path)
-               : 0;
+    return strcmp(path, all) != 0 ? (int)loong_recipe_int(layout->recipe, path)
+                                  : 0;
 }
 
 /* Ranks of group CP_A2A. */
@@ -66,10 +65,11 @@ static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
         p.tp = LOONG_MAX(tp, 1);
         p.pp = LOONG_MAX(loongi_parallel_own(l, "pipeline_model_parallel_size"),
                          1);
+        p.cp = LOONG_MAX(loongi_parallel_own(l, "context_parallel_size"), 1);
         p.ep = p.etp = 1;
     }
     p.kv_heads = facts.kv_heads;
-    p.cp_a2a = exchanging(l->recipe, p.cp);
+    p.cp_a2a = l->component != NULL ? p.cp : exchanging(l->recipe, p.cp);
     return p;
 }
 
@@ -165,7 +165,11 @@ void loongi_parallel_request(const loong_parallel_t *layout,
     }
     p->seq_length = p->max_seqlen = extent.longest;
     p->max_segments = extent.segments;
-    p->rows = extent.rows / mesh->size[LOONG_AXIS_CP];
+    int cp = mesh->size[LOONG_AXIS_CP];
+    p->rows = (extent.rows + cp - 1) / cp;
+    if (layout->component != NULL) {
+        p->cp_comm = LOONG_CP_A2A; /* pictures and windows stay whole */
+    }
     if (layout->component != NULL || layout_reads_pictures(layout)) {
         /* padding has a segment of its own */
         p->rows = loongi_round_up(p->rows, mesh->size[LOONG_AXIS_TP]);

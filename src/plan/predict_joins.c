@@ -27,16 +27,16 @@ static int last_of(const variant_t *v)
     return model_of(v)->num_components - 1;
 }
 
-static int tp_of(const variant_t *v, int component)
+static int ranks_of(const variant_t *v, int component)
 {
-    return model_of(v)->components[component]->params.mesh.size[LOONG_AXIS_TP];
+    return loongi_replica_ranks(&model_of(v)->components[component]->params);
 }
 
-/* Those of a replica that share its layers stand or go together. */
+/* Those of a replica that share its layers or rows stand or go together. */
 static int stage_of(const variant_t *v, int component, int pipeline)
 {
     const loong_cell_t *cell = model_of(v)->training;
-    int first = pipeline / tp_of(v, component) * tp_of(v, component);
+    int first = pipeline / ranks_of(v, component) * ranks_of(v, component);
     return loongi_cell_pipeline_rank(
         cell, last_of(v), cell->params.components[component].rank[first]);
 }
@@ -70,7 +70,7 @@ static void place(variant_t *v)
         int count = 0;
         if (v->join->apart && of->turn == 0) {
             of->turn = (int)v->plan->pictures.texts *
-                       m->ranks.component[last_of(v)].replicas * tp_of(v, c);
+                       m->ranks.component[last_of(v)].replicas * ranks_of(v, c);
         }
         for (int i = 0; i < of->replicas && v->alone; i++) {
             if (stage_of(v, c, i) == 0) {

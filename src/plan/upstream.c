@@ -244,7 +244,7 @@ static loong_status_t check_apart(const loong_plan_t *plan, int count,
                 loong_recipe_where(plan->recipe, rampup), rampup, last->join);
     for (int c = 0; c < count - 1; c++) {
         const loong_component_place_t *place = &cell->component[c];
-        int tp = params[c].mesh.size[LOONG_AXIS_TP];
+        int ranks = loongi_replica_ranks(&params[c]);
         int stages = params[c].mesh.size[LOONG_AXIS_PP];
         LOONG_CHECK(plan->ctx, stages == 1, LOONG_ERR_CONFIG,
                     "model.%s.parallel.pipeline_model_parallel_size: found %d: "
@@ -252,17 +252,18 @@ static loong_status_t check_apart(const loong_plan_t *plan, int count,
                     "compute at different times; 1 is there, or another join",
                     params[c].name, stages, last->join);
         for (int i = 0; i < place->pipelines; i++) {
+            int32_t first = place->rank[i / ranks * ranks];
             LOONG_CHECK(
                 plan->ctx,
                 stage_of(cell, last, count - 1, place->rank[i]) ==
-                    stage_of(cell, last, count - 1, place->rank[i / tp * tp]),
+                    stage_of(cell, last, count - 1, first),
                 LOONG_ERR_CONFIG,
-                "model.%s.parallel.tensor_model_parallel_size: found %d: ranks "
-                "that share its layers are of several stages of %s, which with "
-                "join %s compute at different times; sizes that divide "
-                "parallel.tensor_model_parallel_size %d are there, or another "
-                "join",
-                params[c].name, tp, last->name, last->join,
+                "model.%s.parallel: found %d ranks (tensor and context "
+                "parallel) that share its layers and are of several stages of "
+                "%s, which with join %s compute at different times; sizes that "
+                "divide parallel.tensor_model_parallel_size %d are there, or "
+                "another join",
+                params[c].name, ranks, last->name, last->join,
                 last->mesh.size[LOONG_AXIS_TP]);
         }
     }

@@ -51,6 +51,9 @@ static const loong_recipe_field_t image_encoder[] = {
     BESIDE(V),
     INT(V "parallel.pipeline_model_parallel_size", NULL, 1, 1024, FREE,
         "stages of its own pipeline; 1 when not given"),
+    INT(V "parallel.context_parallel_size", NULL, 1, 1024, FREE,
+        "ranks that share the rows of its pictures, and exchange heads in "
+        "attention; 1 when not given"),
     INT(V "parallel.num_layers_per_virtual_pipeline_stage", NULL, 0, 1000000,
         FREE, "layers of each of a rank's chunks of it"),
     LAYERS(V),

@@ -50,7 +50,7 @@ static loong_status_t set_pictures(const loong_run_data_t *d,
     costs->pictures = d->plan->pictures.reader;
     for (int i = 0; i < d->plan->component->index; i++) {
         const loong_component_t *c = m->components[i];
-        int64_t rows = c->params.request.rows;
+        int64_t rows = loongi_component_rows(c);
         double texts = (double)d->plan->set->micro_batch_size /
                        (double)d->plan->pictures.samples;
         costs->encoder +=

@@ -319,10 +319,12 @@ static loong_status_t patch_processor(loong_run_data_t *d,
             ? loong_recipe_real(d->plan->recipe, "data.mask_ratio")
             : 0.0;
     config->mask_seed = d->plan->set->seed;
-    config->rows = request->rows;
+    config->rows = loongi_component_rows(c);
+    config->begin = request->rows * c->params.mesh.coord[LOONG_AXIS_CP];
+    config->count = request->rows;
     config->pictures = d->plan->pictures.most > 0
                            ? d->plan->pictures.encoder
-                           : request->rows / request->seq_length;
+                           : config->rows / request->seq_length;
     if (d->plan->pictures.most > 0) {
         d->plan->pictures.reader = (loong_picture_reader_t){
             config, loong_picture_rows, d->plan->pictures.native};

@@ -55,15 +55,17 @@ static const loong_component_place_t *place_of(const loong_component_t *c)
     return &c->model->ranks.component[c->index];
 }
 
-/* The replica of a component that a rank of the cell is of, and which of its
- * tensor parallel ranks. */
-static int replica_of(const loong_component_t *c, int rank, int *tp_rank_p)
+/* The replica of a component that a rank of the cell is of, and which of those
+ * that share its rows (CP), and of these its layers (TP). */
+static int replica_of(const loong_component_t *c, int rank, int *cp_rank_p,
+                      int *tp_rank_p)
 {
     const int *size = c->params.mesh.size;
     int pipeline =
         loongi_place_pipeline(place_of(c), size[LOONG_AXIS_PP], rank);
     *tp_rank_p = pipeline % size[LOONG_AXIS_TP];
-    return pipeline / size[LOONG_AXIS_TP];
+    *cp_rank_p = pipeline / size[LOONG_AXIS_TP] % size[LOONG_AXIS_CP];
+    return pipeline / loongi_replica_ranks(&c->params);
 }
 
 /* Of each micro-batch of a step the data-parallel replica that reads it first,
@@ -81,8 +83,8 @@ static loong_status_t find_first(const loong_plan_t *plan, int component,
     LOONG_TRY(loongi_arena_alloc(plan->component->arena,
                                  (size_t)count * sizeof(*first), &first));
     for (int m = 0; m < count; m++) {
-        first[m] = cell->reader[component][m] /
-                   c->params.mesh.size[LOONG_AXIS_TP];
+        first[m] =
+            cell->reader[component][m] / loongi_replica_ranks(&c->params);
     }
     *first_p = first;
     return LOONG_OK;
@@ -115,7 +117,7 @@ static loong_status_t open_plan(const loong_plan_t *plan, bool train,
                         : LOONG_OK);
         if (i == encoder_of(plan)) {
             params.reader[i].images = plan->pictures.encoder;
-            params.reader[i].rows = c->params.request.rows;
+            params.reader[i].rows = loongi_component_rows(c);
         }
     }
     return loongi_batch_plan_create(plan->ctx, &params, &images->plan);
@@ -131,14 +133,15 @@ loong_status_t loongi_images_open(const loong_plan_t *plan, bool train,
     }
     const loong_component_t *encoder = component_at(plan, encoder_of(plan));
     const loong_reader_t *reader = &plan->readers[encoder->index];
-    int tp_rank = 0;
+    int cp_rank, tp_rank;
     LOONG_TRY(open_plan(plan, train, loader, texts, images));
     if (encoder->params.absent) {
         return LOONG_OK;
     }
     images->encoder = encoder->index;
     images->replica =
-        replica_of(encoder, encoder->model->ranks.cell_rank, &tp_rank);
+        replica_of(encoder, encoder->model->ranks.cell_rank, &cp_rank,
+                   &tp_rank);
     images->rows = (loong_row_plan_t){plan->pictures.samples, reader->rows,
                                       images, locate};
     loong_loader_params_t p = *texts;
@@ -180,19 +183,21 @@ static end_t end_of(const loong_upstream_step_t *s, int component, bool sends,
     bool encoder = component == encoder_of(s->plan);
     bool texts = !encoder && !is_projector(s->plan, component);
     int tp = c->params.mesh.size[LOONG_AXIS_TP];
+    int cp_rank = 0;
     int tp_rank = 0;
     end_t end = {.place = encoder ? IN_ENCODER
                           : texts ? IN_TEXTS
                           : sends ? BEHIND
                                   : IN_FRONT,
                  .component = component,
-                 .replica = replica_of(c, rank, &tp_rank)};
+                 .replica = replica_of(c, rank, &cp_rank, &tp_rank)};
     int64_t rows = end.place != BEHIND           ? request->rows
                    : request->packed_rows > 0 ? request->packed_rows
                                               : request->rows / merge;
     bool split = tp > 1 && request->sequence_parallel;
-    end.begin = split ? rows / tp * tp_rank : 0;
-    end.limit = split ? rows / tp * (tp_rank + 1) : rows;
+    int64_t first = rows * cp_rank;
+    end.begin = first + (split ? rows / tp * tp_rank : 0);
+    end.limit = first + (split ? rows / tp * (tp_rank + 1) : rows);
     return end;
 }
 

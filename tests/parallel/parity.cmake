@@ -28,7 +28,7 @@ set_tests_properties(bits_sums PROPERTIES LABELS parallel TIMEOUT 120)
 add_test(NAME image_text_layouts COMMAND
   ${PROJECT_SOURCE_DIR}/tests/parallel/image_text.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR} 1 3)
-set_tests_properties(image_text_layouts PROPERTIES LABELS parallel TIMEOUT 120)
+set_tests_properties(image_text_layouts PROPERTIES LABELS parallel TIMEOUT 300)
 add_test(NAME image_text_layouts_long COMMAND
   ${PROJECT_SOURCE_DIR}/tests/parallel/image_text.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR} 12 12)

@@ -158,6 +158,8 @@ refused 'are of several stages of foundation' --ranks 2 \
     join=bubbles $pp $e.parallel.tensor_model_parallel_size=2
 refused 'stages of it wait for one another' --ranks 2 \
     join=bubbles $pp $e.parallel.pipeline_model_parallel_size=2
+refused '4 heads of tensor parallel rank 0; a divisor of them is wanted' \
+    --ranks 3 $e.parallel.context_parallel_size=3
 refused "matches no scope" $e.recompute.granularity=selective \
     "$e.recompute.scopes=[nothing]"
 refused 'selective needs it' $e.recompute.granularity=selective

@@ -474,6 +474,7 @@ model.image_encoder.ranks=0-
 model.image_encoder.train.micro_batch_size=1
 model.image_encoder.parallel.tensor_model_parallel_size=1
 model.image_encoder.parallel.pipeline_model_parallel_size=1
+model.image_encoder.parallel.context_parallel_size=1
 model.image_encoder.parallel.num_layers_per_virtual_pipeline_stage=0
 model.image_encoder.parallel.sequence_parallel=false
 model.image_projector.family=mlp_projector

@@ -77,21 +77,30 @@ static void copy_patches(const float *patches, int64_t count,
     }
 }
 
+/* Rows whose pixels are wanted. */
+static int64_t own_rows(const loong_patch_params_t *p)
+{
+    return p->count > 0 ? p->count : p->rows;
+}
+
 static void fill_patches(const loong_patch_params_t *p, void *const *rows,
                          const loong_field_t *field)
 {
-    size_t size = (size_t)loongi_patch_elements(p) *
-                  loong_dtype_size(field->dtype); /* a row */
-    char *to = field->to;
+    int64_t each = loongi_patch_elements(p); /* of a row */
+    size_t size = (size_t)each * loong_dtype_size(field->dtype);
+    int64_t limit = p->begin + own_rows(p);
     slot_t s = {0};
+    memset(field->to, 0, (size_t)own_rows(p) * size);
     while (next_slot(p, rows, &s)) {
-        memset(to + (size_t)s.begin * size, 0,
-               (size_t)(s.patches - s.begin) * size);
-        int64_t count = (s.end - s.patches) * loongi_patch_elements(p);
-        copy_patches(s.row->patches + s.grid * count, count, field->dtype,
-                     to + (size_t)s.patches * size);
+        int64_t first = LOONG_MAX(s.patches, p->begin);
+        int64_t end = LOONG_MIN(s.end, limit);
+        if (first < end) {
+            int64_t from = s.grid * (s.end - s.patches) + first - s.patches;
+            copy_patches(s.row->patches + from * each, (end - first) * each,
+                         field->dtype,
+                         (char *)field->to + (size_t)(first - p->begin) * size);
+        }
     }
-    memset(to + (size_t)s.end * size, 0, (size_t)(p->rows - s.end) * size);
 }
 
 static void fill_positions(const loong_patch_params_t *p, void *const *rows,
@@ -433,7 +442,7 @@ static int64_t elements_of(const loong_patch_params_t *p, extent_t extent)
 {
     switch (extent) {
     case PATCHES:
-        return p->rows * loongi_patch_elements(p);
+        return own_rows(p) * loongi_patch_elements(p);
     case ROWS:
     case SOME_ROWS:
         return p->rows;

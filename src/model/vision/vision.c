@@ -24,12 +24,25 @@ typedef struct vision {
     loong_val_t sent[1 + LOONG_MAX_DEEP_FEATURES]; /* behind the features */
 } vision_t;
 
+/* Rows of all ranks of CP together: these have them one after another, whatever
+ * pictures they are of. */
+static int64_t all_rows(const vision_t *v)
+{
+    return v->request->rows * loong_graph_mesh(v->g)->size[LOONG_AXIS_CP];
+}
+
+/* Of an input with all rows those of the stream. */
+static loong_val_t stream_rows(vision_t *v, loong_val_t x)
+{
+    return loong_nn_stream_rows(&v->nn,
+                                loong_own_rows(v->g, x, LOONG_GROUP_CP));
+}
+
 /* An input of a value for each row, as the stream has them. */
 static loong_val_t row_input(vision_t *v, const char *name)
 {
-    return loong_nn_stream_rows(
-        &v->nn, loong_graph_input(v->g, name, LOONG_I32,
-                                  loong_shape_1d(v->request->rows)));
+    return stream_rows(v, loong_graph_input(v->g, name, LOONG_I32,
+                                            loong_shape_1d(all_rows(v))));
 }
 
 static loong_val_t norm(vision_t *v, const char *name, loong_val_t x)
@@ -97,14 +110,14 @@ static loong_val_t resampled(vision_t *v, loong_val_t table)
     loong_graph_t *g = v->g;
     loong_position_table_t of = position_table(v->c);
     int64_t k = loong_position_taps(&of);
-    int64_t rows = v->request->rows;
-    loong_val_t taps = loong_nn_stream_rows(
-        &v->nn, loong_graph_input(g, "position_taps", LOONG_I32,
-                                  loong_shape_1d(rows * k)));
-    loong_val_t weights = loong_nn_stream_rows(
-        &v->nn,
-        loong_graph_input(g, "position_weights", loong_graph_precision(g).wide,
-                          loong_shape_2d(rows, k)));
+    int64_t rows = all_rows(v);
+    loong_val_t taps =
+        stream_rows(v, loong_graph_input(g, "position_taps", LOONG_I32,
+                                         loong_shape_1d(rows * k)));
+    loong_val_t weights =
+        stream_rows(v, loong_graph_input(g, "position_weights",
+                                         loong_graph_precision(g).wide,
+                                         loong_shape_2d(rows, k)));
     int64_t own = loong_value_shape(g, weights).dim[0];
     loong_val_t order =
         loong_graph_input(g, "tap_order", LOONG_I32, loong_shape_1d(own * k));
@@ -221,6 +234,7 @@ static void keep_layer(const vision_t *v, loong_val_t x, int index)
     request.rules.num_freeze = 1;
     request.rules.freeze = all;
     kept.nn = loong_nn_begin(v->g, &request, v->c->init_std);
+    kept.nn.seq_length = 0;
     if (index < 0) {
         norm(&kept, "norm", x);
     } else {
@@ -303,6 +317,7 @@ static void send(vision_t *v, loong_val_t x)
         if (v->nn.sequence_parallel) {
             x = loong_all_gather(v->g, x, LOONG_GROUP_TP);
         }
+        x = loong_all_gather(v->g, x, LOONG_GROUP_CP);
         x = loong_gather_rows(v->g, x, index);
     }
     loong_graph_send(v->g, "features", x);
@@ -345,11 +360,11 @@ static loong_val_t rope_table(vision_t *v)
     };
     loong_val_t positions =
         loong_graph_input(v->g, "patch_positions", LOONG_I32,
-                          loong_shape_2d(rope.axes, v->request->rows));
+                          loong_shape_2d(rope.axes, all_rows(v)));
     loong_graph_push(v->g, "rope");
     loong_val_t table = loong_rope_table(v->g, positions, &rope);
     loong_graph_pop(v->g);
-    return table;
+    return loong_own_rows(v->g, table, LOONG_GROUP_CP);
 }
 
 /* Deep features of layers before travel as further columns of the stream. */
@@ -371,10 +386,9 @@ static loong_val_t begin_stage(vision_t *v)
 static void end_stage(vision_t *v, loong_val_t x)
 {
     v->sent[0] = x;
-    loong_nn_stage_output(&v->nn, v->num_deep > 0
-                                      ? loong_concat(v->g, 1 + v->num_deep,
-                                                     v->sent)
-                                      : x);
+    loong_nn_stage_output(
+        &v->nn,
+        v->num_deep > 0 ? loong_concat(v->g, 1 + v->num_deep, v->sent) : x);
 }
 
 loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
@@ -383,6 +397,7 @@ loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
     const loong_vision_config_t *c = config;
     vision_t v = {.g = graph, .c = c, .request = request};
     v.nn = loong_nn_begin(graph, request, c->init_std);
+    v.nn.seq_length = 0;
     v.sequence.rope_table = c->rotary ? rope_table(&v) : LOONG_NONE;
     v.sequence.token_key = LOONG_NONE;
     v.sequence.key_ends = LOONG_NONE;
@@ -391,7 +406,7 @@ loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
                           loong_shape_1d(request->max_segments + 1));
     if (c->window_size > 0) {
         int64_t rows = LOONG_MIN(window_side(c), LOONG_PADDING_ROWS);
-        int64_t count = request->rows / rows + request->max_segments + 2;
+        int64_t count = all_rows(&v) / rows + request->max_segments + 2;
         v.windows = loong_graph_input(graph, "cu_window_seqlens", LOONG_I32,
                                       loong_shape_1d(count));
     }
@@ -468,12 +483,35 @@ static double attention_flops(const void *config, int64_t length)
     return 12.0 * (double)(c->hidden_size * seen);
 }
 
+/* Of each tensor parallel rank, which context parallel ones exchange. */
+static void want_heads(loong_problems_t *problems,
+                       const loong_vision_config_t *c, const loong_mesh_t *mesh)
+{
+    int cp = mesh->size[LOONG_AXIS_CP];
+    loong_mesh_t on = *mesh;
+    for (int r = 0; r < mesh->size[LOONG_AXIS_TP]; r++) {
+        on.coord[LOONG_AXIS_TP] = r;
+        int64_t heads =
+            loong_nn_heads(&on, c->num_attention_heads, c->num_attention_heads)
+                .q.count;
+        if (heads % cp != 0) {
+            loongi_problems_add(problems,
+                                "context_parallel_size %d: %lld heads of "
+                                "tensor parallel rank %d; a divisor of them "
+                                "is wanted, as the ranks exchange heads",
+                                cp, (long long)heads, r);
+            return;
+        }
+    }
+}
+
 static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
                                  const loong_model_request_t *request,
                                  const loong_mesh_t *mesh)
 {
     const loong_vision_config_t *c = config;
     int tp = mesh->size[LOONG_AXIS_TP];
+    int cp = mesh->size[LOONG_AXIS_CP];
     int64_t rows = loongi_vision_rows(c);
     loong_problems_t problems = loongi_problems_begin(ctx);
     if (c->num_attention_heads < tp || c->ffn_hidden_size < tp) {
@@ -483,20 +521,22 @@ static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
                             tp, (long long)c->num_attention_heads,
                             (long long)c->ffn_hidden_size);
     }
-    if (mesh->size[LOONG_AXIS_CP] > 1) {
+    if (cp > 1 && (c->num_classes > 0 || c->masked_image_modeling)) {
         loongi_problems_add(&problems,
                             "context_parallel_size %d: a vision transformer "
-                            "has whole pictures on each rank",
-                            mesh->size[LOONG_AXIS_CP]);
+                            "with a loss has whole pictures on each rank",
+                            cp);
+    } else if (cp > 1) {
+        want_heads(&problems, c, mesh);
     }
     if (mesh->size[LOONG_AXIS_EP] * mesh->size[LOONG_AXIS_ETP] > 1) {
         loongi_problems_add(&problems, "expert parallel ranks: the model has "
                                        "no experts");
     }
-    if (request->rows < rows) {
+    if (request->rows * cp < rows) {
         loongi_problems_add(&problems,
                             "%lld rows of a micro-batch, a picture has %lld",
-                            (long long)request->rows, (long long)rows);
+                            (long long)request->rows * cp, (long long)rows);
     }
     if (request->sequence_parallel && request->rows % tp != 0) {
         loongi_problems_add(&problems,

@@ -102,20 +102,21 @@ extern const loong_recipe_table_t loongi_vision_fields;
 
 /* Slots of loong_family_t; config is a loong_vision_config_t.
  *
- * A micro-batch has R = request->rows rows and room for N = R / (rows of a
- * picture) pictures. Each is a segment, its class token first; what is left are
- * segments of padding, none longer than a picture. Inputs: patches wide [R,
- * channels frames p^2], positions i32 [R] in the picture, or with rotary ones
- * patch_positions i32 [2,R], row and column; of a table that is resampled
- * position_taps, position_weights and tap_order; with layer scale ones;
- * cu_seqlens i32 [max_segments + 1]; with windows, whose patches stand
- * together, cu_window_seqlens i32 [R / min(window_size / patch_size,
- * LOONG_PADDING_ROWS) + max_segments + 2] and raster_index i32 [R]
- * (loong/image.h); with class tokens is_class i32 [R], 1 where one is; with
- * masked image modelling is_masked i32 [R], 1 where mask_token stands. With a
- * classifier pooled_picture i32 [R], the number of the picture whose vector the
- * row goes into (that of the class token, or those of the patches) and N
- * elsewhere; labels i32 [N], loss_weight wide [N].
+ * A micro-batch has R rows, request->rows on each rank of CP, one after the
+ * other, and room for N = R / (rows of a picture) pictures. Each is a segment,
+ * its class token first; what is left are segments of padding, none longer than
+ * a picture. Inputs: patches wide [request->rows, channels frames p^2],
+ * positions i32 [R] in the picture, or with rotary ones patch_positions i32
+ * [2,R], row and column; of a table that is resampled position_taps,
+ * position_weights and tap_order; with layer scale ones; cu_seqlens i32
+ * [max_segments + 1]; with windows, whose patches stand together,
+ * cu_window_seqlens i32 [R / min(window_size / patch_size, LOONG_PADDING_ROWS)
+ * + max_segments + 2] and raster_index i32 [R] (loong/image.h); with class
+ * tokens is_class i32 [R], 1 where one is; with masked image modelling
+ * is_masked i32 [R], 1 where mask_token stands. With a classifier
+ * pooled_picture i32 [R], the number of the picture whose vector the row goes
+ * into (that of the class token, or those of the patches) and N elsewhere;
+ * labels i32 [N], loss_weight wide [N].
  *
  * Loss "classification", over normaliser "pictures", or output "logits" [N,
  * classes]; loss "masked_mse", the mean squared error of the pixels of masked

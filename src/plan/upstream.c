@@ -246,6 +246,13 @@ static loong_status_t check_apart(const loong_plan_t *plan, int count,
         const loong_component_place_t *place = &cell->component[c];
         int ranks = loongi_replica_ranks(&params[c]);
         int stages = params[c].mesh.size[LOONG_AXIS_PP];
+        loong_model_facts_t facts = {0};
+        params[c].family->facts(params[c].config, &facts);
+        LOONG_CHECK(plan->ctx, facts.num_experts == 0, LOONG_ERR_CONFIG,
+                    "model.%s: %d experts, whose ranks meet in every "
+                    "micro-batch, which with join %s compute at different "
+                    "times; another join is there",
+                    params[c].name, facts.num_experts, last->join);
         LOONG_CHECK(plan->ctx, stages == 1, LOONG_ERR_CONFIG,
                     "model.%s.parallel.pipeline_model_parallel_size: found %d: "
                     "stages of it wait for one another, which with join %s "

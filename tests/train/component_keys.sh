@@ -106,6 +106,24 @@ paste -d : gaps ungapped | awk -F: '{
     off = $2 - $4; if (off < 0) off = -off
     if (!(off <= 1e-8 * $2)) { print "FAILED: bubbles: " $0; bad = 1 } }
     END { exit bad || NR != 4 }'
+# What joins and deals are worth is told without a step.
+args=("$source/tests/golden/llava_train.yaml" "data.tokenizer=$place"
+    "data.train=[{path: $place/texts.jsonl}]")
+"$build/loongrun" "${args[@]}" --dry-run --ranks 4 $pp >out 2>&1
+for line in 'coupled .*, *1.00 times as fast (components before it' \
+    'phases .* times' 'two_pass .* times' 'bubbles .* times'; do
+    grep -q "^    $line" out || {
+        echo "FAILED: a dry run without $line"
+        cat out
+        exit 1
+    }
+done
+"$build/loong-bench" costs --ranks 2,64 --steps 2 "${args[@]}" >out 2>&1
+grep -q '^   64 ranks: most to do / mean .* times as fast$' out || {
+    echo "FAILED: loong-bench costs --ranks"
+    cat out
+    exit 1
+}
 refused 'found optim_grads: replicas of image_encoder meet in every micro-batch' \
     join=bubbles parallel.data_parallel_sharding=optim_grads
 refused 'join bubbles places the micro-batches of all steps alike' \

@@ -324,6 +324,15 @@ static void sums(const variant_t *v, op_case_t *c)
     c->accumulate = v->bits & SUM ? 1 : 0;
 }
 
+static void accumulate(const variant_t *v, op_case_t *c)
+{
+    c->num_in = 1;
+    c->num_out = 1;
+    c->arg[0] = like(v);
+    c->arg[1] = op_mat(LOONG_F32, v->rows, v->cols);
+    c->accumulate = v->bits & SUM ? 1 : 0;
+}
+
 static const struct {
     const char *op;
     void (*make)(const variant_t *v, op_case_t *c);
@@ -344,6 +353,7 @@ static const struct {
     {"adamw", adamw},
     {"embedding", embedding},
     {"embedding_grad", embedding_grad},
+    {"accumulate", accumulate},
     {"sum", sums},
     {"sumsq", sums},
 };

@@ -28,6 +28,8 @@ typedef struct loong_raw_kernel {
 /* X(op) of each, in the order of their files. */
 #define LOONG_RAW_KERNELS(X)      \
     X(accumulate)                 \
+    X(copy)                       \
+    X(sum_rows)                   \
     X(swiglu)                     \
     X(swiglu_grad)                \
     X(softmax_cross_entropy)      \

@@ -333,6 +333,20 @@ static void accumulate(const variant_t *v, op_case_t *c)
     c->accumulate = v->bits & SUM ? 1 : 0;
 }
 
+static void copy(const variant_t *v, op_case_t *c)
+{
+    c->num_in = 1;
+    c->num_out = 1;
+    c->arg[0] = c->arg[1] = like(v);
+}
+
+static void sum_rows(const variant_t *v, op_case_t *c)
+{
+    accumulate(v, c);
+    c->arg[1] = op_vec(LOONG_F32, v->cols);
+    c->bound.terms = v->rows;
+}
+
 static const struct {
     const char *op;
     void (*make)(const variant_t *v, op_case_t *c);
@@ -354,6 +368,8 @@ static const struct {
     {"embedding", embedding},
     {"embedding_grad", embedding_grad},
     {"accumulate", accumulate},
+    {"copy", copy},
+    {"sum_rows", sum_rows},
     {"sum", sums},
     {"sumsq", sums},
 };

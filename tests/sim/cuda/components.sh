@@ -84,4 +84,17 @@ grep -q 'train.cuda_graph_impl: local on 2 ranks' "$place/out" || {
     cat "$place/out"
     exit 1
 }
+# The encoder on one vendor, the language model on another; in fp64, which only
+# the processor's kernels take, to the last digit of one rank of it.
+export LOONG_XPU_PATH=$build/xpusim SIM_XPU_ODD=1
+also llava_train 2 'devices=[cuda:0, xpu:1]' $e.ranks=0 $p.ranks=0 $f.ranks=1
+also llava_train 1 device=cpu precision.params_dtype=fp64
+cp "$place/got" "$place/one"
+also llava_train 2 'devices=[cuda:0, xpu:1]' $e.ranks=0 $p.ranks=0 $f.ranks=1 \
+    precision.params_dtype=fp64 "train.host_ops=[adamw, add, add_layernorm, \
+add_rmsnorm, attention, attention_grad, cross_entropy, embedding, \
+embedding_grad, gelu, gelu_grad, layernorm, layernorm_grad, linear, linear_dw, \
+linear_dw_db, rmsnorm, rmsnorm_grad, rope, rope_table, select_rows, sumsq, \
+swiglu, swiglu_grad, zero]"
+[ "$all" != all ] || cmp "$place/one" "$place/got"
 echo "$runs layouts, $count steps each"

@@ -89,9 +89,9 @@ extern "C" {
 
 #define LOONG_REF_KERNELS(X) \
     X(linear)                \
-    X(linear_dw)             \
-    X(linear_dw_db)          \
+    X(linear_dw) X(linear_dw_db) \
     X(linear_gelu_grad) X(linear_add) X(linear_quantized) X(magnitude) \
+    X(dequantize_blockwise) \
     X(attention)             \
     X(attention_grad)        \
     X(attention_merge)       \
@@ -183,9 +183,9 @@ extern "C" {
 
 #define LOONG_CUDA_KERNELS(X) \
     X(linear)                 \
-    X(linear_dw)              \
-    X(linear_dw_db)           \
+    X(linear_dw) X(linear_dw_db) \
     X(linear_gelu_grad) X(linear_add) X(linear_quantized) X(magnitude) \
+    X(dequantize_blockwise) \
     X(attention_cudnn)        \
     X(attention_tiles)        \
     X(attention_wide)         \

@@ -86,21 +86,6 @@ LOONG_API loong_val_t loong_nn_wide_matrix(loong_nn_t *nn, const char *name,
                                            int64_t rows, int64_t cols,
                                            double std);
 
-/* The matrices of all experts as one parameter, of which a rank holds its share
- * of the experts and of their inner channels: into them, gate above up, [E,
- * 2 ffn.total, hidden]; or out of them, [E, hidden, ffn.total]. */
-typedef struct loong_nn_experts {
-    loong_nn_slice_t experts;
-    loong_nn_slice_t ffn;
-    int64_t hidden;
-} loong_nn_experts_t;
-LOONG_API loong_val_t loong_nn_experts_in(loong_nn_t *nn, const char *name,
-                                          const loong_nn_experts_t *params,
-                                          double std);
-LOONG_API loong_val_t loong_nn_experts_out(loong_nn_t *nn, const char *name,
-                                           const loong_nn_experts_t *params,
-                                           double std);
-
 enum { LOONG_NN_MAX_PACK = 4 };
 
 /* Inside a region, all rows -> a share of the channels: several linears of one

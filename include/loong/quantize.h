@@ -15,6 +15,7 @@
 #define LOONG_QUANTIZE_H
 
 #include "loong/graph.h"
+#include "loong/moe.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,15 +46,32 @@ LOONG_API loong_quantized_t loong_quantize(loong_graph_t *g, loong_val_t x,
  * the bytes of src/base/quant.h, bias wide [N] or none -> y = x w' + bias, like
  * x. With `transposed` x is [T,N] and y = x w [T,K], without a bias. Some
  * columns of y at a time are made: their part of w is put into the workspace in
- * the type of x, not all of it. w has no gradient. */
+ * the type of x, not all of it. w has no gradient.
+ * With a fourth operand, offsets i32 [n+1], w is [n,N,B] and y what
+ * grouped_linear makes: rows of expert e are x w[e]', without a bias. */
 typedef struct loong_linear_quantized_attr {
     loong_quant_t quant;
     int64_t cols; /* K */
     bool transposed;
+    double share; /* of T that costs are told for; 1 without experts */
 } loong_linear_quantized_attr_t;
 LOONG_API loong_val_t loong_linear_quantized(loong_graph_t *g, loong_val_t x,
                                              loong_val_t w, loong_val_t bias,
                                              loong_quant_t quant);
+LOONG_API loong_val_t loong_grouped_linear_quantized(
+    loong_graph_t *g, loong_val_t x, loong_val_t w,
+    const loong_expert_rows_t *rows, loong_quant_t quant);
+
+/* w as above, [N,B], -> what its codes stand for, [N,K] in `dtype`: fp64, fp32
+ * or bf16. No gradient. */
+typedef struct loong_dequantize_blockwise_attr {
+    loong_quant_t quant;
+    int64_t cols; /* K */
+    loong_dtype_t dtype;
+} loong_dequantize_blockwise_attr_t;
+LOONG_API loong_val_t
+loong_dequantize_blockwise(loong_graph_t *g, loong_val_t w,
+                           const loong_dequantize_blockwise_attr_t *attr);
 
 /* q [R,C] and its scale or scales -> q s in attr->dtype: fp64, fp32 or bf16. */
 LOONG_API loong_val_t loong_dequantize(loong_graph_t *g, loong_val_t q,

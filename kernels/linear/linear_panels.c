@@ -13,6 +13,7 @@
 #include "quant.h"
 
 enum { PANEL_ALIGN = 256, COLUMNS = LOONG_QUANT_BLOCK };
+enum { BIAS = 2, OFFSETS = 3 }; /* operands of linear_quantized */
 
 /* ---- panels -------------------------------------------------------------- */
 
@@ -21,61 +22,76 @@ enum { WHOLE, LAST, SIZES };
 
 typedef struct state {
     const loong_kernel_t *kernel;
-    loong_linear_attr_t attr;
+    loong_linear_attr_t linear;
+    loong_grouped_linear_attr_t grouped;
     int64_t columns[SIZES];
     loong_kernel_query_t query[SIZES];
     void *state[SIZES];
 } state_t;
+
+static bool is_grouped(const loong_kernel_query_t *q)
+{
+    return q->num_in > OFFSETS;
+}
 
 static int64_t columns_of(const loong_linear_panels_t *p,
                           const loong_kernel_query_t *q)
 {
     int64_t all = loong_karg_cols(&q->arg[q->num_in]);
     int64_t inner = LOONG_MAX(loong_karg_cols(&q->arg[0]), 1);
-    int64_t fit = p->elements / inner / COLUMNS * COLUMNS;
+    int64_t experts = is_grouped(q) ? q->arg[1].dim[0] : 1;
+    int64_t fit = p->elements / (inner * experts) / COLUMNS * COLUMNS;
     return LOONG_MIN(LOONG_MAX(fit, (int64_t)COLUMNS), all);
 }
 
+/* The product of a panel; what stands beside w is the bias or the offsets. */
 static loong_kernel_query_t query_of(const loong_kernel_query_t *q,
-                                     const loong_linear_attr_t *attr,
-                                     int64_t columns)
+                                     const state_t *s, int64_t columns)
 {
     loong_kernel_query_t of = *q;
     loong_karg_t *w = &of.arg[1];
     int64_t inner = loong_karg_cols(&q->arg[0]);
-    of.op = "linear";
-    of.attr = attr;
+    bool grouped = is_grouped(q);
+    of.op = grouped ? "grouped_linear" : "linear";
+    of.attr = grouped ? (const void *)&s->grouped : &s->linear;
+    of.num_in = LOONG_MIN(q->num_in, 3);
     w->dtype = q->arg[0].dtype;
-    w->dim[0] = attr->transposed ? inner : columns;
-    w->dim[1] = w->ld = attr->transposed ? columns : inner;
-    if (q->num_in > 2 && q->arg[2].rank > 0) {
+    w->dim[w->rank - 2] = s->linear.transposed ? inner : columns;
+    w->dim[w->rank - 1] = w->ld = s->linear.transposed ? columns : inner;
+    if (grouped) {
+        of.arg[2] = q->arg[OFFSETS];
+    } else if (q->num_in > BIAS && q->arg[BIAS].rank > 0) {
         of.arg[2].dim[0] = of.arg[2].ld = columns;
     }
-    of.arg[q->num_in].dim[1] = columns;
+    of.arg[of.num_in] = q->arg[q->num_in];
+    of.arg[of.num_in].dim[1] = columns;
     return of;
 }
 
-/* `attr` of the state is what its queries point to. */
+/* The attributes are the state's, to which its queries point. */
 static bool begin(const loong_linear_panels_t *p, const loong_kernel_query_t *q,
                   state_t *s, char reason[LOONG_REASON_SIZE])
 {
     const loong_linear_quantized_attr_t *a = q->attr;
     int64_t all = loong_karg_cols(&q->arg[q->num_in]);
+    const loong_kernel_t *const *kernels =
+        is_grouped(q) ? p->grouped : p->kernels;
     memset(s, 0, sizeof(*s));
-    s->attr.transposed = a->transposed;
+    s->linear.transposed = s->grouped.transposed = a->transposed;
+    s->grouped.share = a->share;
     s->columns[WHOLE] = columns_of(p, q);
     s->columns[LAST] = all % LOONG_MAX(s->columns[WHOLE], 1);
     for (int i = 0; i < SIZES; i++) {
-        s->query[i] = query_of(q, &s->attr, s->columns[i]);
+        s->query[i] = query_of(q, s, s->columns[i]);
     }
-    for (int k = 0; p->kernels[k] != NULL; k++) {
+    for (int k = 0; kernels[k] != NULL; k++) {
         bool can = true;
         for (int i = 0; i < SIZES && can; i++) {
-            can = s->columns[i] == 0 || p->kernels[k]->support == NULL ||
-                  p->kernels[k]->support(&s->query[i], reason);
+            can = s->columns[i] == 0 || kernels[k]->support == NULL ||
+                  kernels[k]->support(&s->query[i], reason);
         }
         if (can) {
-            s->kernel = p->kernels[k];
+            s->kernel = kernels[k];
             return true;
         }
     }
@@ -93,7 +109,7 @@ bool loongi_panels_support(const loong_linear_panels_t *panels,
 static size_t panel_bytes(const state_t *s)
 {
     const loong_karg_t *w = &s->query[WHOLE].arg[1];
-    return (size_t)loongi_round_up(w->dim[0] * w->dim[1] *
+    return (size_t)loongi_round_up(loong_karg_rows(w) * loong_karg_cols(w) *
                                        (int64_t)loong_dtype_size(w->dtype),
                                    PANEL_ALIGN);
 }
@@ -158,6 +174,23 @@ static char *moved(void *p, const loong_karg_t *arg, int64_t elements)
                : (char *)p + elements * (int64_t)loong_dtype_size(arg->dtype);
 }
 
+static loong_panel_t panel_of(const loong_kernel_query_t *q, int64_t col,
+                              int64_t cols)
+{
+    const loong_linear_quantized_attr_t *a = q->attr;
+    const loong_karg_t *w = &q->arg[1];
+    int64_t each = w->dim[w->rank - 2];
+    loong_panel_t panel = {
+        loong_karg_rows(w) / each, each, col, cols, 0, a->cols};
+    if (a->transposed) {
+        panel.row = 0;
+        panel.rows = each;
+        panel.col = col;
+        panel.cols = cols;
+    }
+    return panel;
+}
+
 loong_status_t loongi_panels_run(const loong_linear_panels_t *panels,
                                  const loong_kernel_call_t *call)
 {
@@ -166,16 +199,21 @@ loong_status_t loongi_panels_run(const loong_linear_panels_t *panels,
     int64_t all = loong_karg_cols(&q->arg[q->num_in]);
     for (int64_t col = 0; col < all; col += s->columns[WHOLE]) {
         int size = all - col < s->columns[WHOLE] ? LAST : WHOLE;
+        loong_panel_t panel = panel_of(q, col, s->columns[size]);
         void *ptr[LOONG_MAX_OPERANDS] = {call->ptr[0], call->workspace};
         loong_kernel_call_t product = *call;
-        for (int i = 2; i <= q->num_in; i++) {
-            ptr[i] = moved(call->ptr[i], &q->arg[i], col);
-        }
         product.query = &s->query[size];
         product.state = s->state[size];
         product.ptr = ptr;
         product.workspace = (char *)call->workspace + panel_bytes(s);
-        LOONG_TRY(panels->make(call, col, s->columns[size], call->workspace));
+        if (is_grouped(q)) {
+            ptr[2] = call->ptr[OFFSETS];
+        } else if (q->num_in > BIAS) {
+            ptr[2] = moved(call->ptr[BIAS], &q->arg[BIAS], col);
+        }
+        ptr[product.query->num_in] =
+            moved(call->ptr[q->num_in], &q->arg[q->num_in], col);
+        LOONG_TRY(panels->make(call, &panel, call->workspace));
         LOONG_TRY(s->kernel->run(&product));
     }
     return LOONG_OK;
@@ -183,30 +221,41 @@ loong_status_t loongi_panels_run(const loong_linear_panels_t *panels,
 
 /* ---- the processor's ----------------------------------------------------- */
 
-static loong_status_t make(const loong_kernel_call_t *call, int64_t col,
-                           int64_t cols, void *to)
+/* That of an expert without rows stays as it is: nothing reads it. */
+static loong_status_t make(const loong_kernel_call_t *call,
+                           const loong_panel_t *panel, void *to)
 {
     const loong_kernel_query_t *q = call->query;
     const loong_linear_quantized_attr_t *a = q->attr;
-    loong_quant_part_t part = {
-        a->quant, call->ptr[1], q->arg[1].ld, a->cols, col, cols, 0, a->cols};
-    if (a->transposed) {
-        part.row = 0;
-        part.num_rows = q->arg[1].dim[0];
-        part.col = col;
-        part.num_cols = cols;
+    const int32_t *offset = is_grouped(q) ? call->ptr[OFFSETS] : NULL;
+    loong_quant_part_t part = {a->quant,   call->ptr[1], q->arg[1].ld,
+                               a->cols,    panel->row,   panel->rows,
+                               panel->col, panel->cols};
+    for (int64_t e = 0; e < panel->experts; e++) {
+        if (offset == NULL || offset[e] != offset[e + 1]) {
+            loongi_quant_decode(&part, q->arg[0].dtype, to, part.num_cols,
+                                q->threads);
+        }
+        part.row += panel->each;
+        to = (char *)to + panel->rows * panel->cols *
+                              (int64_t)loong_dtype_size(q->arg[0].dtype);
     }
-    loongi_quant_decode(&part, q->arg[0].dtype, to, part.num_cols, q->threads);
     return LOONG_OK;
 }
 
 static const loong_kernel_t *const kernels[] = {&loongi_linear_onednn,
                                                 &loongi_linear_onednn_widened,
                                                 &loongi_linear_ref, NULL};
+static const loong_kernel_t *const grouped[] = {
+#define KERNEL(symbol_) &symbol_,
+    LOONG_ISA_EACH(KERNEL, loongi_grouped_linear)
+#undef KERNEL
+        & loongi_grouped_linear_onednn,
+    &loongi_grouped_linear_onednn_widened, &loongi_grouped_linear_ref, NULL};
 
 /* A panel of 1 MiB of bf16, which a core's cache has beside what it is
- * multiplied with. */
-static const loong_linear_panels_t panels = {1 << 19, kernels, make};
+ * multiplied with; of many experts more. */
+static const loong_linear_panels_t panels = {1 << 19, kernels, grouped, make};
 
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])

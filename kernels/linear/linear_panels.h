@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear_quantized as products of op linear: some columns of y at a time, a
- * panel, whose part of w is made in the workspace by what the device has for
- * that, and multiplied by the device's own kernels. Shared by the processor's
- * and CUDA's kernel.
+ * linear_quantized as products of op linear, or of grouped_linear: some columns
+ * of y at a time, a panel, whose part of w, of all experts, is made in the
+ * workspace by what the device has for that, and multiplied by the device's own
+ * kernels. Shared by the processor's and CUDA's kernel.
  */
 #ifndef LOONG_LINEAR_PANELS_H
 #define LOONG_LINEAR_PANELS_H
@@ -16,14 +16,22 @@
 extern "C" {
 #endif
 
+/* What columns of y read of w: of each expert's matrix (of one without experts)
+ * so many rows from `row` on, and of these columns from `col` on. */
+typedef struct loong_panel {
+    int64_t experts, each; /* matrices, rows of each */
+    int64_t row, rows;
+    int64_t col, cols;
+} loong_panel_t;
+
 typedef struct loong_linear_panels {
     int64_t elements; /* of a panel of w, about */
-    /* Of op linear, best first, NULL behind the last. */
+    /* Of op linear and of grouped_linear, best first, NULL behind the last. */
     const loong_kernel_t *const *kernels;
-    /* Makes the part of w that columns col .. col + cols - 1 of y read: of w's
-     * rows, dense, in the type of x, or with `transposed` of its columns. */
-    loong_status_t (*make)(const loong_kernel_call_t *call, int64_t col,
-                           int64_t cols, void *to);
+    const loong_kernel_t *const *grouped;
+    /* Makes a panel: rows behind one another, dense, in the type of x. */
+    loong_status_t (*make)(const loong_kernel_call_t *call,
+                           const loong_panel_t *panel, void *to);
 } loong_linear_panels_t;
 
 bool loongi_panels_support(const loong_linear_panels_t *panels,

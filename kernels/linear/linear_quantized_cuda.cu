@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear_quantized in panels (linear_panels.h), which cuBLASLt multiplies. Of a
- * panel a thread makes 16 elements, four threads a block of nf4: their codes
- * are one read of 8 bytes, or of 16 of int8. The formula stands in
- * src/base/quant.h. */
+ * linear_quantized in panels (linear_panels.h), which cuBLASLt multiplies, or
+ * the kernels of grouped_linear. Of a panel a thread makes 16 elements, four
+ * threads a block of nf4: their codes are one read of 8 bytes, or of 16 of
+ * int8. A matrix as a whole, dequantize_blockwise, is one panel. The formula
+ * stands in src/base/quant.h. */
 #include "linear_panels.h"
 #include "map.cuh"
 #include "quant.h"
@@ -24,7 +25,8 @@ struct numbers_t {
 struct part_t {
     const uint8_t *rows;
     int64_t ld, cols; /* bytes of a row, elements of it */
-    int64_t row, col; /* where the panel begins */
+    loong_panel_t panel;
+    const int32_t *offset; /* of the experts' rows; or NULL */
     loong_quant_t quant;
     mat_t to;
 };
@@ -100,44 +102,35 @@ __global__ void __launch_bounds__(BLOCK)
          u < a.to.rows * across; u += (int64_t)gridDim.x * BLOCK) {
         int64_t row = u / across;
         int64_t col = u % across * PIECE;
-        const uint8_t *from = a.rows + (a.row + row) * a.ld;
+        int64_t e = row / a.panel.rows;
+        if (a.offset != NULL && a.offset[e] == a.offset[e + 1]) {
+            continue; /* nothing reads the weights of this expert */
+        }
+        const uint8_t *from =
+            a.rows +
+            (e * a.panel.each + a.panel.row + row % a.panel.rows) * a.ld;
         float absmax = absmax_of(a, dynamic, from + scales_at,
-                                 (a.col + col) / LOONG_QUANT_BLOCK);
+                                 (a.panel.col + col) / LOONG_QUANT_BLOCK);
         T *to = row_of<T>(a.to, row) + col;
 #pragma unroll
         for (int i = 0; i < PIECE; i += PACK) {
             int n = least(PACK, a.to.cols - col - i);
             if (n > 0) {
-                pack_t y = pack_of(a, normal, from, a.col + col + i, absmax);
+                pack_t y =
+                    pack_of(a, normal, from, a.panel.col + col + i, absmax);
                 store(to + i, y, n, a.to.packed);
             }
         }
     }
 }
 
-loong_status_t make(const loong_kernel_call_t *call, int64_t col, int64_t cols,
-                    void *to)
+loong_status_t dequantize(const loong_kernel_call_t *call, const part_t &a)
 {
-    const loong_kernel_query_t *q = call->query;
-    const loong_linear_quantized_attr_t *attr =
-        static_cast<const loong_linear_quantized_attr_t *>(q->attr);
-    part_t a = {static_cast<const uint8_t *>(call->ptr[1]),
-                q->arg[1].ld,
-                attr->cols,
-                attr->transposed ? 0 : col,
-                attr->transposed ? col : 0,
-                attr->quant,
-                mat_none()};
     numbers_t numbers = {};
     memcpy(numbers.normal, loongi_quant_normal, sizeof(numbers.normal));
-    if (attr->quant == LOONG_QUANT_NF4_DOUBLE) {
+    if (a.quant == LOONG_QUANT_NF4_DOUBLE) {
         loongi_quant_dynamic(numbers.dynamic);
     }
-    a.to.p = to;
-    a.to.rows = attr->transposed ? q->arg[1].dim[0] : cols;
-    a.to.cols = a.to.ld = attr->transposed ? cols : attr->cols;
-    a.to.half = q->arg[0].dtype == LOONG_BF16;
-    a.to.packed = a.to.cols % PACK == 0;
     if (a.to.half) {
         LOONG_LAUNCH((dequantize_kernel<half_t>), grid_for(call, a.to),
                      dim3(BLOCK), 0, stream_of(call), a, numbers);
@@ -148,11 +141,36 @@ loong_status_t make(const loong_kernel_call_t *call, int64_t col, int64_t cols,
     return launched(call);
 }
 
+loong_status_t make(const loong_kernel_call_t *call, const loong_panel_t *panel,
+                    void *to)
+{
+    const loong_kernel_query_t *q = call->query;
+    const loong_linear_quantized_attr_t *attr =
+        static_cast<const loong_linear_quantized_attr_t *>(q->attr);
+    part_t a = {static_cast<const uint8_t *>(call->ptr[1]),
+                q->arg[1].ld,
+                attr->cols,
+                *panel,
+                q->num_in > 3 ? static_cast<const int32_t *>(call->ptr[3])
+                              : NULL,
+                attr->quant,
+                mat_none()};
+    a.to.p = to;
+    a.to.rows = panel->experts * panel->rows;
+    a.to.cols = a.to.ld = panel->cols;
+    a.to.half = q->arg[0].dtype == LOONG_BF16;
+    a.to.packed = a.to.cols % PACK == 0;
+    return dequantize(call, a);
+}
+
 const loong_kernel_t *const kernels[] = {&loongi_linear_cuda, NULL};
+const loong_kernel_t *const grouped[] = {&loongi_grouped_linear_wgmma_cuda,
+                                         &loongi_grouped_linear_tiles_cuda,
+                                         &loongi_grouped_linear_cuda, NULL};
 
 /* A panel of 64 MiB of bf16: few launches, and little beside what a layer
  * keeps. */
-const loong_linear_panels_t panels = {1 << 25, kernels, make};
+const loong_linear_panels_t panels = {1 << 25, kernels, grouped, make};
 
 } // namespace
 
@@ -178,5 +196,36 @@ static loong_status_t run(const loong_kernel_call_t *call)
     return loongi_panels_run(&panels, call);
 }
 
+static bool support_numbers(const loong_kernel_query_t *query,
+                            char reason[LOONG_REASON_SIZE])
+{
+    loong_dtype_t dtype = query->arg[1].dtype;
+    if (dtype != LOONG_F32 && dtype != LOONG_BF16) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "to %s, this kernel makes fp32 and bf16",
+                 loong_dtype_name(dtype));
+        return false;
+    }
+    return true;
+}
+
+static loong_status_t run_numbers(const loong_kernel_call_t *call)
+{
+    const loong_kernel_query_t *q = call->query;
+    const loong_dequantize_blockwise_attr_t *attr =
+        static_cast<const loong_dequantize_blockwise_attr_t *>(q->attr);
+    int64_t rows = q->arg[0].dim[0];
+    loong_panel_t all = {1, rows, 0, rows, 0, attr->cols};
+    part_t a = {static_cast<const uint8_t *>(call->ptr[0]),
+                q->arg[0].ld,
+                attr->cols,
+                all,
+                NULL,
+                attr->quant,
+                mat_out(call, 0)};
+    return dequantize(call, a);
+}
+
+CUDA_KERNEL(dequantize_blockwise, support_numbers, NULL, run_numbers);
 CUDA_KERNEL_STATE(linear_quantized, support, workspace, prepare,
                   loongi_panels_destroy, run);

@@ -191,49 +191,16 @@ static loong_quant_t quant_of(const loong_native_source_t *source,
         loongi_pairs_get(loongi_checkpoint_metadata(source->checkpoint), key));
 }
 
-/* What the codes of a block stand for: whole rows of codes are made of it. */
-static loong_status_t decode(const loong_native_source_t *source,
-                             const loong_hf_quantizer_t *q,
-                             loong_quant_part_t part,
-                             const loong_hf_block_t *block, loong_dtype_t dtype,
-                             void *dst)
-{
-    int64_t size = block->columns * (int64_t)loong_dtype_size(dtype);
-    char *bytes = NULL;
-    LOONG_TRY(loongi_alloc(
-        source->ctx, (size_t)(part.ld + part.cols * (int64_t)sizeof(float)),
-        "a row of codes", &bytes));
-    float *row = (float *)(void *)(bytes + part.ld);
-    loong_status_t status = LOONG_OK;
-    part.rows = bytes;
-    for (int64_t r = 0; r < block->rows && status == LOONG_OK; r++) {
-        status =
-            loongi_hf_quantizer_read(q, block->row + r, 1, 0, part.cols, bytes);
-        loongi_quant_decode(&part, LOONG_F32, row, part.cols, 1);
-        status =
-            status != LOONG_OK
-                ? status
-                : loongi_convert(source->ctx, LOONG_F32, row + block->column,
-                                 dtype, (char *)dst + r * size, block->columns);
-    }
-    loongi_free(source->ctx, bytes);
-    return status;
-}
-
+/* What the codes of a block stand for. */
 static loong_status_t read_codes(const loong_native_source_t *source,
                                  const loong_hf_block_t *block,
                                  loong_quant_t quant, loong_dtype_t dtype,
                                  void *dst)
 {
-    const loong_hf_param_t *p =
-        loongi_hf_map_find(loongi_hf_get_map(source->base), block->name);
     loong_hf_quantizer_t *q = NULL;
     LOONG_TRY(loongi_hf_quantizer_create(source->base, block->name, quant, &q));
-    int64_t width = p->shape[1];
-    loong_quant_part_t part = {
-        quant, NULL, loongi_quant_row_bytes(quant, width), width, 0, 1,
-        0,     width};
-    loong_status_t status = decode(source, q, part, block, dtype, dst);
+    loong_status_t status =
+        loongi_hf_quantizer_numbers(q, block, dtype, dst);
     loongi_hf_quantizer_destroy(&q);
     return status;
 }

@@ -196,13 +196,16 @@ typedef struct parts {
     loong_val_t squares[LOONG_NN_MAX_PACK]; /* [1, rows], of all parts */
 } parts_t;
 
-/* The sums of squares of the rows of w + b a. They are constants in the
- * backward pass: op magnitude gives them no gradient. */
-static void take_squares(loong_nn_t *nn, parts_t *p, loong_val_t w,
+/* The sums of squares of the rows of w + b a, w being the product's matrix or
+ * rows of it. They are constants in the backward pass: op magnitude gives them
+ * no gradient. */
+static void take_squares(loong_nn_t *nn, parts_t *p,
+                         const loong_nn_product_t *product, loong_val_t w,
                          loong_val_t b, loong_val_t a)
 {
     loong_graph_t *g = nn->graph;
     if (nn->rules.adapters->magnitudes) {
+        w = loongi_nn_numbers(nn, product, w);
         loong_val_t s =
             loong_mean_squares(g, add_straight(nn, w, b, a), 1.0);
         p->squares[p->num_squares++] = loong_reshape(
@@ -314,7 +317,8 @@ static loong_val_t adapt_fused(loong_nn_t *nn, int count,
         parts.scale[i] = own.scale;
     }
     loong_val_t second = loong_graph_pack(g, count, b);
-    take_squares(nn, &parts, product->w, scaled(nn, second, own.scale), first);
+    take_squares(nn, &parts, product, product->w,
+                 scaled(nn, second, own.scale), first);
     loong_val_t y =
         loong_linear_add(g, after.y, scaled(nn, h, own.scale), second, 0);
     y = weigh(nn, &parts, product, y, false);
@@ -408,7 +412,8 @@ loong_val_t loongi_nn_adapt_columns(loong_nn_t *nn, int count,
         loong_val_t h = used > 1 ? loong_slice(g, all, row, own[i].rank) : all;
         y = loong_linear_add(g, y, scaled(nn, h, own[i].scale / common),
                              second, column);
-        take_squares(nn, &parts, rows_of(nn, product->w, column, c->out.count),
+        take_squares(nn, &parts, product,
+                     rows_of(nn, product->w, column, c->out.count),
                      scaled(nn, second, own[i].scale),
                      rows_of(nn, first, row, own[i].rank));
         row += own[i].rank;
@@ -443,7 +448,8 @@ static loong_val_t adapt_one(loong_nn_t *nn, const one_t *one,
         matrix_b(nn, one->name, one->own, 0, out, full);
     b.place = one->place;
     loong_val_t second = loong_graph_param(g, &b);
-    take_squares(nn, &parts, product->w, scaled(nn, second, scale), first);
+    take_squares(nn, &parts, product, product->w, scaled(nn, second, scale),
+                 first);
     loong_val_t y =
         loong_linear_add(g, after.y, scaled(nn, h, scale), second, 0);
     y = weigh(nn, &parts, product, y, one->shared);

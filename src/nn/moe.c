@@ -361,16 +361,10 @@ static loong_val_t own_experts(moe_t *m, int set, const routed_t *tokens,
     loong_expert_rows_t rows = loong_expert_order(g, tokens->indices, &order);
     double laid_out = (double)loong_value_shape(g, rows.source).dim[0];
     rows.share = LOONG_MIN(room->even / LOONG_MAX(laid_out, 1.0), 1.0);
-    loong_val_t w = loong_nn_experts_in(m->nn, "gate_up_proj", &own,
-                                        m->nn->init_std);
     loong_val_t x = loong_permute(g, tokens->x, &rows, LOONG_NONE);
-    loong_val_t h = loong_grouped_linear(g, x, w, &rows);
-    h = loongi_nn_adapt_experts(m->nn, 1, &own, &rows, x, h);
+    loong_val_t h = loongi_nn_expert_linear(m->nn, 1, &own, &rows, x);
     x = loong_swiglu(g, h, rows.offsets);
-    w = loong_nn_experts_out(m->nn, "down_proj", &own,
-                             m->nn->output_init_std);
-    h = loong_grouped_linear(g, x, w, &rows);
-    h = loongi_nn_adapt_experts(m->nn, 2, &own, &rows, x, h);
+    h = loongi_nn_expert_linear(m->nn, 2, &own, &rows, x);
     if (own.ffn.count < own.ffn.total) {
         loong_value_moved(g, h); /* a part of a sum that is not made here */
     }

@@ -11,6 +11,7 @@
 #include "context_attention.h"
 #include "loong/collective.h"
 #include "loong/op.h"
+#include "loong/quantize.h"
 #include "nn_impl.h"
 
 static bool frozen(const loong_nn_t *nn, const char *name)
@@ -254,33 +255,6 @@ loong_placement_t loongi_nn_expert_place(const loong_nn_t *nn,
     return loongi_nn_part(place, 0, experts->experts);
 }
 
-/* Experts whose channels are so many parts of dimension `dim`. */
-static loong_val_t expert_matrices(loong_nn_t *nn, const char *name,
-                                   const loong_nn_experts_t *e, int dim,
-                                   double std)
-{
-    char full[LOONG_NN_NAME];
-    loong_nn_start_t start = {LOONG_INIT_NORMAL, std};
-    loong_shape_t shape = {3, {e->experts.total, 0, 0, 0}};
-    shape.dim[dim] = (dim == 1 ? 2 : 1) * e->ffn.total;
-    shape.dim[3 - dim] = e->hidden;
-    loong_param_params_t p = loongi_nn_describe(nn, name, shape, start, full);
-    p.place = loongi_nn_expert_place(nn, e, dim);
-    return loong_graph_param(nn->graph, &p);
-}
-
-loong_val_t loong_nn_experts_in(loong_nn_t *nn, const char *name,
-                                const loong_nn_experts_t *params, double std)
-{
-    return expert_matrices(nn, name, params, 1, std);
-}
-
-loong_val_t loong_nn_experts_out(loong_nn_t *nn, const char *name,
-                                 const loong_nn_experts_t *params, double std)
-{
-    return expert_matrices(nn, name, params, 2, std);
-}
-
 static loong_val_t vector(loong_nn_t *nn, const char *name, int64_t size,
                           loong_nn_start_t start, loong_placement_t place)
 {
@@ -395,6 +369,30 @@ loong_val_t loong_nn_row_linear(loong_nn_t *nn, const char *name, loong_val_t x,
     loong_nn_product_t product = loongi_nn_product(
         nn, &p, x, w, b, loongi_nn_has_magnitude(nn, name));
     return loongi_nn_adapt_rows(nn, name, in, &product);
+}
+
+loong_val_t loongi_nn_expert_linear(loong_nn_t *nn, int dim,
+                                    const loong_nn_experts_t *experts,
+                                    const loong_expert_rows_t *rows,
+                                    loong_val_t x)
+{
+    bool in = dim == 1;
+    char full[LOONG_NN_NAME];
+    loong_nn_start_t start = {LOONG_INIT_NORMAL,
+                              in ? nn->init_std : nn->output_init_std};
+    loong_shape_t shape = {3, {experts->experts.total, 0, 0, 0}};
+    shape.dim[dim] = (in ? 2 : 1) * experts->ffn.total;
+    shape.dim[3 - dim] = experts->hidden;
+    loong_param_params_t p = loongi_nn_describe(
+        nn, in ? "gate_up_proj" : "down_proj", shape, start, full);
+    p.place = loongi_nn_expert_place(nn, experts, dim);
+    loongi_nn_quantize(nn, &p);
+    loong_val_t w = loong_graph_param(nn->graph, &p);
+    loong_val_t y =
+        p.quant == LOONG_QUANT_NONE
+            ? loong_grouped_linear(nn->graph, x, w, rows)
+            : loong_grouped_linear_quantized(nn->graph, x, w, rows, p.quant);
+    return loongi_nn_adapt_experts(nn, dim, experts, rows, x, y);
 }
 
 /* ---- norms -------------------------------------------------------------- */

@@ -41,6 +41,23 @@ loong_placement_t loongi_nn_whole(const loong_nn_t *nn, loong_group_t group,
 loong_placement_t loongi_nn_part(loong_placement_t place, int dim,
                                  loong_nn_slice_t share);
 
+/* The matrices of all experts are one parameter, of which a rank has its share
+ * of the experts and of their channels: "gate_up_proj" [E, 2 ffn.total,
+ * hidden], gate above up, or "down_proj" [E, hidden, ffn.total]. Channels are
+ * dimension 1 or 2. */
+typedef struct loong_nn_experts {
+    loong_nn_slice_t experts;
+    loong_nn_slice_t ffn;
+    int64_t hidden;
+} loong_nn_experts_t;
+
+/* x of each expert times its matrix, whose channels are dimension `dim`, with
+ * what adapters add. */
+loong_val_t loongi_nn_expert_linear(loong_nn_t *nn, int dim,
+                                    const loong_nn_experts_t *experts,
+                                    const loong_expert_rows_t *rows,
+                                    loong_val_t x);
+
 /* This rank's share of the experts; of their channels, which are so many parts
  * of dimension `dim`, its share as well. dim 0: it has no channels, and ranks
  * that share out those of the same experts have it whole. */
@@ -48,8 +65,9 @@ loong_placement_t loongi_nn_expert_place(const loong_nn_t *nn,
                                          const loong_nn_experts_t *experts,
                                          int dim);
 
-/* Has the matrix of a linear layer stored as codes where that is asked for and
- * it stays fixed; a place that is no whole blocks breaks the graph. */
+/* Has the matrix of a linear layer, or those of experts, stored as codes where
+ * that is asked for and they stay fixed; a place that is no whole blocks breaks
+ * the graph. */
 void loongi_nn_quantize(const loong_nn_t *nn, loong_param_params_t *params);
 /* What a linear layer multiplies and makes: y = x w', with the bias but where
  * magnitudes come before that (loongi_nn_has_magnitude). */
@@ -69,6 +87,10 @@ loong_nn_product_t loongi_nn_product(loong_nn_t *nn,
 loong_val_t loongi_nn_multiply(loong_nn_t *nn,
                                const loong_nn_product_t *product,
                                loong_val_t x);
+
+/* What w, the product's matrix or rows of it, is a matrix of. */
+loong_val_t loongi_nn_numbers(loong_nn_t *nn, const loong_nn_product_t *product,
+                              loong_val_t w);
 
 /* Returns y with what the layer's adapters add, or y where it has none. Of
  * columns and rows of a region (loong_nn_column_linear, loong_nn_row_linear),

@@ -64,7 +64,7 @@
     X(linear_gelu_grad)  \
     X(linear_add)        \
     X(magnitude)         \
-    X(linear_quantized)  \
+    X(linear_quantized) X(dequantize_blockwise) \
     X(attention)         \
     X(attention_grad)    \
     X(attention_merge)   \

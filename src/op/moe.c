@@ -302,16 +302,20 @@ static void cost_grouped(const loong_kernel_query_t *q, loong_cost_t *cost)
     cost->bytes = loongi_cost_bytes(q);
 }
 
-/* Experts have equal numbers of rows. */
-static void example_offsets(const loong_kernel_query_t *q, int i, void *data)
+void loongi_even_offsets(const loong_kernel_query_t *q, int i, double share,
+                         int32_t *offset)
 {
-    const loong_grouped_linear_attr_t *attr = q->attr;
-    int32_t *offset = data;
     int64_t last = q->arg[i].dim[0] - 1;
-    double rows = attr->share * (double)q->arg[0].dim[0];
+    double rows = share * (double)q->arg[0].dim[0];
     for (int64_t e = 0; e <= last; e++) {
         offset[e] = (int32_t)(rows * (double)e / (double)last);
     }
+}
+
+static void example_offsets(const loong_kernel_query_t *q, int i, void *data)
+{
+    const loong_grouped_linear_attr_t *attr = q->attr;
+    loongi_even_offsets(q, i, attr->share, data);
 }
 
 static const loong_op_t grouped_linear_dw = {

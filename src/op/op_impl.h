@@ -48,6 +48,11 @@ int64_t loongi_type_rows(const loong_tensor_type_t *type);
 /* Bytes of all operands, each moved once. */
 double loongi_cost_bytes(const loong_kernel_query_t *query);
 
+/* Fills operand i, offsets of rows of experts, as if all had equal parts of
+ * `share` of the rows of operand 0. */
+void loongi_even_offsets(const loong_kernel_query_t *query, int i, double share,
+                         int32_t *offsets);
+
 extern const loong_op_t *const loongi_op_attention_grad;
 extern const loong_op_t *const loongi_op_slice_grad;
 

@@ -11,6 +11,7 @@
 #include "device_overhead.h"
 #include "isa.h"
 #include "loong/moe.h"
+#include "loong/quantize.h"
 #include "memory_check.h"
 #include "plan_shares.h"
 #include "stage_plans.h"
@@ -191,7 +192,20 @@ static void describe_precision(loong_plan_t *plan)
     }
 }
 
-/* The first grouped product of a layer's experts here; NULL: none. */
+/* Of a product of experts the part of its rows that even routing fills; 0: the
+ * step is another one. */
+static double even_share(const loong_step_t *step)
+{
+    const loong_kernel_query_t *q = &step->query;
+    if (strcmp(q->op, "grouped_linear") == 0) {
+        return ((const loong_grouped_linear_attr_t *)q->attr)->share;
+    }
+    return strcmp(q->op, "linear_quantized") == 0 && q->arg[1].rank > 2
+               ? ((const loong_linear_quantized_attr_t *)q->attr)->share
+               : 0.0;
+}
+
+/* The first product of a layer's experts here; NULL: none. */
 static const loong_step_t *expert_product(const loong_component_t *s)
 {
     for (int i = 0; i < s->num_stages * LOONG_VARIANT_COUNT; i++) {
@@ -200,7 +214,7 @@ static const loong_step_t *expert_product(const loong_component_t *s)
         for (int p = 0; c != NULL && p < LOONG_PROGRAM_COUNT; p++) {
             for (int64_t k = 0; k < c->programs[p].num_steps; k++) {
                 const loong_step_t *step = &c->programs[p].steps[k];
-                if (strcmp(step->query.op, "grouped_linear") == 0) {
+                if (even_share(step) > 0.0) {
                     return step;
                 }
             }
@@ -241,7 +255,6 @@ static void describe_experts(loong_plan_t *plan)
     if (step == NULL) {
         return;
     }
-    const loong_grouped_linear_attr_t *attr = step->query.attr;
     double rows = (double)step->query.arg[0].dim[0];
     loongi_text_printf(&plan->text,
                        "experts: room for %.0f rows of a layer%s; %.0f with "
@@ -249,7 +262,7 @@ static void describe_experts(loong_plan_t *plan)
                        rows,
                        step->repeat != 0 ? ", more run in rounds"
                                          : ", the most there can be",
-                       rows * attr->share);
+                       rows * even_share(step));
     if (loong_mesh_group_size(&plan->mesh, LOONG_GROUP_ETP_EP) > 1) {
         describe_dispatch(plan);
     }

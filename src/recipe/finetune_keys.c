@@ -23,21 +23,12 @@ static void check_magnitudes(const loong_recipe_t *r,
                              loong_problems_t *problems)
 {
     static const char dora[] = "finetune.use_dora";
-    if (!loong_recipe_bool(r, dora)) {
-        return;
-    }
-    if (!loong_recipe_is_set(r, "init.from_hf") &&
+    if (loong_recipe_bool(r, dora) &&
+        !loong_recipe_is_set(r, "init.from_hf") &&
         !loong_recipe_is_set(r, "model.from_hf")) {
         loongi_problems_add(problems,
                             "%s: %s: begins with the lengths of the rows of a "
                             "published model: init.from_hf or model.from_hf is "
-                            "wanted",
-                            loong_recipe_where(r, dora), dora);
-    }
-    if (strcmp(loong_recipe_text(r, "finetune.method"), "qlora") == 0) {
-        loongi_problems_add(problems,
-                            "%s: %s: goes with matrices that are not "
-                            "quantised: finetune.method is qlora, lora is "
                             "wanted",
                             loong_recipe_where(r, dora), dora);
     }

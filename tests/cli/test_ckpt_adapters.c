@@ -2,7 +2,7 @@
  *
  * loong-ckpt with adapters of peft's, in directories of their own: shown,
  * verified, there and back, added to one another and to their base.
- * tests/golden/lora.py --files compares with peft. */
+ * tests/golden/lora_files.py compares with peft. */
 #include "ckpt_program.h"
 
 #define LORA LOONG_SOURCE_DIR "/tests/golden/lora"

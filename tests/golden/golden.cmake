@@ -36,7 +36,7 @@ if(LOONG_ORACLE)
   loong_oracle_test(lora tests/golden/lora.py --check)
   loong_oracle_test(lora_export tests/golden/lora.py --export
     ${PROJECT_BINARY_DIR})
-  loong_oracle_test(lora_files tests/golden/lora.py --files
+  loong_oracle_test(lora_files tests/golden/lora_files.py
     ${PROJECT_BINARY_DIR})
   loong_oracle_test(llava tests/golden/llava.py --check)
   loong_oracle_test(vision_export tests/golden/vision.py --export

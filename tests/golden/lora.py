@@ -17,9 +17,6 @@
                            takes the same steps with BUILD/loongrun, loads the
                            adapter that it writes with peft and the merged model
                            with transformers: logits are those of peft's own
-  lora.py --files BUILD    BUILD/loong-ckpt: adapters to a checkpoint and back,
-                           merged, taken out again and added to one another as
-                           peft does it
 
 Every step takes all samples, in float64, without dropout.
 """
@@ -104,6 +101,16 @@ CASES = {
         r=4, lora_alpha=8, target_modules="all-linear")),
     "int8": ("../qlora/int8", dict(
         r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])),
+    "dora_nf4": ("../qlora/nf4", dict(
+        r=4, lora_alpha=8, use_dora=True,
+        target_modules=["q_proj", "v_proj", "gate_proj", "up_proj",
+                        "down_proj"])),
+    "moe_nf4": ("../qlora/moe_nf4", dict(
+        r=4, lora_alpha=8, target_modules=["q_proj", "o_proj"],
+        target_parameters=["experts.gate_up_proj", "experts.down_proj"])),
+    "moe_nf4_double": ("../qlora/moe_nf4_double", dict(
+        r=2, lora_alpha=8, target_modules=["v_proj"],
+        target_parameters=["experts.down_proj"])),
 }
 # Upon adapters of other cases, which stay as they begin, and their weights.
 UPON = {"upon": (("llama", 0.5), ("llama_plus", 1.0))}
@@ -111,7 +118,8 @@ TABLE = "head"  # saved as peft does by default: with the base's table
 # Of a tenth of the rate, which float32 follows: at LR PyTorch's own is up to
 # 3e-2 away from its float64 by the end.
 SLOW = ("llama", "llama_plus", "qwen2", "phi3", "gpt2", "dora", "head",
-        "qwen2_moe", "mixtral", "nf4", "nf4_double", "int8")
+        "qwen2_moe", "mixtral", "nf4", "nf4_double", "int8", "dora_nf4",
+        "moe_nf4")
 PLUS = {"llama_plus": 8}  # rate of the second matrices, LoRA+
 # Of the divergence in a second training.
 KL = {"llama": 0.3, "qwen2_moe": 0.3, "head": 0.3}
@@ -145,9 +153,9 @@ def write_older(place):
 
 
 def base(fixture):
+    if fixture.startswith("../qlora/"):
+        return qlora.dequantized(os.path.join(HERE, "fixtures", fixture))
     with wide.widened():
-        if fixture.startswith("../qlora/"):
-            return qlora.dequantized(os.path.join(HERE, "fixtures", fixture))
         return transformers.AutoModelForCausalLM.from_pretrained(
             os.path.join(HERE, "fixtures", fixture),
             attn_implementation="eager",
@@ -417,8 +425,6 @@ def exported(build, name):
     return worst[0] < 1e-8 and worst[1] < 1e-5
 
 
-# ---- files alone -----------------------------------------------------------
-
 def tool(build, *arguments, cwd=None, check=True):
     quiet = ["--quiet"] if arguments[0] != "verify" else []
     return subprocess.run(
@@ -426,164 +432,8 @@ def tool(build, *arguments, cwd=None, check=True):
         check=check, stdout=subprocess.DEVNULL)
 
 
-def same_bytes(a, b):
-    with open(a, "rb") as one, open(b, "rb") as other:
-        return one.read() == other.read()
-
-
-def there_and_back(build, start, fixture, place):
-    """Files that peft wrote, through a checkpoint: the same bytes."""
-    native, back = os.path.join(place, "native"), os.path.join(place, "back")
-    tool(build, "verify", start, "--base", fixture)
-    tool(build, "import", start, native, "--base", fixture)
-    tool(build, "verify", native)
-    tool(build, "export", native, back)
-    return all(same_bytes(os.path.join(start, f), os.path.join(back, f))
-               for f in ("adapter_config.json", "adapter_model.safetensors"))
-
-
-def values(place):
-    with wide.widened():
-        return transformers.AutoModelForCausalLM.from_pretrained(
-            place, experts_implementation="eager",
-            dtype=torch.float64)
-
-
-def last_bit(t):
-    """The value of the last bit of bf16 numbers."""
-    _, exponent = torch.frexp(t.abs().clamp_min(2.0 ** -126))
-    return torch.ldexp(torch.ones_like(t), exponent - 8)
-
-
-def rounded(t, dtype):
-    """Once, to nearest even: to(bfloat16) goes by way of float32."""
-    if dtype == "fp32":
-        return t.float().double()
-    bits = t.contiguous().view(torch.int64)
-    bits = bits + ((1 << 44) - 1) + ((bits >> 45) & 1)
-    return (bits >> 45 << 45).view(torch.float64)
-
-
-def merged(build, start, fixture, place, dtype):
-    """The largest difference from peft in float64, rounded once; and of what
-    is taken out again from what was there, in last bits of both and of the
-    larger one of model and base."""
-    plain, made, again = (os.path.join(place, dtype + end)
-                          for end in ("", "_made", "_again"))
-    tool(build, "convert", fixture, plain, "--dtype", dtype)
-    tool(build, "merge", start, plain, made)
-    model = peft.PeftModel.from_pretrained(values(plain), start).double()
-    theirs = model.merge_and_unload().state_dict()
-    ours, before = values(made).state_dict(), values(plain).state_dict()
-    worst = max((ours[k] - rounded(t, dtype)).abs().max().item()
-                for k, t in theirs.items())
-    if any("lora_" not in k or "magnitude" in k for k in load_file(
-            os.path.join(start, "adapter_model.safetensors"))):
-        return worst, None  # what was there is not known any more
-    halves = os.path.join(place, dtype + "_halves")
-    tool(build, "merge", start + "=0.25", start + "=0.75", plain, halves)
-    worst = max([worst] + [(ours[k] - t).abs().max().item() for k, t in
-                           values(halves).state_dict().items()])
-    tool(build, "merge", start + "=-1", made, again)
-    bits, larger, unequal, count = 0.0, 0.0, 0, 0
-    for k, t in values(again).state_dict().items():
-        gap = (t - before[k]).abs()
-        of_both = torch.maximum(last_bit(ours[k]), last_bit(before[k]))
-        bits = max(bits, (gap / last_bit(before[k])).max().item())
-        larger = max(larger, (gap / of_both).max().item())
-        if not torch.equal(before[k], ours[k]):
-            unequal, count = unequal + (gap > 0).sum().item(), count + t.numel()
-    return worst, (bits, larger, unequal / count)
-
-
-def files(build, name):
-    fixture = os.path.join(HERE, "fixtures", CASES[name][0])
-    with tempfile.TemporaryDirectory() as place:
-        start = os.path.join(place, "start")
-        begin(name).float().save_pretrained(start, save_embedding_layers=False)
-        equal = there_and_back(build, start, fixture, place)
-        if name == "llama_ends":  # there is nothing to merge it into
-            print(f"{name}: there and back {'equal' if equal else 'DIFFERS'}")
-            return equal
-        single, _ = merged(build, start, fixture, place, "fp32")
-        half, out = merged(build, start, fixture, place, "bf16")
-    print(f"{name}: there and back {'equal' if equal else 'DIFFERS'}; merged "
-          f"in fp32 {single:.1e}, in bf16 {half:.1e}", end="")
-    if out is not None:
-        print(f"; taken out again, {out[2]:.1%} of the matrices' elements "
-              f"differ, by at most {out[0]:g} last bits, {out[1]:g} of the "
-              "larger number", end="")
-    print()
-    return equal and single < 1e-7 and half == 0 and (
-        out is None or out[1] <= 1)
-
-
-def added(build, place):
-    """Two adapters as one, beside the model and in it."""
-    fixture = os.path.join(HERE, "fixtures", "llama3_gqa_tied")
-    starts = []
-    for i, targets in enumerate((["q_proj", "v_proj", "down_proj"],
-                                 ["q_proj", "up_proj"])):
-        model = peft.get_peft_model(base("llama3_gqa_tied"), peft.LoraConfig(
-            task_type="CAUSAL_LM", r=4, lora_alpha=6 + i,
-            target_modules=targets))
-        fill(model, i)
-        starts.append(os.path.join(place, f"start{i}"))
-        model.float().save_pretrained(starts[-1])
-    worst = []
-    for kind in "cat", "linear":
-        model = peft.PeftModel.from_pretrained(base("llama3_gqa_tied"),
-                                               starts[0], adapter_name="0")
-        model.load_adapter(starts[1], adapter_name="1")
-        model.double().add_weighted_adapter(
-            ["0", "1"], [0.7, -0.3], "sum", combination_type=kind)
-        model.set_adapter("sum")
-        ids = samples(model.config.vocab_size)[:, :-1]
-        wanted = logits(model, ids)
-        out, whole = (os.path.join(place, kind + end) for end in ("", "_made"))
-        terms = [starts[0] + "=0.7", starts[1] + "=-0.3"]
-        terms += ["--linear"] if kind == "linear" else []
-        tool(build, "merge", *terms, out)
-        tool(build, "merge", *terms, fixture, whole, "--dtype", "fp64")
-        ours = peft.PeftModel.from_pretrained(base("llama3_gqa_tied"), out)
-        worst += [(logits(m, ids) - wanted).abs().max().item()
-                  for m in (ours, values(whole))]
-    away = truncated(build, place, starts, fixture)
-    print("cat {:.1e}, in the model {:.1e}; linear {:.1e}, in the model {:.1e};"
-          " svd {:.1e}".format(*worst, away))
-    # an adapter has the float32 of its terms; peft adds by float32 weights
-    return worst[1] < 1e-9 and max(worst + [away]) < 1e-5
-
-
-def truncated(build, place, starts, fixture):
-    """How far what an adapter of rank 3 adds is from peft's svd."""
-    model = peft.PeftModel.from_pretrained(base("llama3_gqa_tied"), starts[0],
-                                           adapter_name="0")
-    model.load_adapter(starts[1], adapter_name="1")
-    model.double().add_weighted_adapter(
-        ["0", "1"], [0.7, -0.3], "sum", combination_type="svd", svd_rank=3)
-    out = os.path.join(place, "svd")
-    tool(build, "merge", "--svd", "3", starts[0] + "=0.7", starts[1] + "=-0.3",
-         out)
-    ours = peft.PeftModel.from_pretrained(base("llama3_gqa_tied"), out)
-    theirs = dict(model.named_modules())
-    return max(
-        (module.get_delta_weight("default")
-         - theirs[name].get_delta_weight("sum")).abs().max().item()
-        for name, module in ours.double().named_modules()
-        if hasattr(module, "get_delta_weight") and module.lora_A)
-
-
 def main():
     arguments = sys.argv[1:]
-    if arguments[:1] == ["--files"]:
-        build_dir = os.path.abspath(arguments[1])
-        with tempfile.TemporaryDirectory() as place:
-            good = added(build_dir, place)
-        # one expert's adapter is no file's here; torch reads no codes
-        names = [n for n, (fixture, _) in CASES.items()
-                 if n != OLDER and not fixture.startswith("../qlora")]
-        sys.exit(not all([files(build_dir, n) for n in names] + [good]))
     if arguments[:1] == ["--export"]:
         build_dir = os.path.abspath(arguments[1])
         sys.exit(not all([exported(build_dir, name)

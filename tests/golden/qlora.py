@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small llama as bitsandbytes quantises it, and what its codes stand for.
+"""Small models as bitsandbytes quantises them, and what their codes stand for.
 
-  qlora.py          writes qlora/plain (bf16) and, with transformers and
-                    bitsandbytes on the processor, qlora/nf4, qlora/nf4_double
-                    and qlora/int8 of it; lora.py takes steps beside them
+  qlora.py          writes qlora/plain (a llama in bf16) and, with transformers
+                    and bitsandbytes on the processor, qlora/nf4,
+                    qlora/nf4_double and qlora/int8 of it; qlora/moe (experts)
+                    and qlora/moe_nf4_double as transformers 4 had it, with
+                    codes of each matrix of each expert and of the router;
+                    lora.py takes steps beside them
 """
 import json
 import os
 import shutil
+import tempfile
 
 import bitsandbytes.functional as functional
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
+
+import wide
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KINDS = {
@@ -53,6 +59,43 @@ def write():
             quantization_config=transformers.BitsAndBytesConfig(**how)))
 
 
+def write_experts():
+    torch.manual_seed(8)
+    keep("moe", transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(
+        hidden_size=64, moe_intermediate_size=64, num_hidden_layers=1,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+        num_experts=4, num_experts_per_tok=2, norm_topk_prob=True,
+        vocab_size=97, max_position_embeddings=64, tie_word_embeddings=True,
+        initializer_range=0.2)).to(torch.bfloat16))
+    shutil.rmtree(place("moe_nf4_double"), ignore_errors=True)
+    shutil.copytree(place("moe"), place("moe_nf4_double"))
+    path = os.path.join(place("moe_nf4_double"), "model.safetensors")
+    save_file(encoded(load_file(path), "nf4_double", ()), path,
+              metadata={"format": "pt"})
+    path = os.path.join(place("moe_nf4_double"), "config.json")
+    with open(path) as f:
+        config = json.load(f)
+    config["quantization_config"] = dict(KINDS["nf4_double"],
+                                         quant_method="bitsandbytes")
+    with open(path, "w") as f:
+        json.dump(config, f, indent=2)
+
+
+def encoded(tensors, kind, kept):
+    """Codes of each matrix of the files, without those whose names end so."""
+    out = {}
+    for name, t in tensors.items():
+        if t.dim() < 2 or name.endswith(("embed_tokens.weight", *kept)):
+            out[name] = t
+            continue
+        out[name], state = functional.quantize_4bit(
+            t, blocksize=64, quant_type="nf4",
+            compress_statistics=kind == "nf4_double")
+        for key, value in state.as_dict(packed=True).items():
+            out[f"{name}.{key}"] = value
+    return out
+
+
 def numbers_of(tensors, name):
     """The fp32 that the codes of a matrix stand for."""
     end = len(".weight")
@@ -75,24 +118,34 @@ def numbers_of(tensors, name):
 
 
 def dequantized(path):
-    """The model of a directory of codes, in float64."""
+    """The model of a directory of codes, in float64; of one that is not kept,
+    as moe_nf4, that of the plain one quantised here, but for the router."""
+    kind = None
+    if not os.path.isdir(path):
+        path, kind = path.rsplit("_", 1)
+    tensors = load_file(os.path.join(path, "model.safetensors"))
+    if kind is not None:
+        tensors = encoded(tensors, kind, ("mlp.gate.weight",))
     with open(os.path.join(path, "config.json")) as f:
         config = json.load(f)
-    config.pop("quantization_config")
-    config = transformers.LlamaConfig.from_dict(config)
-    config._attn_implementation = "eager"
-    model = transformers.LlamaForCausalLM(config).double()
-    tensors = load_file(os.path.join(path, "model.safetensors"))
-    state = {}
-    for name in model.state_dict():
-        if name in tensors:
-            state[name] = (
-                tensors[name] if tensors[name].is_floating_point()
-                else numbers_of(tensors, name)).double()
-    model.load_state_dict(state, strict=False)
-    model.tie_weights()
+    config.pop("quantization_config", None)
+    numbers = {
+        name: (t if t.is_floating_point() else numbers_of(tensors, name))
+        .double() for name, t in tensors.items()
+        if name.endswith(".weight")}
+    with tempfile.TemporaryDirectory() as directory:
+        with open(os.path.join(directory, "config.json"), "w") as f:
+            json.dump(config, f)
+        save_file(numbers, os.path.join(directory, "model.safetensors"),
+                  metadata={"format": "pt"})
+        with wide.widened():
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                directory, dtype=torch.float64, attn_implementation="eager",
+                experts_implementation="eager")
+    model.name_or_path = model.config.name_or_path = ""
     return model.eval()
 
 
 if __name__ == "__main__":
     write()
+    write_experts()

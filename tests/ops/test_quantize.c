@@ -369,23 +369,44 @@ static uint8_t *encoded(loong_quant_t quant, int64_t rows, int64_t cols)
     return bytes;
 }
 
-static void check_product(loong_quant_t quant, loong_dtype_t dtype,
-                          bool transposed, int64_t rows, int64_t cols)
+/* A matrix of rows x cols, or one of each expert: the second has no rows of x,
+ * and behind those of the last there is one more. */
+typedef struct codes {
+    loong_quant_t quant;
+    int64_t rows, cols;
+    int experts; /* 0: none */
+} codes_t;
+
+static void check_product(const codes_t *p, loong_dtype_t dtype,
+                          bool transposed)
 {
     enum { TOKENS = 5 };
-    loong_linear_quantized_attr_t a = {quant, cols, transposed};
+    static const int32_t offsets[] = {0, 1, 1, 4};
+    loong_linear_quantized_attr_t a = {p->quant, p->cols, transposed, 1.0};
     op_case_t c = {.op = "linear_quantized", .attr = &a, .num_in = 3,
                    .num_out = 1};
-    uint8_t *bytes = encoded(quant, rows, cols);
-    c.arg[0] = op_mat(dtype, TOKENS, transposed ? rows : cols);
-    c.arg[0].gap = rows % 3;
-    c.arg[1] = op_mat(LOONG_U8, rows, loongi_quant_row_bytes(quant, cols));
-    c.arg[1].values = bytes;
-    if (!transposed) {
-        c.arg[2] = op_vec(LOONG_F32, rows);
+    int64_t size = loongi_quant_row_bytes(p->quant, p->cols);
+    uint8_t *bytes = encoded(p->quant, LOONG_MAX(p->experts, 1) * p->rows,
+                             p->cols);
+    op_arg_t *y = &c.arg[3];
+    c.arg[0] = op_mat(dtype, TOKENS, transposed ? p->rows : p->cols);
+    c.arg[0].gap = p->rows % 3;
+    c.arg[1] = op_mat(LOONG_U8, p->rows, size);
+    if (p->experts > 0) {
+        c.num_in = 4;
+        c.arg[1] = op_mat(LOONG_U8, p->experts, p->rows);
+        c.arg[1].rank = 3;
+        c.arg[1].dim[2] = size;
+        c.arg[3] = op_vec(LOONG_I32, p->experts + 1);
+        c.arg[3].values = offsets;
+        y = &c.arg[4];
+    } else if (!transposed) {
+        c.arg[2] = op_vec(LOONG_F32, p->rows);
     }
-    c.arg[3] = op_mat(dtype, TOKENS, transposed ? cols : rows);
-    c.arg[3].gap = cols % 5;
+    c.arg[1].values = bytes;
+    *y = op_mat(dtype, TOKENS, transposed ? p->cols : p->rows);
+    y->gap = p->cols % 5;
+    c.arg[0].spare = y->spare = p->experts > 0 ? 1 : 0;
     c.bound.roundings = 2;
     c.bound.terms = c.arg[0].dim[1];
     assert_true(op_case_reference(&c) > 0);
@@ -395,20 +416,61 @@ static void check_product(loong_quant_t quant, loong_dtype_t dtype,
 static void test_products_with_codes(void **state)
 {
     (void)state;
-    static const struct {
-        loong_quant_t quant;
-        int64_t rows, cols;
-    } sizes[] = {
-        {LOONG_QUANT_NF4, 70, 192},         {LOONG_QUANT_NF4, 2100, 256},
-        {LOONG_QUANT_NF4, 4000, 192},       {LOONG_QUANT_NF4_DOUBLE, 70, 1088},
-        {LOONG_QUANT_NF4_DOUBLE, 3, 20480}, {LOONG_QUANT_INT8, 70, 203},
-        {LOONG_QUANT_INT8, 4000, 161},
+    static const codes_t sizes[] = {
+        {LOONG_QUANT_NF4, 70, 192, 0},
+        {LOONG_QUANT_NF4, 2100, 256, 0},
+        {LOONG_QUANT_NF4, 4000, 192, 0},
+        {LOONG_QUANT_NF4_DOUBLE, 70, 1088, 0},
+        {LOONG_QUANT_NF4_DOUBLE, 3, 20480, 0},
+        {LOONG_QUANT_INT8, 70, 203, 0},
+        {LOONG_QUANT_INT8, 4000, 161, 0},
+        {LOONG_QUANT_NF4, 192, 256, 3},
+        {LOONG_QUANT_NF4, 1500, 192, 3},
+        {LOONG_QUANT_NF4_DOUBLE, 6, 20480, 3},
+        {LOONG_QUANT_INT8, 70, 203, 3},
     };
     for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
         for (int k = 0; k < 4; k++) {
-            check_product(sizes[i].quant, k & 1 ? LOONG_BF16 : LOONG_F32, k & 2,
-                          sizes[i].rows, sizes[i].cols);
+            check_product(&sizes[i], k & 1 ? LOONG_BF16 : LOONG_F32, k & 2);
         }
+    }
+}
+
+/* Every kernel makes the bytes' numbers, which are exact but for their own
+ * rounding. */
+static void test_dequantize_blockwise(void **state)
+{
+    (void)state;
+    enum { ROWS_OF = 5, WIDTH = 192 };
+    for (int q = LOONG_QUANT_NF4; q < LOONG_QUANT_COUNT; q++) {
+        uint8_t *bytes = encoded((loong_quant_t)q, ROWS_OF, WIDTH);
+        int64_t size = loongi_quant_row_bytes((loong_quant_t)q, WIDTH);
+        for (int t = 0; t < 3; t++) {
+            static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32,
+                                                  LOONG_BF16};
+            loong_dequantize_blockwise_attr_t a = {(loong_quant_t)q, WIDTH,
+                                                   types[t]};
+            op_case_t c = {.op = "dequantize_blockwise", .attr = &a,
+                           .num_in = 1, .num_out = 1};
+            double *got[LOONG_MAX_OPERANDS] = {NULL};
+            double want[ROWS_OF * WIDTH];
+            loong_quant_part_t all = {(loong_quant_t)q, bytes, size, WIDTH, 0,
+                                      ROWS_OF, 0, WIDTH};
+            c.arg[0] = op_mat(LOONG_U8, ROWS_OF, size);
+            c.arg[0].values = bytes;
+            c.arg[1] = op_mat(types[t], ROWS_OF, WIDTH);
+            c.arg[1].gap = 8;
+            c.bound.roundings = 1;
+            op_case_reference(&c);
+            op_case_outputs(&c, "dequantize_blockwise_ref", got);
+            loongi_quant_decode(&all, LOONG_F64, want, WIDTH, 1);
+            for (int i = 0; i < ROWS_OF * WIDTH; i++) {
+                assert_true(fabs(got[0][i] - want[i]) <=
+                            (t == 2 ? 0x1p-8 : 0.0) * fabs(want[i]));
+            }
+            free(got[0]);
+        }
+        free(bytes);
     }
 }
 
@@ -492,6 +554,7 @@ int main(void)
         cmocka_unit_test(test_numbers), cmocka_unit_test(test_dequantize),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_drawn),
         cmocka_unit_test(test_products_with_codes),
+        cmocka_unit_test(test_dequantize_blockwise),
         cmocka_unit_test(test_numbers_of_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -290,33 +290,23 @@ static void magnitudes(void **state)
     "kv_channels: 32, vocab_size: 61, max_position_embeddings: 64, "      \
     "untie_embeddings_and_output_weights: true}"
 
-/* A base is written, and each layout quantises what it reads of it. */
-static void quantized(void **state)
+typedef struct codes {
+    const char *keys;
+    layout_t layouts[5];
+} codes_t;
+
+/* A base is written, and each layout quantises what it reads of it. The last
+ * codes are refused in a layout, with this text. */
+static void check_codes(const char *model, int count, const codes_t *kinds,
+                        const layout_t *refused, const char *text)
 {
-    (void)state;
-    static const struct {
-        const char *keys;
-        layout_t layouts[5];
-    } kinds[] = {
-        {"quantization: nf4",
-         {{2, "{" TP "2}"},
-          {4, "{" TP "2, " SP ", " SHARD "optim_grads_params, "
-              "bucket_bytes: 4096}" ALL_AGAIN},
-          {2, "{" PP "2, num_layers_per_virtual_pipeline_stage: 1}"},
-          {2, "{" CP "2}"},
-          {2, "{" SHARD "optim_grads, bucket_bytes: 4096}"}}},
-        {"quantization: nf4, double_quantization: true",
-         {{4, "{" TP "2, " SHARD "optim_grads_params}"}}},
-        {"quantization: int8",
-         {{4, "{" TP "4, " SP "}"}, {2, "{" SHARD "optim_grads_params}"}}},
-    };
     layout_place_t place = layout_begin();
     char more[1024];
     snprintf(more, sizeof(more), "export: {hf: %s/base}\n", place.dir);
-    layout_run_t base = make_run("start", BLOCKS, 1, "{}", more);
+    layout_run_t base = make_run("start", model, 1, "{}", more);
     base.global_batch_size = 4;
     layout_run(&place, &base);
-    for (int k = 0; k < LOONG_COUNT_OF(kinds); k++) {
+    for (int k = 0; k < count; k++) {
         snprintf(more, sizeof(more),
                  "training_phase: pretrain\n"
                  "init: {from_hf: %s/base, by_scope: [{scope: '*.lora_A', "
@@ -326,7 +316,7 @@ static void quantized(void **state)
                  place.dir, kinds[k].keys);
         char save[2][16];
         snprintf(save[0], sizeof(save[0]), "one%d", k);
-        layout_run_t one = make_run(save[0], BLOCKS, 1, "{}", more);
+        layout_run_t one = make_run(save[0], model, 1, "{}", more);
         one.global_batch_size = 8;
         /* With 0.3 rounding becomes 3.2e-9 of one moment of the first, with
          * 0.2, 0.4 or 1 at most 2.1e-10 of any. */
@@ -335,7 +325,7 @@ static void quantized(void **state)
         for (int i = 0; i < 5 && kinds[k].layouts[i].ranks > 0; i++) {
             snprintf(save[1], sizeof(save[1]), "layout%d.%d", k, i);
             layout_run_t run =
-                make_run(save[1], BLOCKS, kinds[k].layouts[i].ranks,
+                make_run(save[1], model, kinds[k].layouts[i].ranks,
                          kinds[k].layouts[i].parallel, more);
             run.global_batch_size = 8;
             run.kl_loss = one.kl_loss;
@@ -343,13 +333,64 @@ static void quantized(void **state)
             layout_compare(&place, &run, &one, 1e-9);
         }
     }
-    layout_run_t cut = make_run("cut", BLOCKS, 4, "{" TP "4}", more);
-    cut.refusal = "layers.0.self_attn.o_proj.weight has rows of 128 elements, "
-                  "of which a rank has 32 from 0 on: these are no whole blocks "
-                  "of 64";
-    snprintf(more + strlen(more) - strlen("int8}\n"), 8, "nf4}\n");
+    layout_run_t cut =
+        make_run("cut", model, refused->ranks, refused->parallel, more);
+    cut.refusal = text;
     layout_run(&place, &cut);
     layout_end(&place);
+}
+
+static void quantized(void **state)
+{
+    (void)state;
+    static const codes_t kinds[] = {
+        {"quantization: int8",
+         {{4, "{" TP "4, " SP "}"}, {2, "{" SHARD "optim_grads_params}"}}},
+        {"quantization: nf4, double_quantization: true",
+         {{4, "{" TP "2, " SHARD "optim_grads_params}"}}},
+        {"quantization: nf4",
+         {{2, "{" TP "2}"},
+          {4, "{" TP "2, " SP ", " SHARD "optim_grads_params, "
+              "bucket_bytes: 4096}" ALL_AGAIN},
+          {2, "{" PP "2, num_layers_per_virtual_pipeline_stage: 1}"},
+          {2, "{" CP "2}"},
+          {2, "{" SHARD "optim_grads, bucket_bytes: 4096}"}}},
+    };
+    static const layout_t cut = {4, "{" TP "4}"};
+    check_codes(BLOCKS, LOONG_COUNT_OF(kinds), kinds, &cut,
+                "layers.0.self_attn.o_proj.weight has rows of 128 elements, "
+                "of which a rank has 32 from 0 on: these are no whole blocks "
+                "of 64");
+}
+
+/* Likewise, of which two ranks share out the channels of an expert. */
+#define BLOCKS_OF_EXPERTS                                                    \
+    "{family: qwen3_moe, num_layers: 2, hidden_size: 64, ffn_hidden_size: "  \
+    "64, num_attention_heads: 8, num_query_groups: 4, kv_channels: 32, "     \
+    "num_experts: 4, moe_router_topk: 2, moe_ffn_hidden_size: 128, "         \
+    "vocab_size: 61, max_position_embeddings: 64}"
+
+static void quantized_experts(void **state)
+{
+    (void)state;
+#define TUNED                                           \
+    ", target_modules: [q_proj, gate_up_proj, "         \
+    "experts.down_proj], rank_pattern: [{scope: experts.down_proj, rank: 2}]"
+    static const codes_t kinds[] = {
+        {"quantization: int8", {{2, "{" EP "2}"}}},
+        {"quantization: nf4, double_quantization: true" TUNED,
+         {{4, "{" TP "2, " SP ", " EP "4, " ETP "1, " EXCHANGE ", " SHARD
+              "optim_grads_params, bucket_bytes: 4096}"}}},
+        {"quantization: nf4" TUNED,
+         {{2, "{" SHARD "optim_grads_params}" ALL_AGAIN},
+          {4, "{" TP "2, " SP ", " EP "2, " ETP "2}" ALL_AGAIN},
+          {4, "{" PP "2, " EP "2}"}}},
+    };
+    static const layout_t cut = {4, "{" TP "4, " SP ", " ETP "4}"};
+    check_codes(BLOCKS_OF_EXPERTS, LOONG_COUNT_OF(kinds), kinds, &cut,
+                "layers.0.mlp.experts.down_proj has rows of 128 elements, of "
+                "which a rank has 32 from 0 on: these are no whole blocks of "
+                "64");
 }
 
 /* Products dy' x of a step, and those that are as large as a fixed matrix: no
@@ -405,6 +446,7 @@ int main(void)
         cmocka_unit_test(experts),
         cmocka_unit_test(magnitudes),
         cmocka_unit_test(quantized),
+        cmocka_unit_test(quantized_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

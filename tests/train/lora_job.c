@@ -77,6 +77,17 @@ static const lora_case_t cases[] = {
     {"int8", "../qlora/plain",
      CODES "finetune.quantization=int8\n"
            "finetune.target_modules=[q_proj, v_proj]\n"},
+    {"dora_nf4", "../qlora/plain",
+     CODES "finetune.use_dora=true\nfinetune.target_modules=[q_proj, v_proj, "
+           "gate_proj, up_proj, down_proj]\n"},
+    {"moe_nf4", "../qlora/moe",
+     CODES "finetune.target_modules=[q_proj, o_proj, experts.gate_up_proj, "
+           "experts.down_proj]\nfoundation.moe_aux_loss_coeff=0\n"},
+    {"moe_nf4_double", "../qlora/moe_nf4_double",
+     "finetune.method=qlora\nfinetune.rank=2\nfinetune.alpha=8\n"
+     "finetune.double_quantization=true\n"
+     "finetune.target_modules=[v_proj, experts.down_proj]\n"
+     "foundation.moe_aux_loss_coeff=0\n"},
 };
 
 const lora_case_t *lora_case_at(int index)

@@ -44,48 +44,60 @@ static void a_divergence_is_from_the_model_without(void **state)
 }
 
 /* Before the first step the model is the base: lengths of rows are those of
- * its matrices. */
+ * its matrices, of a quantised one of what its codes stand for. */
 static void magnitudes_begin_as_norms(void **state)
 {
     (void)state;
-    enum { ROWS = 32, MOST = 64 };
-    const lora_case_t plain = {
-        "", "llama3_gqa_tied",
-        "~finetune.adapter\ntrain.exit_interval=1\noptimizer.lr=0\n"};
-    job_place_t p = lora_begin(&plain);
-    job_place_t other = lora_begin(&plain);
-    double loss[2];
-    double row[MOST];
-    double *values = NULL;
-    loong_hf_t *hf = NULL;
-    lora_run(&p, &plain, 2,
-             "parallel.tensor_model_parallel_size=2\nfinetune.use_dora=true\n");
-    lora_run(&other, &plain, 1, "");
-    assert_int_equal(job_metrics(&p, NULL, "loss", &loss[0], 1), 1);
-    assert_int_equal(job_metrics(&other, NULL, "loss", &loss[1], 1), 1);
-    assert_true(fabs(loss[0] - loss[1]) <= 1e-8);
-    assert_int_equal(
-        job_tensor(&p, "save", "param",
-                   "foundation.layers.1.mlp.down_proj.lora_magnitude_vector",
-                   &values),
-        ROWS);
-    assert_ok(p.ctx,
-              loongi_hf_open(p.ctx, GOLDEN "fixtures/llama3_gqa_tied", &hf));
-    const loong_hf_param_t *w = loongi_hf_map_find(
-        loongi_hf_get_map(hf), "layers.1.mlp.down_proj.weight");
-    assert_true(w->shape[0] == ROWS && w->shape[1] <= MOST);
-    for (int64_t r = 0; r < ROWS; r++) {
-        double sum = 0.0;
-        assert_ok(p.ctx, loongi_hf_read(hf, w->name, r, 1, LOONG_F64, row));
-        for (int64_t c = 0; c < w->shape[1]; c++) {
-            sum += row[c] * row[c];
+    enum { ROWS = 64, MOST = 128 };
+#define AT_ONCE "~finetune.adapter\ntrain.exit_interval=1\noptimizer.lr=0\n"
+    static const struct {
+        lora_case_t plain;
+        const char *base, *dora;
+    } kinds[] = {
+        {{"", "llama3_gqa_tied", AT_ONCE},
+         GOLDEN "fixtures/llama3_gqa_tied",
+         "parallel.tensor_model_parallel_size=2\n"},
+        {{"", "../qlora/plain", AT_ONCE "finetune.method=qlora\n"},
+         GOLDEN "qlora/nf4",
+         "parallel.data_parallel_sharding=optim_grads_params\n"},
+    };
+    for (int i = 0; i < LOONG_COUNT_OF(kinds); i++) {
+        const lora_case_t *plain = &kinds[i].plain;
+        job_place_t p = lora_begin(plain);
+        job_place_t other = lora_begin(plain);
+        double loss[2];
+        double row[MOST];
+        double *values = NULL;
+        char keys[200];
+        loong_hf_t *hf = NULL;
+        snprintf(keys, sizeof(keys), "%sfinetune.use_dora=true\n",
+                 kinds[i].dora);
+        lora_run(&p, plain, 2, keys);
+        lora_run(&other, plain, 1, "");
+        assert_int_equal(job_metrics(&p, NULL, "loss", &loss[0], 1), 1);
+        assert_int_equal(job_metrics(&other, NULL, "loss", &loss[1], 1), 1);
+        assert_true(fabs(loss[0] - loss[1]) <= 1e-8);
+        int64_t rows = job_tensor(
+            &p, "save", "param",
+            "foundation.layers.1.mlp.down_proj.lora_magnitude_vector", &values);
+        assert_ok(p.ctx, loongi_hf_open(p.ctx, kinds[i].base, &hf));
+        const loong_hf_param_t *w = loongi_hf_map_find(
+            loongi_hf_get_map(hf), "layers.1.mlp.down_proj.weight");
+        assert_int_equal(w->shape[0], rows);
+        assert_true(rows <= ROWS && w->shape[1] <= MOST);
+        for (int64_t r = 0; r < rows; r++) {
+            double sum = 0.0;
+            assert_ok(p.ctx, loongi_hf_read(hf, w->name, r, 1, LOONG_F64, row));
+            for (int64_t c = 0; c < w->shape[1]; c++) {
+                sum += row[c] * row[c];
+            }
+            assert_true(fabs(values[r] - sqrt(sum)) <= 1e-12);
         }
-        assert_true(fabs(values[r] - sqrt(sum)) <= 1e-12);
+        loongi_hf_close(&hf);
+        free(values);
+        job_end(&other);
+        job_end(&p);
     }
-    loongi_hf_close(&hf);
-    free(values);
-    job_end(&other);
-    job_end(&p);
 }
 
 /* b of an adapter whose a is 1 and which makes what one with lengths of rows
@@ -291,8 +303,6 @@ static void what_does_not_fit_is_refused(void **state)
          "finetune.rank_pattern[0].scope: no parameter matches k_proj"},
         {"finetune.rank=5\n", "has rank 4, here it has 5"},
         {"finetune.use_dora=true\n", "has no magnitudes: finetune.use_dora"},
-        {"finetune.use_dora=true\nfinetune.method=qlora\n",
-         "finetune.use_dora: goes with matrices that are not quantised"},
         {"finetune.use_dora=true\n~init.from_hf\n",
          "finetune.use_dora: begins with the lengths of the rows"},
         {"finetune.use_dora=true\nfinetune.target_modules=[embed_tokens]\n",

@@ -10,12 +10,14 @@
 #include "adapter_start.h"
 #include "hf_adapters.h"
 #include "hf_composite.h"
+#include "hf_quantize.h"
 #include "peft.h"
 
 enum { NORMS = 64 }; /* rows whose lengths are taken at a time */
 
 typedef struct start {
     loong_context_t *ctx;
+    const loong_component_t *component;
     const loong_hf_t *hf;
     const loong_hf_map_t *map;
     const loong_peft_t *peft; /* NULL: magnitudes start as norms */
@@ -179,28 +181,49 @@ static loong_status_t fill_pieces(const start_t *s, const matrix_t *m,
     return LOONG_OK;
 }
 
+/* Makes what reads the matrix of a module as the run has it, in codes; NULL: it
+ * has the files' numbers. */
+static loong_status_t quantizer_of(const start_t *s, const matrix_t *m,
+                                   loong_hf_quantizer_t **q_p)
+{
+    const loong_component_t *c = s->component;
+    int64_t i = 0;
+    while (i < c->num_whole && strcmp(c->whole[i].name, m->base->name) != 0) {
+        i++;
+    }
+    return i == c->num_whole || c->whole[i].quant == LOONG_QUANT_NONE
+               ? LOONG_OK
+               : loongi_hf_quantizer_create(s->hf, m->base->name,
+                                            c->whole[i].quant, q_p);
+}
+
 /* Norms of the rows of the base's matrix, for b is 0. */
 static loong_status_t fill_norms(const start_t *s, const matrix_t *m,
                                  double *to)
 {
     int64_t cols = m->base->shape[1];
     double *rows = NULL;
-    loong_status_t status = LOONG_OK;
+    loong_hf_quantizer_t *q = NULL;
     LOONG_TRY(loongi_calloc(s->ctx, (size_t)(NORMS * cols), sizeof(*rows),
                             "rows", &rows));
+    loong_status_t status = quantizer_of(s, m, &q);
     for (int64_t r = 0; r < m->rows && status == LOONG_OK; r++) {
         const double *row = rows + r % NORMS * cols;
         double sum = 0.0;
         if (r % NORMS == 0) {
-            status = loongi_hf_read(s->hf, m->base->name, r,
-                                    LOONG_MIN(NORMS, m->rows - r), LOONG_F64,
-                                    rows);
+            const loong_hf_block_t b = {m->base->name, r,
+                                        LOONG_MIN(NORMS, m->rows - r), 0, cols};
+            status = q != NULL ? loongi_hf_quantizer_numbers(q, &b, LOONG_F64,
+                                                             rows)
+                               : loongi_hf_read(s->hf, b.name, r, b.rows,
+                                                LOONG_F64, rows);
         }
         for (int64_t c = 0; c < cols; c++) {
             sum += row[c] * row[c];
         }
         to[r] = sqrt(sum);
     }
+    loongi_hf_quantizer_destroy(&q);
     loongi_free(s->ctx, rows);
     return status;
 }
@@ -438,7 +461,7 @@ static loong_status_t open_peft(const loong_component_t *c,
 {
     loong_peft_t *peft = NULL;
     LOONG_TRY(loongi_peft_read(c->ctx, dir, &peft));
-    const start_t s = {c->ctx, hf, loongi_hf_get_map(hf), peft};
+    const start_t s = {c->ctx, c, hf, loongi_hf_get_map(hf), peft};
     loong_status_t status = loongi_lora_fit(peft, hf);
     if (status == LOONG_OK) {
         status = check_modules(&s, c);
@@ -460,7 +483,8 @@ loong_status_t loongi_adapter_check(const loong_component_t *component,
     loong_status_t status = LOONG_OK;
     loong_peft_t *peft = NULL;
     LOONG_TRY(open_peft(component, hf, dir, &peft));
-    const start_t s = {component->ctx, hf, loongi_hf_get_map(hf), peft};
+    const start_t s = {component->ctx, component, hf, loongi_hf_get_map(hf),
+                       peft};
     for (int i = 0; i < component->num_stages && status == LOONG_OK; i++) {
         status = load_params(&s, component->stages[i]->layout, NULL);
     }
@@ -480,7 +504,8 @@ loong_status_t loongi_adapter_load(loong_component_t *component,
     if (dir != NULL) {
         LOONG_TRY(open_peft(component, hf, dir, &peft));
     }
-    const start_t s = {component->ctx, hf, loongi_hf_get_map(hf), peft};
+    const start_t s = {component->ctx, component, hf, loongi_hf_get_map(hf),
+                       peft};
     for (int i = 0; i < component->num_stages && status == LOONG_OK; i++) {
         status = load_stage(&s, component->stages[i]);
     }

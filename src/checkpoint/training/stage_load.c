@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "adapter_start.h"
+#include "graph_impl.h"
 #include "hf_quantize.h"
 #include "new_params.h"
 
@@ -71,24 +72,25 @@ static loong_status_t read_block(const loong_hf_t *hf, const char *name,
 }
 
 /* Rows of codes of the part, a byte as an element. */
-static loong_status_t read_codes(const loong_hf_quantizer_t *q,
+static loong_status_t read_codes(loong_hf_quantizer_t *q,
                                  const loong_chunk_param_t *p, int64_t row,
                                  int64_t rows, const buffers_t *b)
 {
-    const loong_placement_t *at = &p->params.place;
-    bool part = at->cut && at->dim == 1;
+    loong_param_slice_t part = loongi_param_slice_of(p);
+    loong_param_params_t numbers = p->params;
+    numbers.quant = LOONG_QUANT_NONE;
+    loong_shape_t shape = loongi_param_shape(&numbers);
     const uint8_t *bytes = (const uint8_t *)(const void *)b->rows;
-    LOONG_TRY(loongi_hf_quantizer_read(
-        q, row, rows, part ? at->begin : 0,
-        part ? at->count : p->params.shape.dim[1], b->rows));
-    for (int64_t i = 0; i < rows * p->shape.dim[1]; i++) {
+    LOONG_TRY(loongi_hf_quantizer_read(q, row, rows, part.col,
+                                       shape.dim[shape.rank - 1], b->rows));
+    for (int64_t i = 0; i < rows * part.cols; i++) {
         b->block[i] = (double)bytes[i];
     }
     return LOONG_OK;
 }
 
 static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
-                                 const loong_hf_quantizer_t *q,
+                                 loong_hf_quantizer_t *q,
                                  const loong_chunk_param_t *p,
                                  const buffers_t *b)
 {

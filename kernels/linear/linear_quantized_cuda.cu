@@ -202,7 +202,7 @@ static bool support_numbers(const loong_kernel_query_t *query,
     loong_dtype_t dtype = query->arg[1].dtype;
     if (dtype != LOONG_F32 && dtype != LOONG_BF16) {
         snprintf(reason, LOONG_REASON_SIZE,
-                 "to %s, this kernel makes fp32 and bf16",
+                 "operand %d is %s, this kernel takes fp32 and bf16", 1,
                  loong_dtype_name(dtype));
         return false;
     }

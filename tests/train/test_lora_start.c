@@ -57,7 +57,10 @@ static void magnitudes_begin_as_norms(void **state)
         {{"", "llama3_gqa_tied", AT_ONCE},
          GOLDEN "fixtures/llama3_gqa_tied",
          "parallel.tensor_model_parallel_size=2\n"},
-        {{"", "../qlora/plain", AT_ONCE "finetune.method=qlora\n"},
+        /* One row of up_proj is zeros, which have no direction. */
+        {{"", "../qlora/plain",
+          AT_ONCE "finetune.method=qlora\n"
+                  "finetune.target_modules=[q_proj, down_proj]\n"},
          GOLDEN "qlora/nf4",
          "parallel.data_parallel_sharding=optim_grads_params\n"},
     };

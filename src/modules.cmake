@@ -39,7 +39,7 @@ loong_module(NAME data DIR src/data
 loong_module(NAME tokenizer DIR src/data/tokenizer PUBLIC tokenizer USES base
   LIBS pcre2-8 utf8proc xxhash)
 pkg_check_modules(IMAGES libjpeg libpng libwebp)
-pkg_check_modules(ARCHIVE libarchive) # its headers; source_tar.c loads it
+pkg_check_modules(ARCHIVE libarchive) # its headers; tar.c loads it
 if(NOT IMAGES_FOUND OR NOT ARCHIVE_FOUND)
   message(FATAL_ERROR "pictures need libjpeg, libpng, libwebp and libarchive; "
     "on Debian: make deps, or "
@@ -50,9 +50,9 @@ loong_module(NAME images DIR src/data/images PUBLIC image video USES base data
   INCLUDES ${IMAGES_INCLUDE_DIRS} ${ARCHIVE_INCLUDE_DIRS}
   ${PROJECT_SOURCE_DIR}/backends/video)
 loong_module(NAME image_text DIR src/data/image_text
-  USES base CALLS data images tokenizer LIBS xxhash)
-loong_module(NAME chat DIR src/data/chat PUBLIC chat
-  USES base jinja jinja_named data CALLS images tokenizer LIBS xxhash
+  USES base images CALLS data tokenizer LIBS xxhash)
+loong_module(NAME chat DIR src/data/chat PUBLIC chat webdataset
+  USES base jinja jinja_named recipe data images CALLS tokenizer LIBS xxhash
   INCLUDES ${PROJECT_SOURCE_DIR}/backends/arrow)
 set_source_files_properties(src/data/images/resize.c
   PROPERTIES COMPILE_OPTIONS -O3)

@@ -26,6 +26,8 @@ static const data_command_t commands[] = {
      data_merge},
     {"show", "a page of what a recipe's run would read", data_show},
     {"tokenizer", "train a tokenizer; text to ids and back", data_tokenizer},
+    {"webdataset", "records with pictures and videos as tar shards",
+     data_webdataset},
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
@@ -106,7 +108,7 @@ static int help(FILE *out, int code)
 {
     fprintf(out, "usage: loong-data COMMAND [OPTION]...\n\n");
     for (int i = 0; i < COMMANDS; i++) {
-        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+        fprintf(out, "  %-11s %s\n", commands[i].name, commands[i].summary);
     }
     fprintf(out, "\nloong-data COMMAND --help lists the options.\n");
     return code;

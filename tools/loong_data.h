@@ -24,6 +24,7 @@ int data_inspect(loong_context_t *ctx, int argc, char **argv);
 int data_merge(loong_context_t *ctx, int argc, char **argv);
 int data_show(loong_context_t *ctx, int argc, char **argv);
 int data_tokenizer(loong_context_t *ctx, int argc, char **argv);
+int data_webdataset(loong_context_t *ctx, int argc, char **argv);
 int data_tokenizer_train(loong_context_t *ctx, int argc, char **argv);
 
 /* Prints the error trail to stderr; the exit code that fits the status. */

@@ -32,7 +32,8 @@ static const char help_text[] =
     "As the keys of data.chat in a recipe:\n"
     "\n"
     "  --format NAME           auto, openai, sharegpt, alpaca,\n"
-    "                          prompt_completion, preference, kto, text\n"
+    "                          prompt_completion, preference, kto, vqa,\n"
+    "                          caption, text\n"
     "  --template NAME         one of the model's templates, a built-in one, "
     "or\n"
     "                          the path of a .jinja (default: the model's)\n"
@@ -365,7 +366,7 @@ static int show(loong_context_t *ctx, options_t *o, const char *path,
     loong_chat_t *chat = NULL;
     o->chat.tags = o->tags;
     o->chat.skip_refused = true; /* they are shown */
-    const loong_source_params_t params = {.data = path,
+    const loong_source_params_t params = {.data = "train",
                                           .path = path,
                                           .tokenizer = o->tokenizer,
                                           .image_token = o->image_token,

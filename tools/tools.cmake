@@ -6,7 +6,8 @@ add_executable(loong-data tools/loong_data.c tools/options.c
   tools/loong_data_chat.c tools/loong_data_index.c
   tools/loong_data_inspect.c tools/loong_data_merge.c
   tools/loong_data_show.c tools/loong_data_tokenizer.c
-  tools/loong_data_tokenize.c tools/loong_data_train.c)
+  tools/loong_data_tokenize.c tools/loong_data_train.c
+  tools/loong_data_webdataset.c)
 target_link_libraries(loong-data PRIVATE loong_all)
 target_compile_definitions(loong-data PRIVATE
   LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"

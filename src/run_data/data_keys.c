@@ -35,7 +35,8 @@ static const loong_recipe_field_t keys[] = {
         "frames that are read of every video, instead of so many a second",
         SET(video_frames)),
     CHOICE("data.chat.format", "auto",
-           "auto openai sharegpt alpaca prompt_completion preference kto text",
+           "auto openai sharegpt alpaca prompt_completion preference kto vqa "
+           "caption text",
            SAME,
            "of the records of conversations; auto: of each file by the keys of "
            "its first record",

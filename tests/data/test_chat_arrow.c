@@ -50,7 +50,8 @@ static void test_rows(void **state)
         snprintf(path[1], 512, "%s%.*s.jsonl", fixtures,
                  (int)strcspn(files[i], "."), files[i]);
         for (int k = 0; k < 2; k++) {
-            assert_ok(ctx, loongi_chat_reader_create(ctx, path[k], &reader[k]));
+            const chat_file_t file = {.path = path[k]};
+            assert_ok(ctx, loongi_chat_reader_create(ctx, &file, &reader[k]));
         }
         do {
             for (int k = 0; k < 2; k++) {
@@ -90,7 +91,8 @@ static void test_damaged(void **state)
         size_t kept = i % 6 == 0 ? length - 9 : length;
         assert_ok(ctx, loongi_file_write(ctx, path, bytes, kept));
         loongi_free(ctx, bytes);
-        loong_status_t status = loongi_chat_reader_create(ctx, path, &reader);
+        const chat_file_t file = {.path = path};
+        loong_status_t status = loongi_chat_reader_create(ctx, &file, &reader);
         while (status == LOONG_OK && record.bytes != NULL) {
             status = loongi_chat_reader_next(reader, &record);
         }

@@ -53,7 +53,8 @@ static void read_file(loong_context_t *ctx, const char *path,
     chat_reader_t *reader = NULL;
     chat_record_t record = {0};
     int64_t line = 1;
-    loong_status_t status = loongi_chat_reader_create(ctx, path, &reader);
+    const chat_file_t file = {.path = (char *)path};
+    loong_status_t status = loongi_chat_reader_create(ctx, &file, &reader);
     while (status == LOONG_OK) {
         status = loongi_chat_reader_next(reader, &record);
         if (status != LOONG_OK || record.bytes == NULL) {

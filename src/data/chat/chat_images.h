@@ -34,6 +34,7 @@ typedef struct chat_image_rules {
 typedef struct chat_listed {
     const loong_json_t *list; /* a path or a list; or NULL */
     int64_t count, used;
+    bool unlisted; /* members of its sample, in the order of their names */
 } chat_listed_t;
 
 /* Of a sample. */
@@ -46,6 +47,9 @@ typedef struct chat_image {
 
 /* ---- images.c ------------------------------------------------------------ */
 
+/* What a member of a tar file is by its name: 0 a picture, 1 a video, -1
+ * neither. */
+int loongi_chat_member_kind(const char *name);
 /* "images" or "image" of a record, "videos" or "video". */
 LOONG_NODISCARD loong_status_t loongi_chat_take_images(
     struct chat_conversation *c, const loong_json_t *record);
@@ -55,6 +59,10 @@ LOONG_NODISCARD loong_status_t loongi_chat_use_images(
 /* Each of them stands in some message. */
 LOONG_NODISCARD loong_status_t
 loongi_chat_check_images(const struct chat_conversation *c);
+/* Appends a marker for each one that the record lists, where none stands in the
+ * text. */
+void loongi_chat_put_markers(const struct chat_conversation *c,
+                             const char *text, loong_text_t *to);
 /* A content, a text or a list of parts, as JSON into c->text. */
 LOONG_NODISCARD loong_status_t
 loongi_chat_put_content(struct chat_conversation *c,

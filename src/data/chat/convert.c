@@ -319,7 +319,7 @@ static void forget(chat_conversation_t *c)
     loongi_json_destroy(&c->json);
     loongi_json_destroy(&c->made);
     loongi_json_destroy(&c->parsed_tools);
-    c->messages = c->tools = c->kwargs = NULL;
+    c->messages = c->tools = c->kwargs = c->members = NULL;
     c->count = 0;
     c->num_parts = 0;
     c->left_out = false;
@@ -355,6 +355,15 @@ loong_status_t loongi_chat_convert(chat_conversation_t *c,
     LOONG_CHECK(c->ctx, loongi_json_kind(c->json) == LOONG_JSON_OBJECT,
                 LOONG_ERR_FORMAT, "the record is %s, must be an object",
                 loongi_json_kind_text(c->json));
+    const char *kind = c->path != NULL ? loongi_chat_kind(c->path) : NULL;
+    if (kind != NULL && strcmp(kind, ".tar") == 0) {
+        c->members = loongi_json_get(c->json, CHAT_MEMBERS);
+    }
+    if (c->members != NULL && c->mixed && !format->matches(c, c->json)) {
+        format = loongi_chat_format_of(c, c->json);
+        LOONG_CHECK(c->ctx, format != NULL, LOONG_ERR_FORMAT,
+                    "the record is of no known format");
+    }
     LOONG_TRY(format->convert(c, c->json));
     return c->num_parts > 0 ? loongi_chat_use_images(c, c->json) : LOONG_OK;
 }

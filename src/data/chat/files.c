@@ -27,7 +27,13 @@ static const struct {
 static const char *const packed[] = {".gz", ".xz", ".zst"};
 static const char *const known[] = {".jsonl",   ".ndjson", ".json",
                                     ".csv",     ".tsv",    ".txt",
-                                    ".parquet", ".arrow",  ".feather"};
+                                    ".parquet", ".arrow",  ".feather",
+                                    ".tar"};
+
+#define KINDS                                                              \
+    ".jsonl, .ndjson, .json, .csv, .tsv or .txt, or such a one as .gz, "   \
+    ".xz or .zst, or .tar"
+
 
 static bool ends(const char *name, size_t length, const char *suffix)
 {
@@ -89,6 +95,14 @@ static loong_status_t add_file(chat_files_t *files, const char *path,
     return LOONG_OK;
 }
 
+loong_status_t loongi_chat_add_file(chat_files_t *files, const char *path)
+{
+    struct stat info;
+    LOONG_CHECK(files->ctx, stat(path, &info) == 0, LOONG_ERR_IO, "%s: %s",
+                path, strerror(errno));
+    return add_file(files, path, &info);
+}
+
 static loong_status_t add_directory(chat_files_t *files, const char *path);
 
 /* What has another name than data in a directory is no part of it. */
@@ -135,7 +149,8 @@ static loong_status_t add_directory(chat_files_t *files, const char *path)
     return status;
 }
 
-loong_status_t loongi_chat_list(chat_files_t *files, const char *path)
+loong_status_t loongi_chat_list(chat_files_t *files, const char *path,
+                                const char *part)
 {
     struct stat info;
     loong_context_t *ctx = files->ctx;
@@ -146,18 +161,18 @@ loong_status_t loongi_chat_list(chat_files_t *files, const char *path)
             path, code == ENOENT ? "there is no such file" : strerror(code));
     }
     if (S_ISDIR(info.st_mode)) {
+        LOONG_TRY(loongi_chat_energon_list(files, path, part));
+        if (files->energon != NULL) {
+            return LOONG_OK;
+        }
         LOONG_TRY(add_directory(files, path));
         LOONG_CHECK(ctx, files->count > 0, LOONG_ERR_NOT_FOUND,
-                    "%s: no file in it is .jsonl, .ndjson, .json, .csv, .tsv "
-                    "or .txt, or such a one as .gz, .xz or .zst",
-                    path);
+                    "%s: no file in it is " KINDS, path);
         return LOONG_OK;
     }
     LOONG_TRY(refuse_foreign(ctx, path));
     LOONG_CHECK(ctx, loongi_chat_kind(path) != NULL, LOONG_ERR_UNSUPPORTED,
-                "%s: conversations are .jsonl, .ndjson, .json, .csv, .tsv or "
-                ".txt, or such a one as .gz, .xz or .zst",
-                path);
+                "%s: conversations are " KINDS, path);
     return add_file(files, path, &info);
 }
 
@@ -167,4 +182,5 @@ void loongi_chat_files_free(chat_files_t *files)
         loongi_free(files->ctx, files->file[i].path);
     }
     loongi_free(files->ctx, files->file);
+    loongi_chat_energon_free(files);
 }

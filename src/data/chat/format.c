@@ -404,6 +404,89 @@ static loong_status_t from_kto(chat_conversation_t *c,
     return from_pair(c, record, "completion");
 }
 
+/* ---- captions and questions about pictures ------------------------------ */
+
+/* A user's message: the record's pictures and videos, in front of the text
+ * where it does not say where they are. */
+static loong_status_t say_seen(chat_conversation_t *c, const char *text)
+{
+    loong_text_t whole = loongi_text_begin(c->ctx);
+    loong_text_t json = loongi_text_begin(c->ctx);
+    loong_json_t *content = NULL;
+    loongi_chat_put_markers(c, text, &whole);
+    loongi_text_printf(&whole, "%s", text);
+    loongi_text_json_string(&json, loongi_text_get(&whole));
+    loong_status_t status =
+        whole.status != LOONG_OK ? whole.status : json.status;
+    if (status == LOONG_OK) {
+        status = loongi_json_parse(c->ctx, json.data, json.length, "a question",
+                                   &content);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_chat_say(c, CHAT_USER, content, true);
+    }
+    loongi_json_destroy(&content);
+    loongi_text_free(&json);
+    loongi_text_free(&whole);
+    return status;
+}
+
+static bool is_caption(const chat_conversation_t *c, const loong_json_t *record)
+{
+    (void)c;
+    return has(record, "caption");
+}
+
+static loong_status_t from_caption(chat_conversation_t *c,
+                                   const loong_json_t *record)
+{
+    const loong_json_t *caption = NULL;
+    LOONG_TRY(want(c, record, "caption", LOONG_JSON_STRING, &caption));
+    LOONG_TRY(loongi_chat_begin(c));
+    LOONG_TRY(say_seen(c, ""));
+    LOONG_TRY(loongi_chat_say(c, CHAT_ASSISTANT, caption, true));
+    return loongi_chat_end(c);
+}
+
+static bool is_vqa(const chat_conversation_t *c, const loong_json_t *record)
+{
+    (void)c;
+    return has(record, "context") && has(record, "answers");
+}
+
+/* The answer, or the first of those that weigh most. */
+static const loong_json_t *best_answer(const loong_json_t *record)
+{
+    const loong_json_t *answers = loongi_json_get(record, "answers");
+    const loong_json_t *weights = loongi_json_get(record, "answer_weights");
+    int64_t best = 0;
+    if (!is(answers, LOONG_JSON_ARRAY)) {
+        return answers;
+    }
+    for (int64_t i = 1; i < loongi_json_count(weights); i++) {
+        best = loongi_json_real(loongi_json_at(weights, i)) >
+                       loongi_json_real(loongi_json_at(weights, best))
+                   ? i
+                   : best;
+    }
+    return best < loongi_json_count(answers) ? loongi_json_at(answers, best)
+                                             : NULL;
+}
+
+static loong_status_t from_vqa(chat_conversation_t *c,
+                               const loong_json_t *record)
+{
+    const loong_json_t *context = NULL;
+    const loong_json_t *answer = best_answer(record);
+    LOONG_TRY(want(c, record, "context", LOONG_JSON_STRING, &context));
+    LOONG_CHECK(c->ctx, is(answer, LOONG_JSON_STRING), LOONG_ERR_FORMAT,
+                "'answers' is no text and no list of texts");
+    LOONG_TRY(loongi_chat_begin(c));
+    LOONG_TRY(say_seen(c, loongi_json_string(context)));
+    LOONG_TRY(loongi_chat_say(c, CHAT_ASSISTANT, answer, true));
+    return loongi_chat_end(c);
+}
+
 /* ---- text ---------------------------------------------------------------- */
 
 static bool is_text(const chat_conversation_t *c, const loong_json_t *record)
@@ -429,6 +512,8 @@ const chat_format_t loongi_chat_formats[] = {
     {"openai", is_openai, from_openai},
     {"sharegpt", is_sharegpt, from_sharegpt},
     {"alpaca", is_alpaca, from_alpaca},
+    {"vqa", is_vqa, from_vqa},
+    {"caption", is_caption, from_caption},
     {"text", is_text, from_text},
     {NULL, NULL, NULL}};
 

@@ -6,12 +6,18 @@
  * Called by convert.c. Read chat.h before. */
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 #include "chat.h"
-#include "file.h"
+#include "tar.h"
 
 /* Of chat_conversation_t.listed. */
 enum { PICTURE, VIDEO };
+
+/* What members of tar files are by their names. */
+static const char *const endings[][12] = {
+    {"jpg", "jpeg", "png", "webp"},
+    {"mp4", "avi", "mov", "mkv", "webm", "m4v", "mpg", "mpeg", "flv", "wmv"}};
 
 static const struct {
     const char *marker, *part, *name, *key, *list;
@@ -36,6 +42,67 @@ static const char *contents_of(const chat_conversation_t *c)
 
 /* ---- where they are ------------------------------------------------------ */
 
+int loongi_chat_member_kind(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    for (int kind = PICTURE; kind <= VIDEO && dot != NULL; kind++) {
+        for (int i = 0; endings[kind][i] != NULL; i++) {
+            if (strcasecmp(dot + 1, endings[kind][i]) == 0) {
+                return kind;
+            }
+        }
+    }
+    return -1;
+}
+
+/* The k-th member of that kind; NULL: there is none. */
+static const char *member_at(const chat_conversation_t *c, int kind, int64_t k)
+{
+    for (int64_t i = 0; i < loongi_json_count(c->members); i++) {
+        const char *name = loongi_json_string(loongi_json_at(c->members, i));
+        if (loongi_chat_member_kind(name) == kind && k-- == 0) {
+            return name;
+        }
+    }
+    return NULL;
+}
+
+static int64_t count_members(const chat_conversation_t *c, int kind)
+{
+    int64_t count = 0;
+    while (reads(c, kind) && member_at(c, kind, count) != NULL) {
+        count++;
+    }
+    return count;
+}
+
+/* The member that a record names: by its name, the last part of it, or what
+ * stands behind the sample's key. */
+static loong_status_t find_member(const chat_conversation_t *c, int kind,
+                                  const char *name, const char **member_p)
+{
+    loong_text_t names = loongi_text_begin(c->ctx);
+    for (int64_t i = 0; i < loongi_json_count(c->members); i++) {
+        const char *member = loongi_json_string(loongi_json_at(c->members, i));
+        const char *slash = strrchr(member, '/');
+        size_t key = loongi_tar_key(member);
+        if (strcmp(name, member) == 0 ||
+            (slash != NULL && strcmp(name, slash + 1) == 0) ||
+            (member[key] == '.' && strcmp(name, member + key + 1) == 0)) {
+            loongi_text_free(&names);
+            *member_p = member;
+            return LOONG_OK;
+        }
+        loongi_text_printf(&names, "%s %s", i > 0 ? "," : "", member);
+    }
+    loong_status_t status = LOONG_FAIL(
+        c->ctx, LOONG_ERR_FORMAT, "there is no %s '%s' in its sample, which has%s",
+        kinds[kind].name, name,
+        names.length > 0 ? loongi_text_get(&names) : " none");
+    loongi_text_free(&names);
+    return status;
+}
+
 static loong_status_t take_listed(chat_conversation_t *c,
                                   const loong_json_t *record, int kind)
 {
@@ -43,6 +110,11 @@ static loong_status_t take_listed(chat_conversation_t *c,
     const loong_json_t *list = loongi_json_get(record, kinds[kind].list);
     l->list = list != NULL ? list : loongi_json_get(record, kinds[kind].key);
     bool none = l->list == NULL || loongi_json_kind(l->list) == LOONG_JSON_NULL;
+    l->unlisted = none && c->members != NULL;
+    if (l->unlisted) {
+        l->count = count_members(c, kind);
+        return LOONG_OK;
+    }
     bool many = loongi_json_kind(l->list) == LOONG_JSON_ARRAY;
     l->count = none ? 0 : many ? loongi_json_count(l->list) : 1;
     LOONG_CHECK(c->ctx, l->count == 0 || reads(c, kind), LOONG_ERR_FORMAT,
@@ -63,10 +135,12 @@ loong_status_t loongi_chat_check_images(const chat_conversation_t *c)
 {
     for (int kind = PICTURE; kind <= VIDEO; kind++) {
         const chat_listed_t *l = &c->listed[kind];
-        LOONG_CHECK(c->ctx, l->used == l->count, LOONG_ERR_FORMAT,
-                    "the record lists %" PRId64 " %ss, of which %" PRId64
+        bool named = l->unlisted && l->used == 0 && c->num_images > 0;
+        LOONG_CHECK(c->ctx, l->used == l->count || named, LOONG_ERR_FORMAT,
+                    "the %s %" PRId64 " %ss, of which %" PRId64
                     " stand in its messages, as %s or as parts",
-                    l->count, kinds[kind].name, l->used, kinds[kind].marker);
+                    l->unlisted ? "sample has" : "record lists", l->count,
+                    kinds[kind].name, l->used, kinds[kind].marker);
     }
     LOONG_CHECK(c->ctx, c->num_images < LOONG_MAX_ITEMS, LOONG_ERR_UNSUPPORTED,
                 "%" PRId64 " pictures and videos, up to %d are allowed",
@@ -94,20 +168,51 @@ static loong_status_t look_at(chat_conversation_t *c, int kind,
                               const char *path, loong_video_t *video)
 {
     loong_image_info_t info;
+    bool exists = false;
     *video = (loong_video_t){.frames = 0};
-    LOONG_CHECK(c->ctx, loongi_file_exists(path), LOONG_ERR_FORMAT,
-                "there is no %s '%s'", kinds[kind].name, path);
+    LOONG_TRY(loongi_file_part_exists(c->ctx, path, &exists));
+    LOONG_CHECK(c->ctx, exists, LOONG_ERR_FORMAT, "there is no %s '%s'",
+                kinds[kind].name, path);
     return kind == VIDEO
                ? loong_video_measure(c->ctx, c->rules.videos, path, video)
                : loong_image_get_file_info(c->ctx, path, &info);
+}
+
+/* With what stands in front of it: the tar file of which it is a member, or
+ * image_root, or the file's directory. */
+static loong_status_t put_path(chat_conversation_t *c, int kind,
+                               const char *path)
+{
+    const char *slash = c->path != NULL ? strrchr(c->path, '/') : NULL;
+    if (c->members != NULL) {
+        LOONG_TRY(find_member(c, kind, path, &path));
+        loongi_text_printf(&c->image_paths, "%s/", c->path);
+    } else if (path[0] != '/' && c->rules.root != NULL) {
+        loongi_text_printf(&c->image_paths, "%s/", c->rules.root);
+    } else if (path[0] != '/' && slash != NULL) {
+        loongi_text_append(&c->image_paths, c->path,
+                           (size_t)(slash + 1 - c->path));
+    }
+    loongi_text_append(&c->image_paths, path, strlen(path) + 1);
+    return c->image_paths.status;
+}
+
+static loong_status_t add_file(chat_conversation_t *c, int kind,
+                               const char *path)
+{
+    size_t before = c->image_paths.length;
+    LOONG_TRY(put_path(c, kind, path));
+    LOONG_TRY(loongi_grow(c->ctx, &c->images, &c->images_room,
+                          c->num_images + 1, sizeof(*c->images),
+                          "pictures of a conversation"));
+    return look_at(c, kind, c->image_paths.data + before,
+                   &c->images[c->num_images++]);
 }
 
 static loong_status_t add_path(chat_conversation_t *c, int kind,
                                const char *where, const loong_json_t *given)
 {
     static const char file[] = "file://";
-    const char *slash = c->path != NULL ? strrchr(c->path, '/') : NULL;
-    size_t before = c->image_paths.length;
     LOONG_CHECK(c->ctx, loongi_json_kind(given) == LOONG_JSON_STRING,
                 LOONG_ERR_FORMAT, "%s: %s %" PRId64 " is %s, a path is wanted",
                 where, kinds[kind].name, c->num_images + 1,
@@ -119,19 +224,7 @@ static loong_status_t add_path(chat_conversation_t *c, int kind,
                 LOONG_ERR_UNSUPPORTED,
                 "a %s is '%.40s': paths of files are read", kinds[kind].name,
                 path);
-    if (path[0] != '/' && c->rules.root != NULL) {
-        loongi_text_printf(&c->image_paths, "%s/", c->rules.root);
-    } else if (path[0] != '/' && slash != NULL) {
-        loongi_text_append(&c->image_paths, c->path,
-                           (size_t)(slash + 1 - c->path));
-    }
-    loongi_text_append(&c->image_paths, path, strlen(path) + 1);
-    LOONG_TRY(c->image_paths.status);
-    LOONG_TRY(loongi_grow(c->ctx, &c->images, &c->images_room,
-                          c->num_images + 1, sizeof(*c->images),
-                          "pictures of a conversation"));
-    return look_at(c, kind, c->image_paths.data + before,
-                   &c->images[c->num_images++]);
+    return add_file(c, kind, path);
 }
 
 /* The next one that the record lists. */
@@ -143,6 +236,9 @@ static loong_status_t add_listed(chat_conversation_t *c, int kind,
     LOONG_CHECK(c->ctx, l->used < l->count, LOONG_ERR_FORMAT,
                 "%s: %s %" PRId64 " has no path, the record lists %" PRId64,
                 where, kinds[kind].name, l->used + 1, l->count);
+    if (l->unlisted) {
+        return add_file(c, kind, member_at(c, kind, l->used++));
+    }
     const loong_json_t *image =
         many ? loongi_json_at(l->list, l->used) : l->list;
     l->used++;
@@ -272,6 +368,17 @@ static loong_status_t add_part(content_t *t, const loong_json_t *part,
     LOONG_TRY(path != NULL ? add_path(c, kind, t->where, path)
                            : add_listed(c, kind, t->where));
     return add_image(t, kind);
+}
+
+void loongi_chat_put_markers(const chat_conversation_t *c, const char *text,
+                             loong_text_t *to)
+{
+    for (int kind = PICTURE; kind <= VIDEO; kind++) {
+        bool marked = strstr(text, kinds[kind].marker) != NULL;
+        for (int64_t i = 0; i < c->listed[kind].count && !marked; i++) {
+            loongi_text_printf(to, "%s", kinds[kind].marker);
+        }
+    }
 }
 
 static loong_status_t add_content(content_t *t, const loong_json_t *content)

@@ -17,6 +17,7 @@
 
 #include "chat.h"
 #include "file.h"
+#include "tar.h"
 
 /* Of what is written and of how conversations become tokens: counted up when
  * either changes. */
@@ -86,6 +87,10 @@ static loong_status_t describe(loong_chat_t *chat, const char *tokenizer,
         loongi_text_printf(key, "%s %016" PRIx64 "\n",
                            chat->image_rules.video_token,
                            loong_video_processor_hash(chat->videos));
+    }
+    if (chat->files.energon != NULL) {
+        loongi_text_printf(key, "%016" PRIx64 "\n",
+                           loongi_chat_energon_hash(chat->files.energon));
     }
     for (int64_t i = 0; i < chat->files.count; i++) {
         const chat_file_t *f = &chat->files.file[i];
@@ -160,7 +165,7 @@ static uint64_t stamp_of(const char *paths, int64_t bytes)
     for (int64_t at = 0; at < bytes; at += (int64_t)strlen(paths + at) + 1) {
         struct stat s;
         int64_t file[4] = {(int64_t)stamp, -1, 0, 0};
-        if (stat(paths + at, &s) == 0) {
+        if (loongi_file_part_stat(paths + at, &s)) {
             file[1] = (int64_t)s.st_size;
             file[2] = (int64_t)s.st_mtim.tv_sec;
             file[3] = (int64_t)s.st_mtim.tv_nsec;

@@ -190,6 +190,7 @@ static loong_status_t start(build_t *b)
         b->workers[b->num_workers]->conversation.tags = chat->tags;
         b->workers[b->num_workers]->conversation.use_chosen =
             chat->options.use_chosen;
+        b->workers[b->num_workers]->conversation.mixed = chat->format == NULL;
     }
     return loongi_readers_create(b->ctx, count, run_task, b, &b->readers);
 }
@@ -408,7 +409,7 @@ static loong_status_t read_file(build_t *b, int64_t number)
     chat_reader_t *reader = NULL;
     chat_record_t record;
     file->format = b->chat->format;
-    LOONG_TRY(loongi_chat_reader_create(b->ctx, file->path, &reader));
+    LOONG_TRY(loongi_chat_reader_create(b->ctx, file, &reader));
     loong_status_t status = loongi_chat_reader_next(reader, &record);
     while (status == LOONG_OK && record.bytes != NULL) {
         status = recognise(b, file, &record);

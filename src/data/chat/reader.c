@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A file into records: JSON by lines or as an array, rows of a table or of
- * columns, lines of a text. Called by prepare.c. Read chat.h before. */
+ * columns, samples of a tar file, lines of a text. Called by prepare.c. Read chat.h before. */
 #include <string.h>
 
 #include "chat.h"
@@ -15,6 +15,7 @@ struct chat_reader {
     loong_corpus_t *corpus; /* of JSON */
     chat_csv_t *csv;
     chat_arrow_t *arrow;
+    chat_shard_t *shard;
     loong_text_t row;
     loong_stream_t *stream; /* of text */
     loong_text_t buffer;
@@ -23,8 +24,9 @@ struct chat_reader {
     bool ended;
 };
 
-static loong_status_t open_kind(chat_reader_t *r, const char *path)
+static loong_status_t open_kind(chat_reader_t *r, const chat_file_t *file)
 {
+    const char *path = file->path;
     const char *kind = loongi_chat_kind(path);
     const loong_corpus_params_t params = {&path, 1, NULL, false};
     bool table = strcmp(kind, ".csv") == 0 || strcmp(kind, ".tsv") == 0;
@@ -36,12 +38,16 @@ static loong_status_t open_kind(chat_reader_t *r, const char *path)
         strcmp(kind, ".feather") == 0) {
         return loongi_chat_arrow_create(r->ctx, path, &r->arrow);
     }
+    if (strcmp(kind, ".tar") == 0) {
+        return loongi_chat_shard_create(r->ctx, file, &r->shard);
+    }
     return strcmp(kind, ".txt") == 0
                ? loongi_stream_create(r->ctx, path, &r->stream)
                : loong_corpus_create(r->ctx, &params, &r->corpus);
 }
 
-loong_status_t loongi_chat_reader_create(loong_context_t *ctx, const char *path,
+loong_status_t loongi_chat_reader_create(loong_context_t *ctx,
+                                         const chat_file_t *file,
                                          chat_reader_t **reader_p)
 {
     chat_reader_t *r = NULL;
@@ -50,7 +56,7 @@ loong_status_t loongi_chat_reader_create(loong_context_t *ctx, const char *path,
     r->row = loongi_text_begin(ctx);
     r->buffer = loongi_text_begin(ctx);
     r->line = 1;
-    loong_status_t status = open_kind(r, path);
+    loong_status_t status = open_kind(r, file);
     if (status != LOONG_OK) {
         loongi_chat_reader_destroy(&r);
         return status;
@@ -68,6 +74,7 @@ void loongi_chat_reader_destroy(chat_reader_t **reader)
     loong_corpus_destroy(&r->corpus);
     loongi_chat_csv_destroy(&r->csv);
     loongi_chat_arrow_destroy(&r->arrow);
+    loongi_chat_shard_destroy(&r->shard);
     loongi_stream_destroy(&r->stream);
     loongi_text_free(&r->row);
     loongi_text_free(&r->buffer);
@@ -93,9 +100,12 @@ static loong_status_t next_row(chat_reader_t *r, chat_record_t *record)
     bool whole = true;
     memset(record, 0, sizeof(*record));
     r->row.length = 0;
-    LOONG_TRY(r->csv != NULL
-                  ? loongi_chat_csv_next(r->csv, &r->row, &record->line, &whole)
-                  : loongi_chat_arrow_next(r->arrow, &r->row, &record->line));
+    LOONG_TRY(
+        r->csv != NULL
+            ? loongi_chat_csv_next(r->csv, &r->row, &record->line, &whole)
+        : r->shard != NULL
+            ? loongi_chat_shard_next(r->shard, &r->row, &record->line, &whole)
+            : loongi_chat_arrow_next(r->arrow, &r->row, &record->line));
     record->bytes = r->row.length > 0 ? r->row.data : NULL;
     record->length = r->row.length;
     record->broken = !whole;

@@ -201,7 +201,9 @@ static loong_status_t open_all(loong_chat_t *chat,
     LOONG_CHECK(ctx, p->tokenizer != NULL, LOONG_ERR_CONFIG,
                 "data '%s': the conversations of '%s' need data.tokenizer",
                 p->data, p->path);
-    LOONG_TRY(loongi_chat_list(&chat->files, p->path));
+    /* A share of what is trained on is no other part. */
+    LOONG_TRY(loongi_chat_list(&chat->files, p->path,
+                               p->split_end > 0 ? "train" : p->data));
     LOONG_TRY(strcmp(p->tokenizer, "bytes") == 0
                   ? loong_tokenizer_bytes(ctx, &chat->tokenizer)
                   : loong_tokenizer_load(ctx, p->tokenizer, &chat->tokenizer));

@@ -15,6 +15,7 @@
 #include "file.h"
 #include "image_text.h"
 #include "loong/corpus.h"
+#include "tar.h"
 
 static loong_status_t open_tokenizer(image_text_t *s,
                                      const loong_source_params_t *p)
@@ -53,6 +54,7 @@ static loong_status_t check_images(image_text_t *s, const char *where,
     loong_text_t path = loongi_text_begin(s->ctx);
     loong_status_t status = LOONG_OK;
     int64_t found = 0;
+    bool exists = false;
     for (int64_t t = 0; t < w->count; t++) {
         found += w->ids[t] == s->image_id;
     }
@@ -64,7 +66,10 @@ static loong_status_t check_images(image_text_t *s, const char *where,
         path.length = 0;
         loongi_image_text_path(s, record, k, &path);
         status = path.status;
-        if (status == LOONG_OK && !loongi_file_exists(path.data)) {
+        if (status == LOONG_OK) {
+            status = loongi_file_part_exists(s->ctx, path.data, &exists);
+        }
+        if (status == LOONG_OK && !exists) {
             status =
                 LOONG_FAIL(s->ctx, LOONG_ERR_NOT_FOUND,
                            "%s: there is no picture '%s'", where, path.data);

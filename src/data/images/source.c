@@ -11,6 +11,7 @@
 
 #include "file.h"
 #include "source.h"
+#include "tar.h"
 
 enum { HEAD = 4096, MORE = 8 };
 
@@ -138,13 +139,13 @@ static loong_status_t read_entry(loong_context_t *ctx,
 static loong_status_t read_file(loong_context_t *ctx, const char *path,
                                 bool whole, loong_image_sample_t *sample)
 {
-    struct stat file;
-    LOONG_CHECK(ctx, stat(path, &file) == 0, LOONG_ERR_IO, "%s: %s", path,
-                strerror(errno));
+    file_part_t part;
+    LOONG_TRY(loongi_file_part(ctx, path, &part));
     const image_entry_t entry = {.name = path,
-                                 .file = path,
-                                 .file_size = file.st_size,
-                                 .length = file.st_size};
+                                 .file = part.file,
+                                 .file_size = part.file_size,
+                                 .offset = part.offset,
+                                 .length = part.length};
     return read_entry(ctx, &entry, whole, sample);
 }
 

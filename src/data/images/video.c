@@ -18,6 +18,7 @@
 #include "codec.h"
 #include "object.h"
 #include "processor.h"
+#include "tar.h"
 #include "video_files.h"
 
 enum { MAX_ERROR = 256, MAX_PIXELS = 89478485 /* of a frame */ };
@@ -296,19 +297,20 @@ static void close_video(opened_t *o)
 static loong_status_t open_video(opened_t *o)
 {
     struct stat info;
+    file_part_t part;
     LOONG_CHECK(o->ctx, find_functions() != NULL, LOONG_ERR_UNSUPPORTED,
                 "%s: this build reads no videos: " LOONG_VIDEO_OBJECT
                 " is wanted, which is made where FFmpeg's libav* are found "
                 "(docs/install.md)",
                 o->path);
-    o->fd = open(o->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    LOONG_CHECK(o->ctx, o->fd >= 0 && fstat(o->fd, &info) == 0,
-                errno == ENOENT ? LOONG_ERR_NOT_FOUND : LOONG_ERR_IO, "%s: %s",
-                o->path, strerror(errno));
-    LOONG_CHECK(o->ctx, S_ISREG(info.st_mode) && info.st_size > 0,
+    LOONG_TRY(loongi_file_part(o->ctx, o->path, &part));
+    o->fd = open(part.file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    LOONG_CHECK(o->ctx, o->fd >= 0 && fstat(o->fd, &info) == 0, LOONG_ERR_IO,
+                "%s: %s", o->path, strerror(errno));
+    LOONG_CHECK(o->ctx, S_ISREG(info.st_mode) && part.length > 0,
                 LOONG_ERR_FORMAT, "%s: is %s", o->path,
                 S_ISREG(info.st_mode) ? "empty" : "no regular file");
-    const loong_video_file_t file = {o->fd, 0, info.st_size};
+    const loong_video_file_t file = {o->fd, part.offset, part.length};
     int code = find_functions()->open(&file, &o->stream, o->error, MAX_ERROR,
                                       &o->video);
     LOONG_CHECK(o->ctx, code == 0, LOONG_ERR_FORMAT, "%s: %s", o->path,

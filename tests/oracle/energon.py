@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tar shards against megatron-energon (PyPI megatron-energon, webdataset).
+
+usage: energon.py BUILD
+
+1. `loong-data webdataset` writes conversations with pictures and a video;
+   megatron-energon reads the directory: its samples are the records, in order,
+   with the bytes of the files that these name; its own preparation of the same
+   shards finds the same counts and the same index.
+2. megatron-energon prepares shards that webdataset wrote: captions, questions
+   with answers (json[...], several endings for a field), and crude ones. What
+   loong-data makes of them (ids, and which are learned) is what it makes of
+   conversations in JSON lines that are made from the samples as
+   megatron-energon reads them.
+"""
+import json
+import pathlib
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+import webdataset
+import yaml
+from megatron.energon import WorkerConfig
+from megatron.energon.dataset_config import get_dataset_from_config
+from megatron.energon.epathlib import EPath
+from megatron.energon.flavors.webdataset.prepare import WebdatasetPreparator
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+PICTURES = SOURCE / "tests/fixtures/images"
+VIDEOS = SOURCE / "tests/fixtures/videos"
+MODEL = SOURCE / "tests/golden/vl_chat/llava"
+NAMES = ["rgb.png", "j420.jpg", "tall.jpg"]
+
+
+def check(what, found, wanted):
+    if found != wanted:
+        sys.exit(f"{what}: found {found!r}, wanted {wanted!r}")
+
+
+def run(*command):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{command}: {done.stderr}")
+    return done.stdout
+
+
+def ids(build, cache, path):
+    """Lines of ids, with + before those that are learned, by sample."""
+    text = run(build / "loong-data", "chat", "inspect", "--tokenizer", MODEL,
+               "--image-token", "<image>", "--cache", cache, "--ids",
+               "--count", 999, path)
+    samples = re.split(r"^.*: \d+ tokens, \d+ learned$", text, flags=re.M)[1:]
+    return [re.findall(r"^(?:\+| ) +\d+ |, \d+ x \d+$", s, flags=re.M)
+            for s in samples]
+
+
+def read(path, part="train", raw=True):
+    """All samples of a part, in order."""
+    dataset = get_dataset_from_config(
+        EPath(str(path)), split_part=part, training=False,
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0),
+        **({"decoder": None} if raw else {}))
+    return list(dataset.build())
+
+
+def talk(texts, names, draw):
+    """A record with all its pictures as markers, as parts, or both."""
+    parts = []
+    listed = []
+    for name in names:
+        if draw.random() < 0.5:
+            parts.append({"type": "image", "image": str(PICTURES / name)})
+        else:
+            parts.append({"type": "image"})
+            listed.append(str(PICTURES / name))
+    parts.append({"type": "text", "text": texts[0]})
+    record = {"messages": [{"role": "user", "content": parts},
+                           {"role": "assistant", "content": texts[1]}]}
+    if listed:
+        record["images"] = listed
+    return record
+
+
+def paths_of(value):
+    """Paths in the order in which they stand in a record."""
+    found = []
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key in ("image", "images", "video", "videos"):
+                found += [inner] if isinstance(inner, str) else inner
+            else:
+                found += paths_of(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            found += paths_of(inner)
+    return found
+
+
+def check_written(build, place):
+    draw = random.Random(1)
+    records = [talk((f"What is {i}?", f"It is {i * i}."),
+                    draw.choices(NAMES, k=draw.randrange(4)), draw)
+               for i in range(40)]
+    records.append({"messages": [
+        {"role": "user", "content": [{"type": "video", "video": str(VIDEOS / "h264.mp4")}]},
+        {"role": "assistant", "content": "A film."}]})
+    (place / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    out = place / "ours"
+    run(build / "loong-data", "webdataset", "--out", out, "--maxcount", 16,
+        "--split", "train=0.7,val=0.3", place / "a.jsonl")
+    samples = read(out) + read(out, "val")
+    check("samples", len(samples), len(records))
+    for record, sample in zip(records, samples):
+        own = json.loads(sample["json"])
+        wanted = [pathlib.Path(p).read_bytes() for p in paths_of(record)]
+        named = [n.split(".", 1)[1] for n in paths_of(own)]
+        check("bytes", [bytes(sample[n]) for n in named], wanted)
+        check("members", sorted(k for k in sample if k[0] != "_" and k != "json"),
+              sorted(named))
+        text = json.dumps(record)
+        for path, name in zip(paths_of(record), paths_of(own)):
+            text = text.replace(json.dumps(path), json.dumps(name), 1)
+        check("record", json.loads(text), own)
+    # Its own preparation says the same.
+    other = place / "prepared"
+    shutil.copytree(out, other)
+    shutil.rmtree(other / ".nv-meta")
+    shards = sorted(p.name for p in other.glob("*.tar"))
+    before = {p.name: p.read_bytes() for p in other.glob("*.idx")}
+    prepare(other, shards, {"__module__": "megatron.energon",
+                            "__class__": "CrudeWebdataset"})
+    for name, data in before.items():
+        check(name, struct.unpack(f"<{len(data) // 8}Q", data),
+              struct.unpack(f"<{len(data) // 8}Q", (other / name).read_bytes()))
+    check("counts", yaml.safe_load((out / ".nv-meta/.info.yaml").read_text())["shard_counts"],
+          json.loads((other / ".nv-meta/.info.json").read_text())["shard_counts"])
+    return len(records)
+
+
+def prepare(path, shards, config):
+    WebdatasetPreparator.prepare_dataset(
+        path, shards, split_parts_ratio=[("train", 0.8), ("val", 0.2), ("test", 0)],
+        workers=1)
+    (path / ".nv-meta/dataset.yaml").write_text(yaml.safe_dump(config))
+
+
+def sample_type(name, fields):
+    return {"sample_type": {"__module__": "megatron.energon", "__class__": name},
+            "field_map": fields}
+
+
+def question(text, answer, picture):
+    return {"messages": [
+        {"role": "user", "content": [{"type": "image", "image": picture},
+                                     {"type": "text", "text": text}]},
+        {"role": "assistant", "content": answer}]}
+
+
+def check_read(build, place, name, config, make, convert):
+    """`make` a sample's members by its number, `convert` what energon reads."""
+    path = place / name
+    path.mkdir()
+    with webdataset.ShardWriter(str(path / "part-%02d.tar"), maxcount=5,
+                                verbose=0) as sink:
+        for i in range(25):
+            sink.write({"__key__": f"sub/{i:04d}", **make(i)})
+    shards = sorted(p.name for p in path.glob("*.tar"))
+    prepare(path, shards, config)
+    split = yaml.safe_load((path / ".nv-meta/split.yaml").read_text())
+    split["exclude"] = ["part-01.tar", "part-03.tar/sub/0016"]
+    (path / ".nv-meta/split.yaml").write_text(yaml.safe_dump(split))
+    raw = [json.loads(json.dumps(dict(s), default=lambda b: bytes(b).decode("latin1")))
+           for s in read_crude(path)]
+    lines = []
+    for i, sample in enumerate(read(path, raw=False)):
+        picture = place / f"{name}{i}.bin"
+        parts = raw[i]
+        data = next(parts[k] for k in ("jpg", "png") if k in parts)
+        picture.write_bytes(data.encode("latin1"))
+        lines.append(json.dumps(convert(sample, str(picture))) + "\n")
+    (place / f"{name}.jsonl").write_text("".join(lines))
+    cache = place / "cache"
+    check(name, ids(build, cache, path), ids(build, cache, place / f"{name}.jsonl"))
+    return len(lines)
+
+
+def read_crude(path):
+    """The members of the same samples."""
+    config = path / ".nv-meta/dataset.yaml"
+    text = config.read_text()
+    config.write_text("__module__: megatron.energon\n__class__: CrudeWebdataset\n")
+    samples = read(path)
+    config.write_text(text)
+    return samples
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory() as directory:
+        place = pathlib.Path(directory)
+        count = check_written(build, place)
+        data = [(PICTURES / n).read_bytes() for n in NAMES]
+        picture = lambda i: {NAMES[i % 3][-3:]: data[i % 3]}
+        count += check_read(
+            build, place, "captions",
+            sample_type("CaptioningSample", {"image": "png,jpg", "caption": "txt"}),
+            lambda i: {**picture(i), "txt": f"Number {i}, caf\u00e9."},
+            lambda s, p: question("", s.caption, p))
+        count += check_read(
+            build, place, "questions",
+            sample_type("VQASample", {
+                "image": "jpg,png", "context": "json[q][0]",
+                "answers": "json[a]", "answer_weights": "json[w]"}),
+            lambda i: {**picture(i), "json": {
+                "q": [f"What is {i}?"], "a": ["x", f"y{i}", "z"],
+                "w": [0.1, 0.5 + i % 2, 0.5]}},
+            lambda s, p: question(
+                s.context, s.answers[list(s.answer_weights).index(max(s.answer_weights))], p))
+        count += check_read(
+            build, place, "crude",
+            {"__module__": "megatron.energon", "__class__": "CrudeWebdataset"},
+            lambda i: {**picture(i), "json": {"conversations": [
+                {"from": "human", "value": f"<image>And {i}?"},
+                {"from": "gpt", "value": "So."}]}},
+            lambda s, p: {**(s["json"] if isinstance(s["json"], dict)
+                             else json.loads(s["json"])), "images": [p]})
+    print(f"{count} samples are the same to megatron-energon and here")
+
+
+if __name__ == "__main__":
+    main()

@@ -13,14 +13,16 @@
 static const char help_text[] =
     "usage: loong-data webdataset --out DIR [OPTION]... RECORDS...\n"
     "\n"
-    "Writes conversations and captions, with the pictures and videos that they\n"
+    "Writes conversations and captions, with the pictures and videos that "
+    "they\n"
     "name, as tar shards that a recipe and megatron-energon read: DIR/shard-\n"
     "000000.tar and so on, and DIR/.nv-meta.\n"
     "\n"
     "  --out DIR             a directory that is absent or empty\n"
     "  --image-root DIR      of relative paths (default: that of the record)\n"
     "  --maxcount N          samples of a shard (default: 10000)\n"
-    "  --maxsize BYTES       a shard of so many gets no more samples (default:\n"
+    "  --maxsize BYTES       a shard of so many gets no more samples "
+    "(default:\n"
     "                        3000000000)\n"
     "  --split NAME=SHARE... parts of the shards, as train=0.9,val=0.1\n"
     "                        (default: train=1)\n";

@@ -27,7 +27,8 @@ extern "C" {
  * Texts are borrowed until the source is open. */
 typedef struct loong_chat_options {
     /* "openai", "sharegpt", "alpaca", "prompt_completion", "preference",
-     * "kto", "vqa", "caption", "text"; NULL or "auto": by the keys of a file's first record. */
+     * "kto", "vqa", "caption", "text"; NULL or "auto": by the keys of a file's
+     * first record, of each sample's in tar files. */
     const char *format;
     /* The name of one of the model's templates or of a built-in one, or the
      * path of a .jinja; NULL: the model's own. */

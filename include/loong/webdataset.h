@@ -39,10 +39,9 @@ typedef struct loong_webdataset_info {
  * are whole shards, in their order. Errors: LOONG_ERR_ARG,
  * LOONG_ERR_UNSUPPORTED, LOONG_ERR_FORMAT (names file and line),
  * LOONG_ERR_IO. */
-LOONG_API LOONG_NODISCARD loong_status_t
-loong_webdataset_write(loong_context_t *ctx,
-                       const loong_webdataset_params_t *params,
-                       loong_webdataset_info_t *info);
+LOONG_API LOONG_NODISCARD loong_status_t loong_webdataset_write(
+    loong_context_t *ctx, const loong_webdataset_params_t *params,
+    loong_webdataset_info_t *info);
 
 #ifdef __cplusplus
 }

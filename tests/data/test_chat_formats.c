@@ -106,6 +106,20 @@ static const wanted_t wanted[] = {
      "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\","
      "\"content\":\"y\"}]",
      "uA"},
+    {"vqa", "{\"context\":\"q?\",\"answers\":\"a\"}",
+     "[{\"role\":\"user\",\"content\":\"q?\"},{\"role\":\"assistant\","
+     "\"content\":\"a\"}]",
+     "UA"},
+    {"vqa",
+     "{\"context\":\"q?\",\"answers\":[\"a\",\"b\",\"c\"],\"answer_weights\":"
+     "[0.5,1,1]}",
+     "[{\"role\":\"user\",\"content\":\"q?\"},{\"role\":\"assistant\","
+     "\"content\":\"b\"}]",
+     "UA"},
+    {"caption", "{\"caption\":\"a\"}",
+     "[{\"role\":\"user\",\"content\":\"\"},{\"role\":\"assistant\","
+     "\"content\":\"a\"}]",
+     "UA"},
     {"kto", "{\"prompt\":\"q\",\"completion\":\"good\",\"label\":true}", NULL,
      "q|GOOD"},
     {"text", "{\"text\":\"all of it\"}", NULL, "ALL OF IT"},
@@ -251,6 +265,8 @@ static const struct {
      "'prompt' is a string and 'completion' is an array, must be two texts or"},
     {"kto", "{\"prompt\":\"a\",\"completion\":\"b\",\"label\":1}",
      "'label' is an integer, must be true or false"},
+    {"vqa", "{\"context\":\"q\",\"answers\":[]}",
+     "'answers' is no text and no list of texts"},
     {"text", "{\"text\":\"\\ud800\"}", "JSON: column"},
 };
 

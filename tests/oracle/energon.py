@@ -61,11 +61,14 @@ def ids(build, cache, path):
 
 def read(path, part="train", raw=True):
     """All samples of a part, in order."""
+    worker = WorkerConfig(rank=0, world_size=1, num_workers=0)
     dataset = get_dataset_from_config(
-        EPath(str(path)), split_part=part, training=False,
-        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0),
-        **({"decoder": None} if raw else {}))
-    return list(dataset.build())
+        EPath(str(path)), split_part=part, training=False, worker_config=worker,
+        **({"decoder": None} if raw else {})).build()
+    worker.worker_activate(sample_index=0)
+    samples = list(dataset)
+    worker.worker_deactivate()
+    return samples
 
 
 def talk(texts, names, draw):
@@ -174,18 +177,19 @@ def check_read(build, place, name, config, make, convert):
     split = yaml.safe_load((path / ".nv-meta/split.yaml").read_text())
     split["exclude"] = ["part-01.tar", "part-03.tar/sub/0016"]
     (path / ".nv-meta/split.yaml").write_text(yaml.safe_dump(split))
-    raw = [json.loads(json.dumps(dict(s), default=lambda b: bytes(b).decode("latin1")))
-           for s in read_crude(path)]
+    raw = read_crude(path)
     lines = []
     for i, sample in enumerate(read(path, raw=False)):
         picture = place / f"{name}{i}.bin"
         parts = raw[i]
         data = next(parts[k] for k in ("jpg", "png") if k in parts)
-        picture.write_bytes(data.encode("latin1"))
+        picture.write_bytes(data)
         lines.append(json.dumps(convert(sample, str(picture))) + "\n")
     (place / f"{name}.jsonl").write_text("".join(lines))
     cache = place / "cache"
-    check(name, ids(build, cache, path), ids(build, cache, place / f"{name}.jsonl"))
+    found = ids(build, cache, path)
+    check(f"samples of {name}", len(found), len(lines))
+    check(name, found, ids(build, cache, place / f"{name}.jsonl"))
     return len(lines)
 
 

@@ -87,6 +87,9 @@ if(MPI_C_FOUND)
   add_test(NAME vl_chat COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/vl_chat.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  add_test(NAME webdataset COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/train/webdataset.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR})
   add_test(NAME component_keys COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/component_keys.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
@@ -96,7 +99,8 @@ if(MPI_C_FOUND)
   add_test(NAME chat_train COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/chat_train.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
-  set_tests_properties(llava_train vl_from_hf vl_pairs vl_chat component_keys
+  set_tests_properties(llava_train vl_from_hf vl_pairs vl_chat webdataset
+    component_keys
     component_ranks chat_train
     PROPERTIES
     LABELS train TIMEOUT 120

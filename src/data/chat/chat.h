@@ -66,7 +66,7 @@ typedef struct chat_conversation {
     chat_image_rules_t rules;
     const char *path;             /* of the file */
     bool mixed; /* samples of a tar file may have formats of their own */
-    const loong_json_t *members; /* of the record's sample in a tar file */
+    const loong_json_t *members;  /* of the record's sample in a tar file */
     chat_listed_t listed[2];  /* pictures and videos of the record */
     loong_text_t image_paths; /* of all of them, each ends with 0 */
     loong_video_t *images;    /* frames 0: a picture */

@@ -54,9 +54,8 @@ typedef struct chat_record {
 } chat_record_t;
 
 typedef struct chat_reader chat_reader_t;
-LOONG_NODISCARD loong_status_t
-loongi_chat_reader_create(loong_context_t *ctx, const chat_file_t *file,
-                          chat_reader_t **reader_p);
+LOONG_NODISCARD loong_status_t loongi_chat_reader_create(
+    loong_context_t *ctx, const chat_file_t *file, chat_reader_t **reader_p);
 void loongi_chat_reader_destroy(chat_reader_t **reader);
 /* Bytes are valid until the next call. Errors: what is wrong with the file, so
  * that it has no records behind. */

@@ -26,14 +26,14 @@ static const struct {
     {"CaptioningSample", "CaptioningWebdataset",
      1 << CHAT_FIELD_image | 1 << CHAT_FIELD_caption},
     {"VQASample", "VQAWebdataset",
-     1 << CHAT_FIELD_image | 1 << CHAT_FIELD_context |
-         1 << CHAT_FIELD_answers | 1 << CHAT_FIELD_answer_weights},
+     1 << CHAT_FIELD_image | 1 << CHAT_FIELD_context | 1 << CHAT_FIELD_answers |
+         1 << CHAT_FIELD_answer_weights},
     {"VidQASample", "VidQAWebdataset",
-     1 << CHAT_FIELD_video | 1 << CHAT_FIELD_context |
-         1 << CHAT_FIELD_answers | 1 << CHAT_FIELD_answer_weights},
+     1 << CHAT_FIELD_video | 1 << CHAT_FIELD_context | 1 << CHAT_FIELD_answers |
+         1 << CHAT_FIELD_answer_weights},
 };
-#define ALLOWED                                                             \
-    "allowed are CrudeWebdataset, or a sample_type CaptioningSample, "      \
+#define ALLOWED                                                        \
+    "allowed are CrudeWebdataset, or a sample_type CaptioningSample, " \
     "VQASample or VidQASample of megatron.energon with field_map"
 
 const char *const loongi_chat_field_names[CHAT_FIELDS] = {
@@ -104,8 +104,8 @@ static loong_status_t load(chat_energon_t *e, const char *first,
         if (loongi_file_exists(path)) {
             LOONG_TRY(loongi_file_read(e->ctx, path, &text, &length));
             e->hash = XXH3_64bits_withSeed(text, length, e->hash);
-            loong_status_t status = loongi_tree_parse(e->ctx, e->arena, path,
-                                                      text, length, tree_p);
+            loong_status_t status =
+                loongi_tree_parse(e->ctx, e->arena, path, text, length, tree_p);
             loongi_free(e->ctx, text);
             LOONG_TRY(status);
             LOONG_CHECK(e->ctx, *tree_p != NULL, LOONG_ERR_FORMAT,
@@ -127,37 +127,40 @@ static const char *text_of(const loong_tree_t *map, const char *key)
 
 /* ---- names with braces --------------------------------------------------- */
 
-typedef loong_status_t (*take_name_t)(void *user, const char *name);
+/* Who takes the names. */
+typedef struct taker {
+    chat_energon_t *energon;
+    loong_status_t (*take)(void *user, const char *name);
+    void *user;
+} taker_t;
 
-static loong_status_t expand(chat_energon_t *e, const char *name,
-                             take_name_t take, void *user);
+static loong_status_t expand(const taker_t *t, const char *name);
 
 /* "head" + one of what the braces say + "tail". */
-static loong_status_t expand_one(chat_energon_t *e, const char *name,
+static loong_status_t expand_one(const taker_t *t, const char *name,
                                  const char *open, const char *close,
-                                 const char *one, take_name_t take, void *user)
+                                 const char *one)
 {
     char *whole = NULL;
-    LOONG_TRY(loongi_arena_printf(e->arena, &whole, "%.*s%s%s",
+    LOONG_TRY(loongi_arena_printf(t->energon->arena, &whole, "%.*s%s%s",
                                   (int)(open - name), name, one, close + 1));
-    return expand(e, whole, take, user);
+    return expand(t, whole);
 }
 
 /* "{000..011}" and "{a,b}", several of them, as a shell does. */
-static loong_status_t expand(chat_energon_t *e, const char *name,
-                             take_name_t take, void *user)
+static loong_status_t expand(const taker_t *t, const char *name)
 {
+    const chat_energon_t *e = t->energon;
     const char *open = strchr(name, '{');
     const char *close = open != NULL ? strchr(open, '}') : NULL;
     int64_t range[2];
     int widths[4] = {0};
     char one[256];
     if (close == NULL) {
-        return take(user, name);
+        return t->take(t->user, name);
     }
-    if (sscanf(open, "{%n%" SCNd64 "%n..%n%" SCNd64 "%n", &widths[0],
-               &range[0], &widths[1], &widths[2], &range[1],
-               &widths[3]) == 2 &&
+    if (sscanf(open, "{%n%" SCNd64 "%n..%n%" SCNd64 "%n", &widths[0], &range[0],
+               &widths[1], &widths[2], &range[1], &widths[3]) == 2 &&
         open + widths[3] == close) {
         int width = LOONG_MAX(widths[1] - widths[0], widths[3] - widths[2]);
         bool padded = open[1] == '0' || open[widths[2]] == '0';
@@ -166,24 +169,23 @@ static loong_status_t expand(chat_energon_t *e, const char *name,
                     e->directory, name);
         for (int64_t i = range[0]; i <= range[1]; i++) {
             snprintf(one, sizeof(one), "%0*" PRId64, padded ? width : 1, i);
-            LOONG_TRY(expand_one(e, name, open, close, one, take, user));
+            LOONG_TRY(expand_one(t, name, open, close, one));
         }
         return LOONG_OK;
     }
     for (const char *at = open + 1; at <= close;) {
         size_t length = strcspn(at, ",}");
         snprintf(one, sizeof(one), "%.*s", (int)length, at);
-        LOONG_TRY(expand_one(e, name, open, close, one, take, user));
+        LOONG_TRY(expand_one(t, name, open, close, one));
         at += length + 1;
     }
     return LOONG_OK;
 }
 
-static loong_status_t expand_all(chat_energon_t *e, const loong_tree_t *list,
-                                 take_name_t take, void *user)
+static loong_status_t expand_all(const taker_t *t, const loong_tree_t *list)
 {
     for (int64_t i = 0; list != NULL && i < list->count; i++) {
-        LOONG_TRY(expand(e, list->items[i].value->text, take, user));
+        LOONG_TRY(expand(t, list->items[i].value->text));
     }
     return LOONG_OK;
 }
@@ -196,18 +198,17 @@ static loong_status_t find_type(chat_energon_t *e, const loong_tree_t *set)
     const char *name = text_of(sample != NULL ? sample : set, "__class__");
     const char *module = text_of(sample != NULL ? sample : set, "__module__");
     for (int i = 0; i < LOONG_COUNT_OF(types) && name != NULL; i++) {
-        if (strcmp(name, sample != NULL ? types[i].sample
-                                        : types[i].dataset) == 0 &&
+        if (strcmp(name, sample != NULL ? types[i].sample : types[i].dataset) ==
+                0 &&
             (module == NULL || strncmp(module, "megatron.energon", 16) == 0)) {
             e->type = i;
             return LOONG_OK;
         }
     }
-    return LOONG_FAIL(e->ctx, LOONG_ERR_UNSUPPORTED,
-                      "%s/.nv-meta/" DATASET ": the class '%s' of '%s'; "
-                      ALLOWED,
-                      e->directory, name != NULL ? name : "",
-                      module != NULL ? module : "");
+    return LOONG_FAIL(
+        e->ctx, LOONG_ERR_UNSUPPORTED,
+        "%s/.nv-meta/" DATASET ": the class '%s' of '%s'; " ALLOWED,
+        e->directory, name != NULL ? name : "", module != NULL ? module : "");
 }
 
 static loong_status_t take_field(chat_energon_t *e,
@@ -220,8 +221,7 @@ static loong_status_t take_field(chat_energon_t *e,
             item->value->kind != LOONG_TREE_SCALAR) {
             continue;
         }
-        LOONG_CHECK(e->ctx,
-                    f > CHAT_FIELD_video || strchr(text, '[') == NULL,
+        LOONG_CHECK(e->ctx, f > CHAT_FIELD_video || strchr(text, '[') == NULL,
                     LOONG_ERR_UNSUPPORTED,
                     "%s/.nv-meta/" DATASET ": field_map.%s: '%s', a member's "
                     "ending is wanted",
@@ -259,12 +259,11 @@ static loong_status_t take_set(chat_energon_t *e, const loong_tree_t *set)
         LOONG_TRY(take_field(e, &map->items[i]));
     }
     for (int f = 0; f < CHAT_FIELD_answer_weights; f++) {
-        LOONG_CHECK(e->ctx,
-                    (types[e->type].fields >> f & 1) == 0 ||
-                        e->fields[f] != NULL,
-                    LOONG_ERR_FORMAT,
-                    "%s/.nv-meta/" DATASET ": field_map has no '%s'",
-                    e->directory, loongi_chat_field_names[f]);
+        LOONG_CHECK(
+            e->ctx,
+            (types[e->type].fields >> f & 1) == 0 || e->fields[f] != NULL,
+            LOONG_ERR_FORMAT, "%s/.nv-meta/" DATASET ": field_map has no '%s'",
+            e->directory, loongi_chat_field_names[f]);
     }
     return LOONG_OK;
 }
@@ -349,10 +348,11 @@ static loong_status_t list_shards(chat_files_t *files, const char *part)
     LOONG_TRY(load(e, "split.yaml", "split.json", &split));
     LOONG_TRY(load(e, ".info.json", ".info.yaml", &info));
     LOONG_TRY(find_part(e, split, part, &names));
-    LOONG_TRY(
-        expand_all(e, loongi_tree_get(split, "exclude"), add_excluded, e));
     listing_t l = {files, e, loongi_tree_get(info, "shard_counts")};
-    LOONG_TRY(expand_all(e, names, add_shard, &l));
+    const taker_t excluded = {e, add_excluded, e};
+    const taker_t shards = {e, add_shard, &l};
+    LOONG_TRY(expand_all(&excluded, loongi_tree_get(split, "exclude")));
+    LOONG_TRY(expand_all(&shards, names));
     LOONG_CHECK(e->ctx, files->count > 0, LOONG_ERR_NOT_FOUND,
                 "%s/.nv-meta: the part '%s' has no shards", e->directory, part);
     return LOONG_OK;

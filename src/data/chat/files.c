@@ -25,15 +25,13 @@ static const struct {
 };
 
 static const char *const packed[] = {".gz", ".xz", ".zst"};
-static const char *const known[] = {".jsonl",   ".ndjson", ".json",
-                                    ".csv",     ".tsv",    ".txt",
-                                    ".parquet", ".arrow",  ".feather",
-                                    ".tar"};
+static const char *const known[] = {".jsonl",   ".ndjson", ".json",    ".csv",
+                                    ".tsv",     ".txt",    ".parquet", ".arrow",
+                                    ".feather", ".tar"};
 
-#define KINDS                                                              \
-    ".jsonl, .ndjson, .json, .csv, .tsv or .txt, or such a one as .gz, "   \
+#define KINDS                                                            \
+    ".jsonl, .ndjson, .json, .csv, .tsv or .txt, or such a one as .gz, " \
     ".xz or .zst, or .tar"
-
 
 static bool ends(const char *name, size_t length, const char *suffix)
 {

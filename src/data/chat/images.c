@@ -95,10 +95,11 @@ static loong_status_t find_member(const chat_conversation_t *c, int kind,
         }
         loongi_text_printf(&names, "%s %s", i > 0 ? "," : "", member);
     }
-    loong_status_t status = LOONG_FAIL(
-        c->ctx, LOONG_ERR_FORMAT, "there is no %s '%s' in its sample, which has%s",
-        kinds[kind].name, name,
-        names.length > 0 ? loongi_text_get(&names) : " none");
+    loong_status_t status =
+        LOONG_FAIL(c->ctx, LOONG_ERR_FORMAT,
+                   "there is no %s '%s' in its sample, which has%s",
+                   kinds[kind].name, name,
+                   names.length > 0 ? loongi_text_get(&names) : " none");
     loongi_text_free(&names);
     return status;
 }

@@ -98,6 +98,10 @@ static loong_status_t describe(loong_chat_t *chat, const char *tokenizer,
         loongi_text_printf(key, "%s %" PRId64 " %" PRId64 ".%09" PRId64 "\n",
                            real != NULL ? real : f->path, f->size, f->changed_s,
                            f->changed_ns);
+        if (chat->image_rules.token != NULL || chat->videos != NULL) {
+            /* paths of pictures beside it begin as it is named */
+            loongi_text_printf(key, "%s\n", f->path);
+        }
         free(real);
     }
     return key->status;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A file into records: JSON by lines or as an array, rows of a table or of
- * columns, samples of a tar file, lines of a text. Called by prepare.c. Read chat.h before. */
+ * columns, samples of a tar file, lines of a text. Called by prepare.c. Read
+ * chat.h before. */
 #include <string.h>
 
 #include "chat.h"

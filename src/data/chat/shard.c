@@ -156,9 +156,8 @@ static loong_status_t append_bytes(const chat_shard_t *s,
     char *bytes = NULL;
     size_t size = (size_t)member->size;
     LOONG_TRY(loongi_alloc(s->ctx, size + 1, "member of a tar file", &bytes));
-    loong_status_t status =
-        loongi_file_pread(s->ctx, s->fd, s->file->path, bytes, size,
-                          (off_t)member->offset);
+    loong_status_t status = loongi_file_pread(
+        s->ctx, s->fd, s->file->path, bytes, size, (off_t)member->offset);
     if (status == LOONG_OK) {
         loongi_text_append(text, bytes, size);
         status = text->status;

@@ -76,7 +76,10 @@ static loong_status_t put_header(writer_t *w, const char *name, int64_t size)
     snprintf(header + 136, 12, "%011o", 0U);
     memset(header + 148, ' ', 8);
     header[156] = '0';
-    memcpy(header + 257, "ustar\0" "00", 8);
+    memcpy(header + 257,
+           "ustar\0"
+           "00",
+           8);
     for (int i = 0; i < BLOCK; i++) {
         sum += (unsigned char)header[i];
     }
@@ -158,8 +161,8 @@ static bool is_one_of(const char *key, const char *const *keys)
 /* As loongi_chat_take_images and parts of contents find them. */
 static const char *const of_records[] = {"image", "images", "video", "videos",
                                          NULL};
-static const char *const of_parts[] = {"image", "image_url", "video",
-                                       "video_url", "url",   "path", NULL};
+static const char *const of_parts[] = {
+    "image", "image_url", "video", "video_url", "url", "path", NULL};
 
 static loong_status_t put_file(writer_t *w, const loong_json_t *path);
 static loong_status_t put_value(writer_t *w, const loong_json_t *value);
@@ -175,9 +178,8 @@ static loong_status_t put_object(writer_t *w, const loong_json_t *object,
         loongi_text_append(&w->json, ",", !first);
         loongi_text_json_string(&w->json, key);
         loongi_text_append(&w->json, ":", 1);
-        LOONG_TRY(media != NULL && is_one_of(key, media)
-                      ? put_file(w, value)
-                      : put_value(w, value));
+        LOONG_TRY(media != NULL && is_one_of(key, media) ? put_file(w, value)
+                                                         : put_value(w, value));
         it = loongi_json_next(object, it);
     }
     loongi_text_append(&w->json, "}", 1);
@@ -213,8 +215,8 @@ static loong_status_t put_file(writer_t *w, const loong_json_t *path)
         loongi_text_json(&w->json, path);
         return w->json.status;
     }
-    name += strncmp(name, scheme, sizeof(scheme) - 1) == 0 ? sizeof(scheme) - 1
-                                                           : 0;
+    name +=
+        strncmp(name, scheme, sizeof(scheme) - 1) == 0 ? sizeof(scheme) - 1 : 0;
     if (name[0] != '/' && w->params->image_root != NULL) {
         loongi_text_printf(&w->media, "%s/", w->params->image_root);
     } else if (name[0] != '/' && slash != NULL) {
@@ -234,7 +236,8 @@ static loong_status_t put_file(writer_t *w, const loong_json_t *path)
 static loong_status_t put_value(writer_t *w, const loong_json_t *value)
 {
     const char *type = loongi_json_string(loongi_json_get(value, "type"));
-    bool part = strncmp(type, "image", 5) == 0 || strncmp(type, "video", 5) == 0;
+    bool part =
+        strncmp(type, "image", 5) == 0 || strncmp(type, "video", 5) == 0;
     switch (loongi_json_kind(value)) {
     case LOONG_JSON_OBJECT:
         return put_object(w, value, part ? of_parts : NULL);
@@ -297,7 +300,8 @@ static loong_status_t copy_file(writer_t *w, const char *path)
 static loong_status_t write_sample(writer_t *w)
 {
     char name[32];
-    bool full = w->count >= w->params->max_count || w->at >= w->params->max_size;
+    bool full =
+        w->count >= w->params->max_count || w->at >= w->params->max_size;
     if (w->tar != NULL && full) {
         LOONG_TRY(end_shard(w));
     }
@@ -327,8 +331,8 @@ static loong_status_t write_record(writer_t *w, const chat_record_t *record)
                 (int)record->length, record->bytes);
     LOONG_CHECK(w->ctx, !record->plain, LOONG_ERR_UNSUPPORTED,
                 "%s: is a line of text, records of JSON are written", where);
-    LOONG_TRY(loongi_json_parse(w->ctx, record->bytes, record->length, where,
-                                &json));
+    LOONG_TRY(
+        loongi_json_parse(w->ctx, record->bytes, record->length, where, &json));
     loong_status_t status =
         loongi_json_kind(json) == LOONG_JSON_OBJECT
             ? rewrite(w, json)
@@ -367,8 +371,8 @@ static loong_status_t write_meta(writer_t *w, const char *name,
 {
     loong_text_t path = loongi_text_begin(w->ctx);
     loongi_text_printf(&path, "%s/.nv-meta/%s", w->params->out, name);
-    loong_status_t status = text->status != LOONG_OK ? text->status
-                                                     : path.status;
+    loong_status_t status =
+        text->status != LOONG_OK ? text->status : path.status;
     if (status == LOONG_OK) {
         status = loongi_file_write(w->ctx, path.data, text->data, text->length);
     }
@@ -378,8 +382,7 @@ static loong_status_t write_meta(writer_t *w, const char *name,
 
 /* The shards of a part end behind this share of them all. */
 static loong_status_t put_part(writer_t *w, const char *name, int length,
-                               double share, int64_t *shard,
-                               loong_text_t *text)
+                               double share, int64_t *shard, loong_text_t *text)
 {
     int64_t end = (int64_t)(share * (double)w->info->shards + 0.5);
     LOONG_CHECK(w->ctx, end > *shard, LOONG_ERR_ARG,
@@ -396,8 +399,7 @@ static loong_status_t put_part(writer_t *w, const char *name, int length,
 /* "train=0.9,val=0.1" */
 static loong_status_t put_split(writer_t *w, loong_text_t *text)
 {
-    const char *split =
-        w->params->split != NULL ? w->params->split : "train=1";
+    const char *split = w->params->split != NULL ? w->params->split : "train=1";
     double sum = 0;
     double all = 0;
     int64_t shard = 0;
@@ -406,8 +408,7 @@ static loong_status_t put_split(writer_t *w, loong_text_t *text)
         for (const char *at = split; *at != '\0';) {
             int name = (int)strcspn(at, "=,");
             char *end = NULL;
-            double share =
-                at[name] == '=' ? strtod(at + name + 1, &end) : 0.0;
+            double share = at[name] == '=' ? strtod(at + name + 1, &end) : 0.0;
             LOONG_CHECK(w->ctx,
                         name > 0 && share > 0.0 &&
                             strspn(at, "abcdefghijklmnopqrstuvwxyz_") ==

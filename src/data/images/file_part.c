@@ -84,7 +84,8 @@ static int by_name(const void *a, const void *b)
     const place_t *x = a;
     const place_t *y = b;
     int order = (x->name > y->name) - (x->name < y->name);
-    return order != 0 ? order : (x->offset > y->offset) - (x->offset < y->offset);
+    return order != 0 ? order
+                      : (x->offset > y->offset) - (x->offset < y->offset);
 }
 
 static bool is_as_listed(const tar_index_t *index, const struct stat *info)

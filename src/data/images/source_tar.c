@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Labelled pictures in tar files, WebDataset's convention: labels are read once,
- * pictures at their offsets. Called by source.c and source_directory.c. Read
- * source.h and tar.h before. */
+ * Labelled pictures in tar files, WebDataset's convention: labels are read
+ * once, pictures at their offsets. Called by source.c and source_directory.c.
+ * Read source.h and tar.h before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -125,8 +125,7 @@ static loong_status_t add_member(void *user, const tar_member_t *member)
     }
     if (is_json || loongi_image_has_ending(ending, cls)) {
         char *text = NULL;
-        LOONG_CHECK(l->ctx, member->size < LONGEST_LABEL,
-                    LOONG_ERR_UNSUPPORTED,
+        LOONG_CHECK(l->ctx, member->size < LONGEST_LABEL, LOONG_ERR_UNSUPPORTED,
                     "%s: %s: has %" PRId64 " bytes, %d are allowed", l->path,
                     name, member->size, LONGEST_LABEL - 1);
         LOONG_TRY(loongi_alloc(l->ctx, LONGEST_LABEL, "label", &text));

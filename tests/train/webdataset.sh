@@ -1,0 +1,215 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: webdataset.sh BUILD SOURCE: tar shards of conversations with pictures.
+# What is written is the same each time; a training on it has the losses of one
+# on the JSON lines that were written; metadata of megatron-energon choose
+# shards and samples; what is broken is refused by name. The same against
+# megatron-energon itself: tests/oracle/energon.py.
+set -u
+build=$1
+source=$2
+golden=$source/tests/golden/vl_chat
+pictures=$source/tests/fixtures/images
+videos=$source/tests/fixtures/videos
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place" || exit 2
+export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$place/cache
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+data() { "$build/loong-data" "$@" >out 2>&1; }
+# inspect PATH [OPTION...]
+inspect() {
+    data chat inspect --tokenizer "$golden/${model:-llava}" \
+        --image-token "${token:-<image>}" --ids --count 99 "$@"
+}
+# refused WHY PATH [OPTION...]
+refused() {
+    local why=$1
+    shift
+    inspect "$@" && fail "$*: is read"
+    grep -qF -- "$why" out || fail "'$why' is not said of $1: $(tail -n 2 out)"
+}
+write() { data webdataset --image-root "$pictures" "$@"; }
+
+# ---- what is written ---------------------------------------------------------
+
+records=("$golden/openai.jsonl" "$golden/sharegpt.jsonl")
+for out in one two; do
+    write --out $out --maxcount 2 --split train=0.6,val=0.4 "${records[@]}" ||
+        fail "writing: $(tail -n 2 out)"
+done
+grep -qx 'two: 5 samples with 6 pictures and videos in 3 shards, [0-9]* bytes' \
+    out || fail "what is told: $(cat out)"
+diff -r one two || fail "the same records make other bytes"
+tar tf one/shard-000000.tar >names
+[ "$(tr '\n' ' ' <names)" = '000000000.json 000000000.png 000000001.json '`
+    `'000000001.00.jpg 000000001.01.jpg ' ] || fail "members: $(cat names)"
+tar xOf one/shard-000000.tar 000000000.png | cmp - "$pictures/rgb.png" ||
+    fail "a picture's bytes"
+# Where samples begin: 512 bytes in front of their .json.
+[ "$(od -An -td8 one/shard-000001.tar.idx | tr -s ' \n' ' ')" = \
+    "$(tar tRvf one/shard-000001.tar | awk '/json|NUL/ { sub(":", "", $2)
+        printf " %d", 512 * $2 } END { print " " }')" ] ||
+    fail "index: $(od -An -td8 one/shard-000001.tar.idx)"
+write --out one "${records[@]}" && fail "a directory that is full"
+grep -q "'one': a directory that is absent or empty is wanted" out ||
+    fail "a directory that is full: $(cat out)"
+write --out none --split train=1,val=1 "${records[@]}" &&
+    fail "one shard for two parts"
+grep -q "of 1 shards none is left for 'val'" out || fail "parts: $(cat out)"
+rm -r none
+write --out none --split train "${records[@]}" && fail "a part without a share"
+rm -r none
+echo '{"messages": [], "images": ["none.png"]}' >lost.jsonl
+write --out none lost.jsonl && fail "a picture that is not there"
+grep -q 'lost.jsonl:1: wants .*/none.png' out || fail "lost: $(cat out)"
+# ids NAME PATH [OPTION...]: of all samples, and the sizes of their pictures.
+ids() {
+    local name=$1
+    shift
+    inspect "$@" || fail "$*: $(tail -n 3 out)"
+    sed -n 's/^  picture at .*,/P/p; /^[+ ] *[0-9]/p' out >"$name"
+}
+ids tar_ids one
+ids val_ids two/shard-000002.tar
+ids json_ids "${records[0]}" --image-root "$pictures"
+ids more_ids "${records[1]}" --image-root "$pictures"
+[ -s val_ids ] && cat json_ids more_ids | cmp - <(cat tar_ids val_ids) ||
+    fail "ids of shards"
+
+# ---- a training --------------------------------------------------------------
+
+cat >start.yaml <<'END'
+version: 1
+device: cpu
+model:
+  image_encoder: {family: clip_vision_model, num_layers: 2, hidden_size: 16,
+    num_attention_heads: 2, image_size: 28, patch_size: 14, feature_layer: -2}
+  image_projector: {family: mlp_projector}
+  foundation: {family: llama, num_layers: 2, hidden_size: 32,
+    ffn_hidden_size: 64, num_attention_heads: 2, vocab_size: 264,
+    max_position_embeddings: 256}
+training_phase: sft
+data: {seq_length: 128, max_images: 2}
+train: {global_batch_size: 2, train_iters: 3}
+optimizer: {lr: 1e-2}
+log: {interval: 1}
+END
+# losses NAME KEY=VALUE...
+losses() {
+    local name=$1
+    shift
+    "$build/loongrun" start.yaml data.tokenizer="$golden/llava" \
+        log.dir="log_$name" "$@" >"$name.log" 2>&1 </dev/null ||
+        fail "training $name: $(tail -n 5 "$name.log")"
+    sed -n 's/.*"loss":\([^,]*\),.*"\(grad_norm\|perplexity\)":\([^,]*\),.*/\1 \3/p' \
+        "log_$name/metrics.jsonl" >"$name.losses"
+    [ "$(wc -l <"$name.losses")" -ge 3 ] || fail "$name: no losses"
+}
+write --out shards --maxcount 3 "${records[0]}"
+losses tar data.train='[shards]' data.validation='[{name: val, path: one}]'
+losses json data.train="[${records[0]}]" data.image_root="$pictures" \
+    data.validation="[{name: val, path: ${records[1]}}]"
+cmp tar.losses json.losses ||
+    fail "losses are others: $(paste tar.losses json.losses)"
+# Pictures of texts may be members, too.
+echo '{"text": "<image> a", "image": "shards/shard-000000.tar/000000000.png"}' \
+    >member.jsonl
+echo "{\"text\": \"<image> a\", \"image\": \"$pictures/rgb.png\"}" >file.jsonl
+for kind in member file; do
+    losses $kind train.global_batch_size=1 \
+        data.train="[{path: $kind.jsonl, source: image_text}]"
+done
+cmp member.losses file.losses || fail "a member as a picture of a text"
+if [ -e "$build/libloong_video.so" ]; then
+    write --out films --image-root "$pictures" "$golden/videos.jsonl"
+    model=qwen2_vl token='<|image_pad|>'
+    see=(--video-token '<|video_pad|>' --video-frames 2)
+    ids film_ids films "${see[@]}"
+    ids json_ids "$golden/videos.jsonl" --image-root "$pictures" "${see[@]}"
+    [ -s film_ids ] && cmp film_ids json_ids || fail "videos of a shard"
+    model='' token=''
+fi
+
+# ---- what is read ------------------------------------------------------------
+
+mkdir given
+talk() {
+    echo '{"messages": [{"role": "user", "content": "'"$1"'"},' \
+        '{"role": "assistant", "content": "b"}]'"${2-}}"
+}
+# pack TAR NAME=FILE...: members in this order.
+pack() {
+    local tar=$1 member
+    shift
+    rm -rf given/*
+    for member; do
+        mkdir -p "$(dirname "given/${member%%=*}")"
+        cp "${member#*=}" "given/${member%%=*}"
+    done
+    (cd given && tar --format=pax -cf "../$tar" "${@%%=*}")
+}
+talk '<image>a<image>' >talk
+talk '<image>a<image>' ', "images": ["b.png", "x/1.a.jpg"]' >named
+echo 'A tree.' >caption
+echo '{"context": "What?", "answers": ["no", "yes"], "answer_weights": [1, 2]}' \
+    >question
+echo '[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "b"}]' \
+    >list
+png=$pictures/rgb.png jpg=$pictures/tall.jpg
+pack a.tar x/0.json=talk x/0.b.png="$png" x/0.a.jpg="$jpg" x/1.json=named \
+    x/1.b.png="$png" x/1.a.jpg="$jpg" __meta__/a.txt=caption x/2.txt=caption \
+    x/2.jpg="$jpg" x/3.json=question x/3.png="$png" x/4.json=list
+inspect a.tar || fail "formats of samples: $(tail -n 3 out)"
+sed -n 's/^  picture at .*tar.\(x[^,]*\),.*/\1/p' out | tr '\n' ' ' >names
+[ "$(cat names)" = 'x/0.a.jpg x/0.b.png x/1.b.png x/1.a.jpg x/2.jpg x/3.png ' ] ||
+    fail "the order of members: $(cat names)"
+grep -q '^samples: 5,' out || fail "samples: $(grep samples: out)"
+head -c 5000 a.tar >cut.tar
+refused 'cut.tar: ends within x/0.b.png' cut.tar
+gzip -k a.tar
+refused 'tar files are read that are not compressed' a.tar.gz
+talk '<image>' ', "image": "c.png"' >lost
+pack lost.tar 0.json=lost 0.png="$png"
+refused "lost.tar:1: there is no picture 'c.png' in its sample, which has 0.png" \
+    lost.tar
+talk 'a' >blind
+pack blind.tar 0.json=blind 0.png="$png"
+refused 'blind.tar:1: the sample has 1 pictures, of which 0 stand' blind.tar
+pack bare.tar 0.png="$png"
+refused "bare.tar:1: the sample '0' has no .json and no .txt; its members are: 0" \
+    bare.tar
+# energon LINE...: .nv-meta/dataset.yaml of a set of a.tar and b.tar.
+energon() { printf '%s\n' "$@" >set/.nv-meta/dataset.yaml; }
+mkdir -p set/.nv-meta
+for i in 0 1; do
+    pack "set/s$i.tar" "${i}0.json=question" "${i}0.png=$png" \
+        "${i}1.json=question" "${i}1.jpg=$jpg"
+done
+type='sample_type: {__module__: megatron.energon, __class__: VQASample}'
+map='field_map: {image: "jpg,png", context: "json[context]", answers:'
+energon "$type" "$map \"json[answers][0]\"}"
+echo 'split_parts: {train: ["s{0..1}.tar"], val: [s1.tar]}
+exclude: [s0.tar/01]' >set/.nv-meta/split.yaml
+echo '{"shard_counts": {"s0.tar": 2, "s1.tar": 2}}' >set/.nv-meta/.info.json
+inspect set || fail "metadata: $(tail -n 3 out)"
+sed -n 's/^  picture at .*\(s..tar.*\),.*/\1/p' out | tr '\n' ' ' >names
+[ "$(cat names)" = 's0.tar/00.png s1.tar/10.png s1.tar/11.jpg ' ] ||
+    fail "shards of a part: $(cat names)"
+[ "$(sed -n 's/^+ .* \([^ ]*\)$/\1/p' out | tr -d '\n')" = nonono ] ||
+    fail "fields: $(grep '^+' out)"
+energon "$type" "$map \"json[reply]\"}"
+refused "set/s0.tar:1: the sample '00' has no json[reply], of which .nv-meta" set
+energon "$type" 'sample_loader: sample_loader.py:sample_loader'
+refused "'sample_loader: sample_loader.py:sample_loader' is not read; allowed" set
+energon "${type/VQA/OCR}" "$map json}"
+refused "the class 'OCRSample' of 'megatron.energon'; allowed are Crude" set
+energon '__class__: CrudeWebdataset' '__module__: megatron.energon'
+sed -i 's/2}/3}/' set/.nv-meta/.info.json
+refused 's1.tar: has 2 samples, .nv-meta says 3' set
+[ $failures = 0 ] && echo passed
+exit $((failures > 0))

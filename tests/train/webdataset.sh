@@ -161,6 +161,14 @@ echo '{"context": "What?", "answers": ["no", "yes"], "answer_weights": [1, 2]}' 
 echo '[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "b"}]' \
     >list
 png=$pictures/rgb.png jpg=$pictures/tall.jpg
+# LoongForge's: what is listed stands in no other order, "10_" behind "9_".
+talk '<image>a<image>' ', "media": "image", "name": ["9_b.png", "10_a.jpg"]' |
+    sed s/messages/texts/ >forge
+pack forge.tar image_0.9_b.png="$png" image_0.10_a.jpg="$jpg" image_0.json=forge
+inspect forge.tar || fail "texts and names: $(tail -n 3 out)"
+sed -n 's/^  picture at .*tar.\(i[^,]*\),.*/\1/p' out | tr '\n' ' ' >names
+[ "$(cat names)" = 'image_0.9_b.png image_0.10_a.jpg ' ] ||
+    fail "texts and names: $(cat names)"
 pack a.tar x/0.json=talk x/0.b.png="$png" x/0.a.jpg="$jpg" x/1.json=named \
     x/1.b.png="$png" x/1.a.jpg="$jpg" __meta__/a.txt=caption x/2.txt=caption \
     x/2.jpg="$jpg" x/3.json=question x/3.png="$png" x/4.json=list

@@ -65,7 +65,7 @@ static loong_status_t add_list(chat_conversation_t *c, const loong_json_t *list,
 /* ---- openai -------------------------------------------------------------- */
 
 static const char *const message_keys[] = {"messages", "conversations",
-                                           "conversation", NULL};
+                                           "conversation", "texts", NULL};
 
 static const char *messages_key(const loong_json_t *record)
 {

@@ -104,12 +104,24 @@ static loong_status_t find_member(const chat_conversation_t *c, int kind,
     return status;
 }
 
+/* LoongForge's records in tar files: "media" says what "name" lists. */
+static bool is_media(const chat_conversation_t *c, const loong_json_t *record,
+                     int kind)
+{
+    const loong_json_t *media = loongi_json_get(record, "media");
+    return c->members != NULL &&
+           strcmp(loongi_json_string(media), kinds[kind].part) == 0;
+}
+
 static loong_status_t take_listed(chat_conversation_t *c,
                                   const loong_json_t *record, int kind)
 {
     chat_listed_t *l = &c->listed[kind];
     const loong_json_t *list = loongi_json_get(record, kinds[kind].list);
     l->list = list != NULL ? list : loongi_json_get(record, kinds[kind].key);
+    if (l->list == NULL && is_media(c, record, kind)) {
+        l->list = loongi_json_get(record, "name");
+    }
     bool none = l->list == NULL || loongi_json_kind(l->list) == LOONG_JSON_NULL;
     l->unlisted = none && c->members != NULL;
     if (l->unlisted) {

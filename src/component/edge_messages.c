@@ -23,8 +23,8 @@ typedef struct state {
     const char *from;       /* the sender's port, where it is on this rank */
     char *to;               /* the receiver's, likewise */
     int64_t sent, received; /* segments under way */
-    loong_segment_t *segments;
-    loong_comm_request_t *send, *receive;
+    loong_segment_list_t list;
+    loong_comm_request_t *send, *receive; /* of each segment */
 } state_t;
 
 struct loong_edges {
@@ -33,7 +33,6 @@ struct loong_edges {
     loong_variant_t variant;
     const loong_cell_t *cell;
     loong_comm_t *comm; /* of the job */
-    int64_t most;       /* segments of a message */
     state_t *states;    /* of the messages */
     loong_segment_t *segments;
     loong_comm_request_t *requests;
@@ -92,17 +91,28 @@ static char *data_of(const loong_edges_t *e, const loong_entry_t *entry,
 
 /* ---- beginning ----------------------------------------------------------- */
 
+loong_status_t loongi_segment_add(loong_context_t *ctx,
+                                  loong_segment_list_t *list,
+                                  loong_segment_t segment)
+{
+    LOONG_CHECK(ctx, list->count < list->most, LOONG_ERR_INTERNAL,
+                "a message of an edge has room for %lld segments",
+                (long long)list->most);
+    list->segments[list->count++] = segment;
+    return LOONG_OK;
+}
+
 static loong_status_t list_segments(loong_edges_t *e, int32_t message,
-                                    const loong_port_t *port, bool send,
-                                    int64_t *count_p)
+                                    const loong_port_t *port, bool send)
 {
     const loong_edge_rows_t *rows = e->model->rows;
     loong_message_t of = e->cell->params.messages[message];
     state_t *s = &e->states[message];
     of.edge = loongi_cell_edge(e->cell, of.edge);
-    LOONG_TRY(rows->list(rows->user, &of, s->segments, count_p));
-    for (int64_t i = 0; i < *count_p; i++) {
-        const loong_segment_t *g = &s->segments[i];
+    s->list.count = 0;
+    LOONG_TRY(rows->list(rows->user, &of, &s->list));
+    for (int64_t i = 0; i < s->list.count; i++) {
+        const loong_segment_t *g = &s->list.segments[i];
         int64_t at = send ? g->from_row : g->to_row;
         LOONG_CHECK(
             e->ctx,
@@ -173,18 +183,17 @@ static loong_status_t begin_send(loong_edges_t *e, const loong_entry_t *entry,
     const loong_message_t *m = &e->cell->params.messages[entry->message];
     state_t *s = &e->states[entry->message];
     const void *host = NULL;
-    int64_t count = 0;
     s->slot = entry->slot;
     s->from = data;
     if (is_local(e, entry)) {
         return LOONG_OK;
     }
-    LOONG_TRY(list_segments(e, entry->message, port, true, &count));
-    if (count > 0) {
+    LOONG_TRY(list_segments(e, entry->message, port, true));
+    if (s->list.count > 0) {
         LOONG_TRY(find_source(e, port, data, &host));
     }
-    for (int64_t i = 0; i < count; i++) {
-        const loong_segment_t *g = &s->segments[i];
+    for (int64_t i = 0; i < s->list.count; i++) {
+        const loong_segment_t *g = &s->list.segments[i];
         LOONG_TRY(loong_comm_isend(
             e->comm, (const char *)host + (size_t)g->from_row * row_bytes(port),
             (size_t)g->rows * row_bytes(port),
@@ -204,16 +213,15 @@ static loong_status_t begin_receive(loong_edges_t *e,
     state_t *s = &e->states[entry->message];
     bool here = is_local(e, entry);
     char *image = data;
-    int64_t count = 0;
     LOONG_TRY(clear(e, run, entry, m->backward));
-    LOONG_TRY(list_segments(e, entry->message, port, false, &count));
+    LOONG_TRY(list_segments(e, entry->message, port, false));
     s->to = data;
-    if (count > 0 && !here && e->landed != NULL) {
+    if (s->list.count > 0 && !here && e->landed != NULL) {
         LOONG_TRY(loong_device_event_await(run->device, e->landed, port->name));
         image = image_of(e, m, data);
     }
-    for (int64_t i = 0; i < count; i++) {
-        const loong_segment_t *g = &s->segments[i];
+    for (int64_t i = 0; i < s->list.count; i++) {
+        const loong_segment_t *g = &s->list.segments[i];
         size_t at = (size_t)g->to_row * row_bytes(port);
         size_t bytes = (size_t)g->rows * row_bytes(port);
         if (here) {
@@ -424,24 +432,40 @@ loong_status_t loongi_edges_pinned(const loong_model_t *model,
     return LOONG_OK;
 }
 
+/* Segments of a message of which this rank has an end. */
+static int64_t room_of(const loong_edges_t *e, const loong_message_t *m)
+{
+    const loong_edge_rows_t *rows = e->model->rows;
+    int rank = e->model->ranks.cell_rank;
+    return m->from_rank == rank || m->to_rank == rank
+               ? rows->most(rows->user, loongi_cell_edge(e->cell, m->edge))
+               : 0;
+}
+
 static loong_status_t take_room(loong_edges_t *e)
 {
-    size_t messages = (size_t)e->cell->params.num_messages;
-    size_t most = (size_t)e->most;
-    LOONG_TRY(loongi_calloc(e->ctx, messages, sizeof(*e->states),
+    int64_t messages = e->cell->params.num_messages;
+    int64_t all = 0;
+    LOONG_TRY(loongi_calloc(e->ctx, (size_t)messages, sizeof(*e->states),
                             "messages of edges", &e->states));
-    LOONG_TRY(loongi_calloc(e->ctx, messages * most, sizeof(*e->segments),
+    for (int64_t i = 0; i < messages; i++) {
+        e->states[i].slot = -1;
+        e->states[i].list.most = room_of(e, &e->cell->params.messages[i]);
+        all += e->states[i].list.most;
+    }
+    LOONG_TRY(loongi_calloc(e->ctx, (size_t)all, sizeof(*e->segments),
                             "segments of edges", &e->segments));
-    LOONG_TRY(loongi_calloc(e->ctx, 2 * messages * most, sizeof(*e->requests),
+    LOONG_TRY(loongi_calloc(e->ctx, 2 * (size_t)all, sizeof(*e->requests),
                             "requests of edges", &e->requests));
     LOONG_TRY(loongi_calloc(
         e->ctx, (size_t)(2 * e->model->num_chunks * e->micro_batches),
         sizeof(*e->cleared), "areas of edges", &e->cleared));
-    for (size_t i = 0; i < messages; i++) {
-        e->states[i].slot = -1;
-        e->states[i].segments = &e->segments[i * most];
-        e->states[i].send = &e->requests[2 * i * most];
-        e->states[i].receive = &e->requests[(2 * i + 1) * most];
+    for (int64_t i = messages - 1; i >= 0; i--) {
+        state_t *s = &e->states[i];
+        all -= s->list.most;
+        s->list.segments = &e->segments[all];
+        s->send = &e->requests[2 * all];
+        s->receive = s->send + s->list.most;
     }
     if (loong_device_is_host(e->model->run.device)) {
         return LOONG_OK;
@@ -465,7 +489,6 @@ loong_status_t loongi_edges_create(const loong_model_t *model,
     e->cell =
         variant == LOONG_VARIANT_TRAIN ? model->training : model->evaluation;
     e->comm = model->resources->world;
-    e->most = model->rows->most;
     for (int i = 0; i < e->cell->params.num_components; i++) {
         int own = e->cell->params.components[i].params.micro_batches;
         e->micro_batches = LOONG_MAX(e->micro_batches, own);

@@ -19,19 +19,32 @@ typedef struct loong_segment {
     int64_t from_row, to_row, rows;
 } loong_segment_t;
 
+/* Those of a message; there is room for so many. */
+typedef struct loong_segment_list {
+    loong_segment_t *segments;
+    int64_t count, most;
+} loong_segment_list_t;
+
 /* What a message of an edge of the model carries in the step that runs, its
- * ranks those of the model's cell: the same at both ends, at most `most`
- * segments. Rows of the receiver that no message brings are zero. */
+ * ranks those of the model's cell: the same at both ends. Rows of the receiver
+ * that no message brings are zero. */
 typedef struct loong_edge_rows {
     void *user;
-    int64_t most;
+    /* Segments of a message of an edge, in any step. */
+    int64_t (*most)(void *user, int edge);
+    /* The list is empty, and added to by loongi_segment_add. */
     loong_status_t (*list)(void *user, const loong_message_t *message,
-                           loong_segment_t *segments, int64_t *count_p);
+                           loong_segment_list_t *list);
     /* Whether a component's micro-batch has no rows on this rank; NULL: all
      * have some. */
     loong_status_t (*hollow)(void *user, int component, int micro_batch,
                              bool *hollow_p);
 } loong_edge_rows_t;
+
+/* LOONG_ERR_INTERNAL where there is no room. */
+LOONG_NODISCARD loong_status_t loongi_segment_add(loong_context_t *ctx,
+                                                  loong_segment_list_t *list,
+                                                  loong_segment_t segment);
 
 typedef struct loong_edges loong_edges_t;
 

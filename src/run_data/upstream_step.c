@@ -90,6 +90,16 @@ static loong_status_t find_first(const loong_plan_t *plan, int component,
     return LOONG_OK;
 }
 
+/* What there is room for in a micro-batch of one replica of a component. */
+static int64_t most_images(const loong_plan_t *plan, int component)
+{
+    const loong_picture_plan_t *p = &plan->pictures;
+    int64_t replicas = place_of(plan->component)->replicas;
+    return component == encoder_of(plan)    ? p->encoder
+           : is_projector(plan, component) ? p->text_most * p->texts * replicas
+                                           : p->most;
+}
+
 static loong_status_t open_plan(const loong_plan_t *plan, bool train,
                                 loong_loader_t *loader,
                                 const loong_loader_params_t *texts,
@@ -111,12 +121,11 @@ static loong_status_t open_plan(const loong_plan_t *plan, bool train,
         params.reader[i] = (loong_picture_room_t){
             .replicas = place_of(c)->replicas,
             .whole = plan->pictures.whole,
-            .images = plan->pictures.text_most * count,
+            .images = most_images(plan, i),
             .rows = plan->pictures.text_rows * count};
         LOONG_TRY(train ? find_first(plan, i, &params.reader[i].first)
                         : LOONG_OK);
         if (i == encoder_of(plan)) {
-            params.reader[i].images = plan->pictures.encoder;
             params.reader[i].rows = loongi_component_rows(c);
         }
     }
@@ -249,9 +258,10 @@ static loong_segment_t cut(const end_t *from, int64_t from_row, const end_t *to,
                              LOONG_MAX(last - first, 0)};
 }
 
-static void add_parts(const loong_planned_image_t *image, const end_t *from,
-                      const end_t *to, loong_segment_t *segments,
-                      int64_t *count)
+static loong_status_t add_parts(loong_context_t *ctx,
+                                const loong_planned_image_t *image,
+                                const end_t *from, const end_t *to,
+                                loong_segment_list_t *list)
 {
     bool dense = from->place != IN_TEXTS && to->place != IN_TEXTS;
     int64_t parts = parts_of(image, dense);
@@ -263,10 +273,9 @@ static void add_parts(const loong_planned_image_t *image, const end_t *from,
             continue;
         }
         loong_segment_t g = cut(from, from_row, to, to_row, rows / parts);
-        if (g.rows > 0) {
-            segments[(*count)++] = g;
-        }
+        LOONG_TRY(g.rows > 0 ? loongi_segment_add(ctx, list, g) : LOONG_OK);
     }
+    return LOONG_OK;
 }
 
 /* The pictures of a component's micro-batch. */
@@ -280,11 +289,22 @@ static loong_status_t images_of(const loong_upstream_step_t *s, int component,
                                     micro_batch, images_p, count_p);
 }
 
-/* Components that both read texts have the same rows on the same ranks. */
-static loong_status_t list_rows(void *user, const loong_message_t *message,
-                                loong_segment_t *segments, int64_t *count_p)
+/* Pictures that both ends have, in all their parts. */
+static int64_t most_rows(void *user, int edge)
 {
     const loong_upstream_step_t *s = user;
+    const loong_edge_t *e = &s->model->edges[edge];
+    int64_t images =
+        LOONG_MIN(most_images(s->plan, e->from), most_images(s->plan, e->to));
+    return LOONG_MAX(images * LOONG_MAX(s->plan->pictures.tiles, 1), 1);
+}
+
+/* Components that both read texts have the same rows on the same ranks. */
+static loong_status_t list_rows(void *user, const loong_message_t *message,
+                                loong_segment_list_t *list)
+{
+    const loong_upstream_step_t *s = user;
+    loong_context_t *ctx = s->model->ctx;
     const loong_edge_t *edge = &s->model->edges[message->edge];
     bool back = message->backward;
     end_t from =
@@ -292,12 +312,12 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
     end_t to = end_of(s, back ? edge->from : edge->to, back, message->to_rank);
     const loong_planned_image_t *images = NULL, *read = NULL;
     int64_t count = 0, num_read = 0;
-    *count_p = 0;
     if (from.place == IN_TEXTS && to.place == IN_TEXTS) {
-        *count_p = message->from_rank == message->to_rank ? 1 : 0;
-        segments[0] = (loong_segment_t){
+        const loong_segment_t all = {
             0, 0, s->model->components[edge->to]->params.request.rows};
-        return LOONG_OK;
+        return message->from_rank == message->to_rank
+                   ? loongi_segment_add(ctx, list, all)
+                   : LOONG_OK;
     }
     LOONG_TRY(images_of(s, from.component, message->from_micro_batch, &images,
                         &count));
@@ -307,7 +327,7 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
                                                  read + num_read);
     for (const loong_planned_image_t *i = LOONG_MAX(images, read); i < end;
          i++) {
-        add_parts(i, &from, &to, segments, count_p);
+        LOONG_TRY(add_parts(ctx, i, &from, &to, list));
     }
     return LOONG_OK;
 }
@@ -334,14 +354,9 @@ loong_status_t loongi_upstream_open(loong_upstream_step_t *step,
                                     const loong_plan_t *plan,
                                     loong_model_t *model)
 {
-    int64_t of_cell = plan->pictures.most > 0
-                          ? plan->pictures.most *
-                                LOONG_MAX(plan->pictures.tiles, 1) *
-                                place_of(plan->component)->replicas
-                          : 1;
     step->plan = plan;
     step->model = model;
-    step->rows = (loong_edge_rows_t){step, of_cell, list_rows, is_hollow};
+    step->rows = (loong_edge_rows_t){step, most_rows, list_rows, is_hollow};
     loongi_model_set_rows(model, &step->rows);
     for (int i = 0; i < model->num_components; i++) {
         if (plan->readers[i].processor == &loong_packing_processor) {

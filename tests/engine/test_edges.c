@@ -130,13 +130,19 @@ static void reader_of(const layout_t *l, int e, int i, int *reader_p, int *at_p)
     *at_p = room_of(l) - 1 - g / readers;
 }
 
+static int64_t most_rows(void *user, int edge)
+{
+    (void)user;
+    (void)edge;
+    return ITEMS;
+}
+
 static loong_status_t list_rows(void *user, const loong_message_t *m,
-                                loong_segment_t *segments, int64_t *count_p)
+                                loong_segment_list_t *list)
 {
     const layout_t *l = ((const rank_t *)user)->layout;
     int from = m->backward ? m->to_rank : m->from_rank;
     int to = m->backward ? m->from_rank : m->to_rank;
-    int64_t count = 0;
     int items =
         is_hollow(l, from / l->maker, m->from_micro_batch) ? 0 : ITEMS;
     for (int i = 0; i < items; i++) {
@@ -155,10 +161,11 @@ static loong_status_t list_rows(void *user, const loong_message_t *m,
         if (reader != at) {
             continue;
         }
-        segments[count++] =
-            m->backward ? (loong_segment_t){s.to_row, s.from_row, s.rows} : s;
+        if (m->backward) {
+            s = (loong_segment_t){s.to_row, s.from_row, s.rows};
+        }
+        LOONG_TRY(loongi_segment_add(NULL, list, s));
     }
-    *count_p = count;
     return LOONG_OK;
 }
 
@@ -402,7 +409,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
     loong_component_params_t p[COMPONENTS];
     config_t config[COMPONENTS];
     rank_t rank = {.layout = l};
-    const loong_edge_rows_t rows = {&rank, ITEMS * 2, list_rows, find_hollow};
+    const loong_edge_rows_t rows = {&rank, most_rows, list_rows, find_hollow};
     loong_device_t *device = NULL;
     loong_resources_t *resources = NULL;
     loong_model_t *model = NULL;

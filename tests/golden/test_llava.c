@@ -103,8 +103,15 @@ static loong_segment_t cut(const job_t *j, loong_segment_t s, int rank)
                              LOONG_MAX(end - begin, 0)};
 }
 
+static int64_t most_rows(void *user, int edge)
+{
+    (void)user;
+    (void)edge;
+    return 4;
+}
+
 static loong_status_t list_rows(void *user, const loong_message_t *message,
-                                loong_segment_t *segments, int64_t *count_p)
+                                loong_segment_list_t *list)
 {
     const job_t *j = user;
     bool back = message->backward;
@@ -112,7 +119,6 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
     int to = back ? message->from_rank : message->to_rank;
     int m = message->from_micro_batch;
     int replica = j->layout->encoder_too ? 0 : from;
-    int64_t count = 0;
     for (int k = 0; k < m; k++) {
         loong_segment_t s = segment_of(j, message->edge, m, k);
         if (k % j->encoders != replica || (message->edge == 0 && to != from)) {
@@ -121,12 +127,11 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
         if (message->edge == 1 && j->layout->sequence_parallel) {
             s = cut(j, s, to);
         }
-        if (s.rows > 0) {
-            segments[count++] =
-                back ? (loong_segment_t){s.to_row, s.from_row, s.rows} : s;
+        if (back) {
+            s = (loong_segment_t){s.to_row, s.from_row, s.rows};
         }
+        LOONG_TRY(s.rows > 0 ? loongi_segment_add(j->ctx, list, s) : LOONG_OK);
     }
-    *count_p = count;
     return LOONG_OK;
 }
 
@@ -417,7 +422,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
                                void *user)
 {
     job_t j = {.layout = user, .ctx = ctx};
-    const loong_edge_rows_t rows = {&j, 4, list_rows, NULL};
+    const loong_edge_rows_t rows = {&j, most_rows, list_rows, NULL};
     loong_component_params_t p[COMPONENTS];
     loong_device_t *device = NULL;
     loong_resources_t *resources = NULL;

@@ -328,22 +328,24 @@ static void describe_own(loong_plan_t *plan, const loong_component_params_t *p)
     }
 }
 
-/* For how many micro-batches of a step there is memory: activations, and those
- * of what runs ahead. */
+/* For how many micro-batches of a step there is memory: activations, and beside
+ * them the features of forwards that run ahead of others. */
 static void describe_kept(loong_plan_t *plan, const loong_component_t *c)
 {
     const loong_cell_t *cell = c->model->training;
     const loong_chunk_slots_t *chunks =
         cell != NULL ? cell->ranks[c->model->ranks.cell_rank].chunks : NULL;
-    int slots = 0;
-    for (int i = 0; cell != NULL && i < cell->params.num_components; i++) {
-        slots += cell->forward_of[i] == c->index
-                     ? chunks[cell->first_chunk[i]].slots
-                     : 0;
+    if (cell == NULL || c->params.absent) {
+        return;
     }
-    if (cell != NULL && !c->params.absent) {
-        loongi_text_printf(&plan->text, ", %d of %d in memory", slots,
-                           c->schedule->params.micro_batches);
+    loongi_text_printf(&plan->text, ", %d of %d in memory",
+                       chunks[cell->first_chunk[c->index]].slots,
+                       c->schedule->params.micro_batches);
+    for (int i = cell->num_own; i < cell->params.num_components; i++) {
+        if (cell->forward_of[i] == c->index) {
+            loongi_text_printf(&plan->text, " and %d ahead",
+                               chunks[cell->first_chunk[i]].slots);
+        }
     }
 }
 
@@ -383,12 +385,13 @@ static void describe_upstream(loong_plan_t *plan)
         loongi_text_printf(&plan->text, " x data %d",
                            p->mesh.size[LOONG_AXIS_DP]);
         describe_stages(plan, m->components[i]);
+        int64_t pictures = plan->pictures.native
+                               ? plan->pictures.encoder
+                               : loongi_component_rows(m->components[i]) /
+                                     p->request.seq_length;
         loongi_text_printf(
-            &plan->text, ", %lld pictures of a micro-batch%s%s",
-            (long long)(plan->pictures.native
-                            ? plan->pictures.encoder
-                            : loongi_component_rows(m->components[i]) /
-                                  p->request.seq_length),
+            &plan->text, ", %lld picture%s of a micro-batch%s%s",
+            (long long)pictures, pictures == 1 ? "" : "s",
             plan->pictures.native ? " and their size" : "",
             p->train ? "" : ", frozen");
         describe_ranks(plan, p);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "edges.h"
+#include "upstream.h"
 
 /* A step that is simulated. */
 typedef struct variant {
@@ -83,25 +84,33 @@ static void place(variant_t *v)
     }
 }
 
-/* Is there a step of this kind? */
-static bool is_possible(const variant_t *v)
+/* Why there is no step of this kind; empty: there is one. Who is alone on the
+ * first stage is there with all its layers. */
+static loong_text_t find_reason(const variant_t *v)
 {
     const loong_model_t *m = model_of(v);
-    const loong_component_params_t *p = &v->plan->component->params;
-    bool possible =
-        !v->join->apart || (p->shards.sharding < LOONG_SHARDING_GRADS &&
-                            v->plan->set->rampup.start == 0);
-    for (int c = 0; c < last_of(v); c++) {
-        bool cut = v->of[c].params.ranks > 1; /* into stages */
-        possible = possible && v->of[c].replicas > 0 &&
-                   !(cut && (v->alone || v->join->apart));
-        for (int i = 0; i < v->of[c].replicas && v->join->apart; i++) {
-            int at = loongi_cell_pipeline_rank(m->training, last_of(v),
-                                               v->of[c].rank[i]);
-            possible = possible && at == stage_of(v, c, i);
+    loong_context_t *ctx = v->plan->ctx;
+    loong_component_params_t params[LOONG_MAX_COMPONENTS];
+    loong_text_t reason = loongi_text_begin(ctx);
+    for (int c = 0; c < m->num_components; c++) {
+        params[c] = m->components[c]->params;
+        if (c == last_of(v) || !v->alone || reason.length > 0) {
+            continue;
+        }
+        if (v->of[c].params.ranks > 1) {
+            loongi_text_printf(&reason, "%s has %d stages of its own",
+                               params[c].name, v->of[c].params.ranks);
+        } else if (v->of[c].replicas == 0) {
+            loongi_text_printf(&reason, "%s is on other ranks", params[c].name);
         }
     }
-    return possible;
+    if (v->join->apart &&
+        loongi_upstream_apart(v->plan, m->num_components, params, &m->ranks,
+                              v->join->name) != LOONG_OK) {
+        loongi_text_printf(&reason, "%s", loong_context_error(ctx));
+        loong_context_clear_error(ctx);
+    }
+    return reason;
 }
 
 static int64_t keep_messages(const variant_t *v, const loong_cell_edge_t *edges,
@@ -198,20 +207,29 @@ static loong_status_t simulate(const variant_t *v, double *seconds_p)
 
 static loong_status_t tell(loong_plan_t *plan, variant_t *v, double *first)
 {
+    const char *last = model_of(v)->components[last_of(v)]->params.name;
     double seconds = 0.0;
     place(v);
-    if (!is_possible(v)) {
-        return LOONG_OK;
+    loong_text_t reason = find_reason(v);
+    loong_status_t status = reason.status;
+    loongi_text_printf(&plan->text, "    %-9s ", v->join->name);
+    if (status == LOONG_OK && reason.length > 0) {
+        loongi_text_printf(&plan->text, "is not there");
+    } else if (status == LOONG_OK) {
+        status = simulate(v, &seconds);
+        *first = *first > 0.0 ? *first : seconds;
+        loongi_text_printf(&plan->text, "%10.1f ms, %5.2f times as fast",
+                           1e3 * seconds, *first / seconds);
     }
-    LOONG_TRY(simulate(v, &seconds));
-    *first = *first > 0.0 ? *first : seconds;
-    loongi_text_printf(&plan->text,
-                       "    %-9s %10.1f ms, %5.2f times as fast%s\n",
-                       v->join->name, 1e3 * seconds, *first / seconds,
-                       v->alone ? " (components before it on its first stage "
-                                  "alone)"
-                                : "");
-    return LOONG_OK;
+    if (v->alone) {
+        loongi_text_printf(&plan->text,
+                           " (components before %s on its first stage alone)",
+                           last);
+    }
+    loongi_text_printf(&plan->text, "%s%s\n", reason.length > 0 ? ": " : "",
+                       loongi_text_get(&reason));
+    loongi_text_free(&reason);
+    return status;
 }
 
 loong_status_t loongi_predict_joins(loong_plan_t *plan)
@@ -225,7 +243,9 @@ loong_status_t loongi_predict_joins(loong_plan_t *plan)
     LOONG_TRY(loongi_calloc(plan->ctx,
                             (size_t)(m->ranks.count * m->num_components),
                             sizeof(*v.rank), "ranks of joins", &v.rank));
-    loongi_text_printf(&plan->text, "  joins, with the same programs:\n");
+    loongi_text_printf(&plan->text,
+                       "  joins, with the same programs, compared to the "
+                       "first that is there:\n");
     loong_status_t status =
         plan->mesh.size[LOONG_AXIS_PP] > 1 ? tell(plan, &v, &first) : LOONG_OK;
     v.alone = false;

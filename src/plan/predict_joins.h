@@ -11,9 +11,10 @@
 extern "C" {
 #endif
 
-/* Adds a line to plan->text for each join that the layout allows, simulated
- * with plan->timeline.costs; beside them the step with what others read on the
- * first stage alone. Nothing for a model of one component. */
+/* Adds a line to plan->text for each join, simulated with plan->timeline.costs,
+ * or why the layout does not allow it; in front of them one for the step with
+ * what others read on the first stage alone. Nothing for a model of one
+ * component. */
 LOONG_NODISCARD loong_status_t loongi_predict_joins(loong_plan_t *plan);
 
 #ifdef __cplusplus

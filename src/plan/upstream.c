@@ -220,12 +220,10 @@ static int stage_of(const loong_cell_ranks_t *cell,
     return i < place->pipelines * stages ? i % stages : -1;
 }
 
-/* Ranks that meet in the programs of a component compute at one time: they
- * must be of one stage of the last one, and all steps have the same
- * micro-batches. */
-static loong_status_t check_apart(const loong_plan_t *plan, int count,
-                                  const loong_component_params_t *params,
-                                  const loong_cell_ranks_t *cell)
+loong_status_t loongi_upstream_apart(const loong_plan_t *plan, int count,
+                                     const loong_component_params_t *params,
+                                     const loong_cell_ranks_t *cell,
+                                     const char *join)
 {
     static const char sharding[] = "parallel.data_parallel_sharding";
     static const char rampup[] = "train.rampup_batch_size";
@@ -237,11 +235,11 @@ static loong_status_t check_apart(const loong_plan_t *plan, int count,
                 "optim are there, or another join",
                 loong_recipe_where(plan->recipe, sharding), sharding,
                 loongi_sharding_name(last->shards.sharding), params[0].name,
-                last->join);
+                join);
     LOONG_CHECK(plan->ctx, plan->set->rampup.start == 0, LOONG_ERR_CONFIG,
                 "%s: %s: join %s places the micro-batches of all steps alike; "
                 "without a ramp-up, or another join",
-                loong_recipe_where(plan->recipe, rampup), rampup, last->join);
+                loong_recipe_where(plan->recipe, rampup), rampup, join);
     for (int c = 0; c < count - 1; c++) {
         const loong_component_place_t *place = &cell->component[c];
         int ranks = loongi_replica_ranks(&params[c]);
@@ -252,12 +250,12 @@ static loong_status_t check_apart(const loong_plan_t *plan, int count,
                     "model.%s: %d experts, whose ranks meet in every "
                     "micro-batch, which with join %s compute at different "
                     "times; another join is there",
-                    params[c].name, facts.num_experts, last->join);
+                    params[c].name, facts.num_experts, join);
         LOONG_CHECK(plan->ctx, stages == 1, LOONG_ERR_CONFIG,
                     "model.%s.parallel.pipeline_model_parallel_size: found %d: "
                     "stages of it wait for one another, which with join %s "
                     "compute at different times; 1 is there, or another join",
-                    params[c].name, stages, last->join);
+                    params[c].name, stages, join);
         for (int i = 0; i < place->pipelines; i++) {
             int32_t first = place->rank[i / ranks * ranks];
             LOONG_CHECK(
@@ -270,7 +268,7 @@ static loong_status_t check_apart(const loong_plan_t *plan, int count,
                 "%s, which with join %s compute at different times; sizes that "
                 "divide parallel.tensor_model_parallel_size %d are there, or "
                 "another join",
-                params[c].name, ranks, last->name, last->join,
+                params[c].name, ranks, last->name, join,
                 last->mesh.size[LOONG_AXIS_TP]);
         }
     }
@@ -472,7 +470,8 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
         params[i].turn = turns ? (int)texts : 0;
     }
     if (is_apart(last)) {
-        LOONG_TRY(check_apart(plan, count, params, &place));
+        LOONG_TRY(loongi_upstream_apart(plan, count, params, &place,
+                                        last->join));
     }
     return match_types(plan, count, params);
 }

@@ -26,6 +26,15 @@ LOONG_NODISCARD loong_status_t
 loongi_upstream_place(const loong_plan_t *plan, int job_rank,
                       loong_component_params_t *params);
 
+/* Whether a join whose replicas compute apart goes with a layout: ranks that
+ * meet in the programs of a component compute at one time, so they must be of
+ * one stage of the last one, and all steps have the same micro-batches. Errors:
+ * LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t
+loongi_upstream_apart(const loong_plan_t *plan, int count,
+                      const loong_component_params_t *params,
+                      const loong_cell_ranks_t *cell, const char *join);
+
 #ifdef __cplusplus
 }
 #endif

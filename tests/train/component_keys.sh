@@ -119,7 +119,8 @@ args=("$source/tests/golden/llava_train.yaml" "data.tokenizer=$place"
     "data.train=[{path: $place/texts.jsonl}]")
 "$build/loongrun" "${args[@]}" --dry-run --ranks 4 $pp >out 2>&1
 cp out fits
-"$build/loongrun" "${args[@]}" --dry-run --ranks 4 $pp $e.$pp >out 2>&1
+"$build/loongrun" "${args[@]}" --dry-run --ranks 2 $pp $e.$pp \
+    $e.feature_layer=-1 >out 2>&1
 for line in 'fits:coupled .*, *1.00 times as fast (components before' \
     'fits:phases .* times' 'fits:two_pass .* times' 'fits:bubbles .* times' \
     'out:coupled .* is not there (.*: image_encoder has 2 stages' \

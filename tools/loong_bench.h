@@ -130,7 +130,9 @@ loong_status_t bench_recipe(loong_context_t *ctx, const char *path,
                             int num_overrides, const char *const *overrides,
                             loong_recipe_t **recipe_p);
 
-/* What a command that times the steps of a training is asked for. */
+/* What a command that times the steps of a training is asked for, and most of
+ * it. */
+enum { BENCH_STEPS = 1000000, BENCH_RANKS = 1 << 20 };
 typedef struct bench_asked {
     int steps;        /* to measure */
     const char *path; /* of the file; NULL: the output */
@@ -145,7 +147,7 @@ int bench_training_options(const char *command, int (*help)(void), int argc,
 
 /* Makes a trainer of the recipe argv[0] with the overrides behind it, on all
  * ranks of the world, and uses it: `steps` steps, of which nothing is kept. */
-loong_status_t bench_training(loong_context_t *ctx, int steps, int argc,
+loong_status_t bench_training(loong_context_t *ctx, int64_t steps, int argc,
                               char **argv,
                               loong_status_t (*use)(void *user,
                                                     loong_trainer_t *trainer),

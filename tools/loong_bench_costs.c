@@ -201,19 +201,23 @@ static loong_status_t deal_all(loong_trainer_t *t, const bench_asked_t *asked)
 {
     const loong_sample_costs_t *costs = NULL;
     LOONG_TRY(loongi_run_data_find_costs(&t->data, &costs));
-    for (const char *at = asked->ranks; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',';
-        LOONG_TRY(deal(t, costs, asked->steps, atoi(at)));
+    for (const char *at = asked->ranks; at != NULL;) {
+        int64_t ranks = options_number(&at, BENCH_RANKS);
+        LOONG_TRY(deal(t, costs, asked->steps, (int)ranks));
+    }
+    if (!loong_recipe_bool(t->recipe, "data.balance")) {
+        fprintf(stderr, "data.balance: false (%s): a run takes them as drawn\n",
+                loong_recipe_where(t->recipe, "data.balance"));
     }
     return LOONG_OK;
 }
 
-static int most_ranks(const char *ranks)
+static int64_t most_ranks(const char *ranks)
 {
-    int most = 1;
-    for (const char *at = ranks; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',';
-        most = LOONG_MAX(most, atoi(at));
+    int64_t most = 1;
+    while (ranks != NULL) {
+        int64_t next = options_number(&ranks, BENCH_RANKS);
+        most = LOONG_MAX(most, next);
     }
     return most;
 }

@@ -2,6 +2,7 @@
  *
  * Commands of loong-bench that time the steps of a training. Read loong_bench.h
  * before. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,17 @@
 #include "loong/comm.h"
 #include "loong_bench.h"
 #include "options.h"
+
+/* Are they numbers from 1 to most, only one unless they are several? */
+static bool are_numbers(const char *text, bool several, int64_t most)
+{
+    const char *at = text;
+    bool good = true;
+    while (good && at != NULL) {
+        good = options_number(&at, most) > 0 && (several || at == NULL);
+    }
+    return good;
+}
 
 int bench_training_options(const char *command, int (*help)(void), int argc,
                            char **argv, bench_asked_t *asked)
@@ -24,6 +36,10 @@ int bench_training_options(const char *command, int (*help)(void), int argc,
     while ((c = options_next(argc, argv, table)) != -1) {
         switch (c) {
         case 's':
+            if (!are_numbers(optarg, false, BENCH_STEPS)) {
+                return bench_usage(command, "--steps '%s': 1 to %d allowed",
+                                   optarg, BENCH_STEPS);
+            }
             asked->steps = atoi(optarg);
             break;
         case 'o':
@@ -33,6 +49,12 @@ int bench_training_options(const char *command, int (*help)(void), int argc,
             if (strcmp(command, "costs") != 0) {
                 return bench_usage(command, "--ranks is of costs");
             }
+            if (!are_numbers(optarg, true, BENCH_RANKS)) {
+                return bench_usage(command,
+                                   "--ranks '%s': whole numbers from 1 to %d "
+                                   "allowed, separated by commas",
+                                   optarg, BENCH_RANKS);
+            }
             asked->ranks = optarg;
             break;
         case 'h':
@@ -41,10 +63,12 @@ int bench_training_options(const char *command, int (*help)(void), int argc,
             return LOONG_EXIT_USAGE;
         }
     }
-    if (optind == argc || asked->steps < 1) {
-        return bench_usage(command, optind == argc
-                                        ? "no recipe given"
-                                        : "--steps must be positive");
+    if (optind == argc) {
+        return bench_usage(command, "no recipe given");
+    }
+    if (asked->path != NULL && asked->ranks != NULL) {
+        return bench_usage(command, "--out with --ranks: no costs are measured "
+                                    "that a file could hold");
     }
     return -1;
 }
@@ -61,7 +85,7 @@ static const char *const fixed[] = {"++train.rampup_batch_size=null",
                                     "++train.train_samples=null",
                                     "++train.train_tokens=null"};
 
-loong_status_t bench_training(loong_context_t *ctx, int steps, int argc,
+loong_status_t bench_training(loong_context_t *ctx, int64_t steps, int argc,
                               char **argv,
                               loong_status_t (*use)(void *user,
                                                     loong_trainer_t *trainer),
@@ -81,7 +105,7 @@ loong_status_t bench_training(loong_context_t *ctx, int steps, int argc,
     for (int i = 0; i < FIXED; i++) {
         all[n++] = fixed[i];
     }
-    snprintf(iters, sizeof(iters), "++train.train_iters=%d", steps);
+    snprintf(iters, sizeof(iters), "++train.train_iters=%" PRId64, steps);
     all[n++] = iters;
     LOONG_TRY(loong_comm_create_world(ctx, NULL, &params.comm));
     loong_status_t status = bench_recipe(ctx, argv[0], n, all, &params.recipe);

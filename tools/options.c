@@ -4,7 +4,9 @@
  * the commands of loong-bench and loong-data. Read loong/nearest.h before. */
 #include "options.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "loong/nearest.h"
@@ -32,4 +34,17 @@ int options_next(int argc, char **argv, const struct option *options)
         fprintf(stderr, "%s --help lists the options\n", argv[0]);
     }
     return option;
+}
+
+int64_t options_number(const char **at_p, int64_t most)
+{
+    char *end = NULL;
+    errno = 0;
+    long long value = strtoll(*at_p, &end, 10);
+    if (errno != 0 || end == *at_p || value < 1 || value > most ||
+        (*end != ',' && *end != '\0')) {
+        return 0;
+    }
+    *at_p = *end == ',' ? end + 1 : NULL;
+    return value;
 }

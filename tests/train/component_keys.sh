@@ -68,6 +68,12 @@ run 1 trained $j.freeze=true checkpoint.save=save
 for name in image_encoder foundation; do
     "$build/loong-ckpt" export --quiet --component $name save $name
 done
+"$build/loong-ckpt" export --component image_projector save none 2>err || true
+grep -q 'has no Hugging Face model type (gpt2, .* have)' err || {
+    echo "FAILED: export of a projector"
+    cat err
+    exit 1
+}
 ! "$build/loong-ckpt" export --component nothing save none 2>err &&
     grep -q 'components: image_encoder image_projector foundation$' err || {
     echo "FAILED: the components are not listed: $(cat err)"
@@ -132,8 +138,24 @@ for line in 'fits:coupled .*, *1.00 times as fast (components before' \
         exit 1
     }
 done
-"$build/loong-bench" costs --ranks 2,64 --steps 2 "${args[@]}" >out 2>&1
-grep -q '^   64 ranks: most to do / mean .* times as fast$' out || {
+for wrong in 0 2,x 2,0 '' -2 4000000000 2.5 2,; do
+    code=0
+    "$build/loong-bench" costs --ranks "$wrong" "${args[@]}" >out 2>&1 ||
+        code=$?
+    [ $code = 2 ] && grep -qF -- "--ranks '$wrong': whole numbers" out || {
+        echo "FAILED: --ranks '$wrong'"
+        exit 1
+    }
+done
+"$build/loong-bench" costs --ranks 2 --out rates "${args[@]}" 2>&1 |
+    grep -q 'out with --ranks' || {
+    echo "FAILED: --ranks --out"
+    exit 1
+}
+"$build/loong-bench" costs --ranks 2,64 --steps 2 "${args[@]}" \
+    data.balance=false >out 2>&1
+grep -q '^   64 ranks: most to do / mean .* times as fast$' out &&
+    grep -q '^data.balance: false .*: a run takes them as drawn' out || {
     echo "FAILED: loong-bench costs --ranks"
     cat out
     exit 1

@@ -59,7 +59,7 @@ const loong_hf_type_t *loongi_hf_type_find(const loong_context_t *ctx,
 /* The likest name among them. */
 const char *loongi_hf_type_nearest(const loong_context_t *ctx,
                                    const char *model_type);
-enum { LOONG_HF_TYPE_LIST = 512 };
+enum { LOONG_HF_TYPE_LIST = 900 };
 /* "gpt2, llama, ..."; returns text. */
 const char *loongi_hf_type_list(const loong_context_t *ctx,
                                 char text[LOONG_HF_TYPE_LIST]);

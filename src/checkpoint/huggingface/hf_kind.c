@@ -77,14 +77,18 @@ const char *loongi_hf_type_nearest(const loong_context_t *ctx,
 const char *loongi_hf_type_list(const loong_context_t *ctx,
                                 char text[LOONG_HF_TYPE_LIST])
 {
+    static const char more[] = ", ...";
     size_t length = 0;
     text[0] = '\0';
     const char *type;
-    for (int64_t i = 0; (type = type_at(ctx, i)) != NULL &&
-                        length < LOONG_HF_TYPE_LIST;
-         i++) {
-        length += (size_t)snprintf(text + length, LOONG_HF_TYPE_LIST - length,
-                                   "%s%s", length > 0 ? ", " : "", type);
+    for (int64_t i = 0; (type = type_at(ctx, i)) != NULL; i++) {
+        size_t room = LOONG_HF_TYPE_LIST - length;
+        if (strlen(type) + 2 + sizeof(more) > room) {
+            snprintf(text + length, room, "%s", more);
+            break;
+        }
+        length += (size_t)snprintf(text + length, room, "%s%s",
+                                   length > 0 ? ", " : "", type);
     }
     return text;
 }

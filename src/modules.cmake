@@ -124,7 +124,8 @@ loong_module(NAME component DIR src/component
 loong_module(NAME plan DIR src/plan
   USES base isa device pass run engine optim component metrics CALLS launch)
 loong_module(NAME training_files DIR src/checkpoint/training
-  USES base recipe graph component huggingface native exchange)
+  USES base recipe graph component huggingface native exchange
+  CALLS tokenizer)
 loong_module(NAME report DIR src/report
   USES base comm device run nn plan metrics native)
 loong_module(NAME features DIR src/features

@@ -327,7 +327,7 @@ cannot 'pictures of family clip_vision_model are all of one size' \
 cannot 'data.max_tiles: found 5, the image processor makes up to 3' \
     data.image_processor="$pictures/tiles.json" data.max_tiles=5
 cannot 'image_token_index is 257, the token of data.image_token has id 258' \
-    model.from_hf=other
+    model.from_hf=other 'data.image_token=<image>'
 cannot 'no whole blocks of 64' finetune.method=qlora
 # A check decodes what a step would stop at, and tells of all, also where a run
 # has begun already.

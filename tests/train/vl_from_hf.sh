@@ -37,7 +37,7 @@ step() {
 }
 for model in llava qwen2_vl qwen3_vl_moe_resaved qwen3_vl_moe; do
     from=$golden/vl_from_hf/$model
-    step $model "init.from_hf=$from"
+    step $model "init.from_hf=$from" "~data.image_token"
     for file in "$from"/*processor_config.json "$from/tokenizer.json"; do
         cmp "$file" "$place/out/${file##*/}" || fail "$model: $file"
     done

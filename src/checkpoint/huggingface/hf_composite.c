@@ -61,6 +61,31 @@ loong_status_t loongi_hf_composite_of(loong_context_t *ctx, const char *dir,
     return LOONG_OK;
 }
 
+static bool is_image_id(const loong_hf_shared_field_t *f)
+{
+    return strncmp(f->field.name, "image_token_i", 13) == 0;
+}
+
+loong_status_t
+loongi_hf_composite_image_id(loong_context_t *ctx,
+                             const loong_hf_composite_t *composite,
+                             const char *dir, int64_t *id_p)
+{
+    const loong_hf_shared_field_t *f = composite->fields;
+    loong_json_t *config = NULL;
+    *id_p = -1;
+    LOONG_TRY(load(ctx, dir, &config));
+    for (; f->field.name != NULL && config != NULL; f++) {
+        const loong_json_t *id =
+            is_image_id(f) ? loongi_hf_field(config, f->field.name) : NULL;
+        *id_p = id != NULL && loongi_json_kind(id) == LOONG_JSON_INT
+                    ? loongi_json_int(id)
+                    : *id_p;
+    }
+    loongi_json_destroy(&config);
+    return LOONG_OK;
+}
+
 const loong_hf_composite_t *
 loongi_hf_composite_of_families(const char *const family[LOONG_HF_PARTS])
 {
@@ -414,8 +439,8 @@ loongi_hf_composite_keep_id(loong_context_t *ctx,
     const loong_hf_shared_field_t *f = composite->fields;
     for (; f->field.name != NULL; f++) {
         int64_t own = id;
-        bool says = strncmp(f->field.name, "image_token_i", 13) == 0 &&
-                    loongi_pairs_int(pairs, kept_key(f, key), &own);
+        bool says =
+            is_image_id(f) && loongi_pairs_int(pairs, kept_key(f, key), &own);
         LOONG_CHECK(ctx, !says || own == id, LOONG_ERR_CONFIG,
                     "config.json: %s is %lld, the token of data.image_token "
                     "has id %lld",

@@ -81,6 +81,11 @@ const loong_hf_composite_t *loongi_hf_composite_find(const char *model_type);
 LOONG_NODISCARD loong_status_t
 loongi_hf_composite_of(loong_context_t *ctx, const char *dir,
                        const loong_hf_composite_t **composite_p);
+/* The id that DIR/config.json gives the token where pictures stand; -1: it does
+ * not say. Errors: those of reading. */
+LOONG_NODISCARD loong_status_t loongi_hf_composite_image_id(
+    loong_context_t *ctx, const loong_hf_composite_t *composite,
+    const char *dir, int64_t *id_p);
 /* The model of components of these families; NULL: there is none. */
 const loong_hf_composite_t *
 loongi_hf_composite_of_families(const char *const family[LOONG_HF_PARTS]);

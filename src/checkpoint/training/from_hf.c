@@ -12,6 +12,7 @@
 #include "hf_composite.h"
 #include "hf_config.h"
 #include "hf_files.h"
+#include "loong/tokenizer.h"
 #include "problems.h"
 #include "recipe_impl.h"
 #include "resume_check.h"
@@ -232,14 +233,42 @@ static loong_status_t set_video_processor(loong_recipe_t *recipe,
     return LOONG_OK;
 }
 
+/* The one whose id config.json says, as the recipe's tokenizer calls it; else
+ * that of the family. */
+static loong_status_t set_mark(loong_recipe_t *recipe,
+                               const loong_hf_composite_t *composite,
+                               const char *dir)
+{
+    static const char key[] = "data.image_token";
+    const char *named = loong_recipe_text(recipe, "data.tokenizer");
+    const char *path = named != NULL ? named : dir;
+    const char *mark = NULL;
+    loong_tokenizer_t *tokenizer = NULL;
+    int64_t id = -1;
+    if (loong_recipe_is_set(recipe, key)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_composite_image_id(recipe->ctx, composite, dir, &id));
+    if (id >= 0 && id <= INT32_MAX && strcmp(path, "bytes") != 0) {
+        if (loong_tokenizer_load(recipe->ctx, path, &tokenizer) == LOONG_OK) {
+            mark = loong_tokenizer_id_to_token(tokenizer, (int32_t)id);
+        } else {
+            loong_context_clear_error(recipe->ctx); /* who reads texts tells */
+        }
+    }
+    loong_status_t status = set_open(
+        recipe, key, mark != NULL ? mark : composite->image_token, dir);
+    loong_tokenizer_destroy(&tokenizer);
+    return status;
+}
+
 /* How the model's pictures are processed, and where they stand. */
 static loong_status_t set_processor(loong_recipe_t *recipe,
                                     const loong_hf_composite_t *composite,
                                     const char *dir)
 {
     static const char key[] = "data.image_processor";
-    LOONG_TRY(
-        set_open(recipe, "data.image_token", composite->image_token, dir));
+    LOONG_TRY(set_mark(recipe, composite, dir));
     LOONG_TRY(set_video_processor(recipe, composite, dir));
     for (int i = 0; loongi_hf_image_processors[i] != NULL; i++) {
         char path[PATH_MAX];

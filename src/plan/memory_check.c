@@ -128,9 +128,18 @@ static int find_other(const loong_plan_t *plan)
     return -1;
 }
 
+/* Of a plan for other machines this one says nothing. */
+static bool is_judged(const loong_plan_t *plan)
+{
+    bool planned = loong_device_is_planned(plan->device);
+    bool named = loongi_predict_names_card(plan);
+    return !plan->plan_only || (planned ? named : plan->judge);
+}
+
 static bool suffices_here(const loong_plan_t *plan)
 {
-    return plan->memory.machine <= plan->memory.available.bytes;
+    return !is_judged(plan) ||
+           plan->memory.machine <= plan->memory.available.bytes;
 }
 
 bool loongi_memory_suffices(const loong_plan_t *plan)
@@ -173,10 +182,8 @@ loong_status_t loongi_memory_check(loong_plan_t *plan)
 {
     loong_text_t text = loongi_text_begin(plan->ctx);
     loong_status_t status = LOONG_OK;
-    bool planned = loong_device_is_planned(plan->device);
-    bool named = loongi_predict_names_card(plan);
-    if (plan->plan_only && (planned ? !named : !plan->judge)) {
-        return LOONG_OK; /* of other machines */
+    if (!is_judged(plan)) {
+        return LOONG_OK;
     }
     if (plan->plan_only && plan->parallel.ranks > 1) {
         LOONG_TRY(loongi_stage_plans_create(plan));

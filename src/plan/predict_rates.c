@@ -314,9 +314,11 @@ loong_status_t loongi_predict_by_rates(loong_plan_t *plan)
     loong_text_t ranks = loongi_text_begin(plan->ctx);
     LOONG_CHECK(plan->ctx, !loong_device_is_host(plan->device),
                 LOONG_ERR_CONFIG,
-                CARD_KEY ": %s, but this run is on the processor: set device, "
-                         "or leave the key out and launches are timed here",
-                loong_recipe_text(plan->recipe, CARD_KEY));
+                CARD_KEY ": %s (%s), but this run is on the processor: set "
+                         "device, or leave the key out and launches are timed "
+                         "here",
+                loong_recipe_text(plan->recipe, CARD_KEY),
+                loong_recipe_where(plan->recipe, CARD_KEY));
     loong_status_t status = loongi_predict_mix_begin(plan, &mix);
     if (status == LOONG_OK) {
         status = predict_mix(plan, &mix, &ranks);

@@ -379,7 +379,7 @@ static void check_node(check_t *c, const place_t *at)
     const loong_recipe_key_t *key = loongi_recipe_find(c->recipe, at->path);
     if (key != NULL && key->type == LOONG_RECIPE_TEXT &&
         node->kind == LOONG_TREE_LIST &&
-        strncmp(at->path, "model.foundation.", 17) == 0) {
+        strncmp(at->path, "model.", 6) == 0) {
         join_list(c, at);
     }
     bool lists = key != NULL && (key->type == LOONG_RECIPE_INTS ||

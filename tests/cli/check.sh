@@ -141,6 +141,7 @@ has err "model.safetensors"
 run 0 good.yaml --check --elsewhere 'data.train=[{path: a}]' data.tokenizer=b \
     model.foundation.hidden_size=524288
 has out "check: the recipe can run"
+hasnt out "too little memory"
 run 0 good.yaml --check --ranks 2 'data.train=[{path: a}]' \
     train.global_batch_size=4
 run 2 good.yaml --check --elsewhere train.micro_batch_size=7
@@ -154,6 +155,9 @@ texts=("$source/tests/golden/llava_train.yaml" --check data.tokenizer=texts)
 run 0 "${texts[@]}" 'data.train=[{path: texts/texts.jsonl}]'
 run 2 "${texts[@]}" 'data.train=[{path: texts/texts.jsonl}]' data.seq_length=8
 has err "texts.jsonl:2: takes 12 rows"
+echo '{"text": "a"}' >short.jsonl
+run 1 "${texts[@]}" 'data.train=[{path: short.jsonl}]' training_phase=sft
+has err "short.jsonl:1: nothing of it is learned: it is one token"
 mkdir -p pictures/a
 cp "$source/tests/fixtures/images/rgb.png" pictures/a
 run 2 "${texts[@]}" 'data.train=[{path: pictures, source: images}]'

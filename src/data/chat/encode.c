@@ -202,6 +202,9 @@ loong_status_t loongi_chat_encode(chat_worker_t *w, int64_t *learned_p)
     }
     LOONG_CHECK(w->ctx, w->count > before, LOONG_ERR_FORMAT,
                 "it has no tokens");
+    LOONG_CHECK(w->ctx, w->count > before + 1, LOONG_ERR_FORMAT,
+                "nothing of it is learned: it is one token, and the first of "
+                "a text is not predicted");
     LOONG_CHECK(w->ctx, *learned_p > 0, LOONG_ERR_FORMAT,
                 "nothing of it is learned: there is no such answer");
     return LOONG_OK;

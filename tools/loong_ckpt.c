@@ -357,9 +357,11 @@ int main(int argc, char **argv)
     if (argc < 2) {
         return wrong_usage("no command", "");
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        fputs(usage_text, stdout);
-        return LOONG_EXIT_OK;
+    for (int i = 1; i < argc; i++) { /* also behind a command */
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            fputs(usage_text, stdout);
+            return LOONG_EXIT_OK;
+        }
     }
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (strcmp(argv[1], commands[i].name) == 0) {

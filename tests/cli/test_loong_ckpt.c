@@ -491,6 +491,7 @@ static void errors_have_codes(void **state)
     assert_run("export a b --bos -3", 2, "wrong value of --bos: -3");
     assert_run("export a b --max-shard-gb 0", 2, "of --max-shard-gb: 0");
     assert_run("export a b --color", 2, "unknown option: --color");
+    assert_run("export --help", 0, "");
     assert_run("diff a b --quiet", 2, "diff has no option: --quiet");
     assert_run("draft a b --dtype bf16", 2, "draft has no option: --dtype");
     assert_run("convert a b", 2, "convert needs --dtype");

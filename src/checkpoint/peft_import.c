@@ -39,9 +39,23 @@ typedef struct importer {
 
 const char *loongi_peft_base(const loong_peft_t *peft, const char *asked)
 {
-    return asked != NULL || peft->base == NULL || !loongi_dir_exists(peft->base)
-               ? asked
-               : peft->base;
+    if (peft->base == NULL) {
+        return asked;
+    }
+    if (asked == NULL) {
+        return loongi_dir_exists(peft->base) ? peft->base : NULL;
+    }
+    /* Directories are copied, renamed and lie in caches: by its name alone it
+     * is no error. */
+    const char *slash = strrchr(peft->base, '/');
+    const char *name = slash != NULL ? slash + 1 : peft->base;
+    if (strstr(asked, name) == NULL) {
+        loongi_log(peft->ctx, LOONG_LOG_WARN,
+                   "%s: adapters of '%s', by their adapter_config.json; the "
+                   "base is '%s'",
+                   peft->path, peft->base, asked);
+    }
+    return asked;
 }
 
 static loong_status_t add(const importer_t *im, const char *module,

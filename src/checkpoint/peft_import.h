@@ -21,7 +21,8 @@ typedef struct loong_peft_import {
 } loong_peft_import_t;
 
 /* The directory of the model that adapters are beside: the one that is asked
- * for, else what they say themselves if it is a directory; NULL. */
+ * for, else what they say themselves if it is a directory; NULL. One of another
+ * name than they say is told in a warning. */
 const char *loongi_peft_base(const loong_peft_t *peft, const char *asked);
 
 /* Components of the model that adapters are beside, the one with them last. */

@@ -28,8 +28,8 @@ static void adapters_are_files_too(void **state)
     assert_run("inspect %/sum", 0, "module up_proj (2): rank 2, alpha 2");
     assert_run("verify %/sum" BASE, 0, "all fit the matrices of");
     assert_run("merge %/sum " FIXTURES "/llama3_gqa_tied %/merged", 0, "");
-    assert_run("merge %/peft " FIXTURES "/llama3_gqa_tied/../llama2_mha %/no",
-               1, "adapters of 'fixtures/llama3_gqa_tied', by their");
+    assert_run("merge %/peft " FIXTURES "/llama2_mha %/no", 1,
+               "adapters of 'fixtures/llama3_gqa_tied', by their");
     assert_run("merge %/sum=-1 %/merged %/base --dtype bf16", 0, "");
     assert_run("convert " FIXTURES "/llama3_gqa_tied %/bf16 --dtype bf16", 0,
                "");

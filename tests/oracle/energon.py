@@ -12,6 +12,8 @@ usage: energon.py BUILD
    loong-data makes of them (ids, and which are learned) is what it makes of
    conversations in JSON lines that are made from the samples as
    megatron-energon reads them.
+3. Names with braces in split.yaml are what braceexpand, which megatron-energon
+   calls, makes of them, or are refused.
 """
 import json
 import pathlib
@@ -23,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 
+import braceexpand
 import webdataset
 import yaml
 from megatron.energon import WorkerConfig
@@ -203,12 +206,59 @@ def read_crude(path):
     return samples
 
 
+def braces(draw, depth=0):
+    """A random name with ranges and lists."""
+    ends = draw.choice([("0", "00", "1", "-1", "007", "10", "-03", "-0"), "aAzZdM"])
+    parts = draw.choices(["x", "/0", "range", "list"], k=draw.randrange(1, 4))
+    for i, part in enumerate(parts):
+        if part == "range":
+            step = draw.choice(["", "..2", "..0", "..-3"])
+            parts[i] = f"{{{draw.choice(ends)}..{draw.choice(ends)}{step}}}"
+        elif part == "list":
+            inner = [braces(draw, depth + 1) if depth < 2 else draw.choice(["", "y"])
+                     for _ in range(draw.randrange(2, 4))]
+            parts[i] = f"{{{','.join(inner)}}}"
+    return "".join(parts)
+
+
+def check_braces(build, place):
+    """By what is told of excluded names that are no shards."""
+    path = place / "braces"
+    (path / ".nv-meta").mkdir(parents=True)
+    (path / ".nv-meta/dataset.yaml").write_text("__class__: CrudeWebdataset\n")
+    (path / ".nv-meta/.info.json").write_text('{"shard_counts": {"s.tar": 1}}')
+    with webdataset.TarWriter(str(path / "s.tar")) as sink:
+        sink.write({"__key__": "0", "json": [{"role": "user", "content": "a"},
+                                             {"role": "assistant", "content": "b"}]})
+    draw = random.Random(3)
+    names = [braces(draw) for _ in range(200)]
+    names = [n for n in names if len(list(braceexpand.braceexpand(n))) < 1000]
+    (path / ".nv-meta/split.json").write_text(json.dumps(
+        {"split_parts": {"train": ["s.tar"]}, "exclude": names}))
+    done = subprocess.run(
+        [build / "loong-data", "chat", "inspect", "--tokenizer", MODEL,
+         "--cache", place / "cache", path], capture_output=True, text=True)
+    check("rc", (done.returncode, done.stderr if done.returncode else ""), (0, ""))
+    found = re.findall("nv-meta: '(.*)', which is excluded, is no shard",
+                       done.stdout + done.stderr)
+    check("names", found, [one for n in names for one in braceexpand.braceexpand(n)])
+    for name in ("{a}", "{a..0}", "a{0..1", "a}", "\\\\{0..1}"):
+        (path / ".nv-meta/split.json").write_text(json.dumps(
+            {"split_parts": {"train": [name]}}))
+        done = subprocess.run(
+            [build / "loong-data", "chat", "inspect", "--tokenizer", MODEL, path],
+            capture_output=True, text=True)
+        check(name, "braces are ranges" in done.stderr, True)
+    return len(found)
+
+
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as directory:
         place = pathlib.Path(directory)
         count = check_written(build, place)
         data = [(PICTURES / n).read_bytes() for n in NAMES]
+        names = check_braces(build, place)
         picture = lambda i: {NAMES[i % 3][-3:]: data[i % 3]}
         count += check_read(
             build, place, "captions",
@@ -233,7 +283,8 @@ def main():
                 {"from": "gpt", "value": "So."}]}},
             lambda s, p: {**(s["json"] if isinstance(s["json"], dict)
                              else json.loads(s["json"])), "images": [p]})
-    print(f"{count} samples are the same to megatron-energon and here")
+    print(f"{count} samples are the same to megatron-energon and here, "
+          f"{names} names to braceexpand")
 
 
 if __name__ == "__main__":

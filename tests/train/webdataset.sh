@@ -179,6 +179,22 @@ sed -n 's/^  picture at .*tar.\(x[^,]*\),.*/\1/p' out | tr '\n' ' ' >names
 grep -q '^samples: 5,' out || fail "samples: $(grep samples: out)"
 head -c 5000 a.tar >cut.tar
 refused 'cut.tar: ends within x/0.b.png' cut.tar
+# What is hidden, a cut between members, a tar file behind another, and links.
+pack whole.tar 0.json=list 1.json=list 2.json=list .3.json=caption ./._0.json=caption
+inspect whole.tar && grep -q '^samples: 3,' out || fail "hidden members: $(cat out)"
+head -c 4096 whole.tar >cut.tar
+tar tf cut.tar | grep -qx 1.json || fail "no cut between members: $(tar tf cut.tar)"
+refused 'cut.tar: ends without its end-of-archive block: it was cut off' cut.tar
+cat whole.tar whole.tar >twice.tar
+refused 'twice.tar: has more behind its end-of-archive block at ' twice.tar
+cp talk 0.json
+cp "$png" 0.png
+ln 0.png 1.png
+ln -s 0.png 2.png
+tar cf hard.tar 0.json 0.png 1.json 1.png 2>/dev/null
+tar cf soft.tar 0.json 2.png
+refused 'hard.tar: 1.png: is a link, a file is wanted' hard.tar
+refused 'soft.tar: 2.png: is a link, a file is wanted' soft.tar
 gzip -k a.tar
 refused 'tar files are read that are not compressed' a.tar.gz
 talk '<image>' ', "image": "c.png"' >lost
@@ -200,7 +216,7 @@ for i in 0 1; do
 done
 type='sample_type: {__module__: megatron.energon, __class__: VQASample}'
 map='field_map: {image: "jpg,png", context: "json[context]", answers:'
-energon "$type" "$map \"json[answers][0]\"}"
+energon "$type" "$map \"json[answers][x],json[answers][1]\"}"
 echo 'split_parts: {train: ["s{0..1}.tar"], val: [s1.tar]}
 exclude: [s0.tar/01]' >set/.nv-meta/split.yaml
 echo '{"shard_counts": {"s0.tar": 2, "s1.tar": 2}}' >set/.nv-meta/.info.json
@@ -208,10 +224,14 @@ inspect set || fail "metadata: $(tail -n 3 out)"
 sed -n 's/^  picture at .*\(s..tar.*\),.*/\1/p' out | tr '\n' ' ' >names
 [ "$(cat names)" = 's0.tar/00.png s1.tar/10.png s1.tar/11.jpg ' ] ||
     fail "shards of a part: $(cat names)"
-[ "$(sed -n 's/^+ .* \([^ ]*\)$/\1/p' out | tr -d '\n')" = nonono ] ||
+[ "$(sed -n 's/^+ .* \([^ ]*\)$/\1/p' out | tr -d '\n')" = yesyesyes ] ||
     fail "fields: $(grep '^+' out)"
 energon "$type" "$map \"json[reply]\"}"
 refused "set/s0.tar:1: the sample '00' has no json[reply], of which .nv-meta" set
+for path in 'json[answers' 'json, txt'; do
+    energon "$type" "$map \"$path\"}"
+    refused "field_map.answers: '$path', endings are wanted as in" set
+done
 energon "$type" 'sample_loader: sample_loader.py:sample_loader'
 refused "'sample_loader: sample_loader.py:sample_loader' is not read; allowed" set
 energon "${type/VQA/OCR}" "$map json}"
@@ -219,5 +239,29 @@ refused "the class 'OCRSample' of 'megatron.energon'; allowed are Crude" set
 energon '__class__: CrudeWebdataset' '__module__: megatron.energon'
 sed -i 's/2}/3}/' set/.nv-meta/.info.json
 refused 's1.tar: has 2 samples, .nv-meta says 3' set
+# Names as Python's braceexpand makes them of "exclude", by what is told of those
+# that are no shards.
+cp whole.tar set/whole.tar
+echo '{"shard_counts": {"whole.tar": 3}}' >set/.nv-meta/.info.json
+# excludes VALUE: the same, of split.yaml.
+excludes() {
+    printf 'split_parts: {train: [whole.tar]}\nexclude: %s\n' "$1" \
+        >set/.nv-meta/split.yaml
+}
+excludes '["s{8..10}{a,b{1..0}}", "{08..10..2}", "{-1..1}", "{b..Y..2}", "a{,x}",
+    whole.tar/7]'
+inspect set || fail "braces: $(tail -n 3 out)"
+sed -n "s/.*nv-meta: '\(.*\)', which is excluded, is no shard.*/\1/p" out |
+    tr '\n' ' ' >names
+[ "$(cat names)" = 's8a s8b1 s8b0 s9a s9b1 s9b0 s10a s10b1 s10b0 08 10 -1 0 1 '`
+    `'b Z a ax ' ] || fail "braces: $(cat names)"
+grep -q 'whole.tar: has 0 of the 1 samples that .nv-meta excludes from it' out ||
+    fail "a sample that is not there: $(cat out)"
+for name in '{0..b}' 's{0..9'; do
+    excludes "[\"$name\"]"
+    refused "'$name': braces are ranges {000..011}, {0..10..2}, {a..f}" set
+done
+excludes whole.tar
+refused "split.yaml:2: 'exclude' is to be a list of names" set
 [ $failures = 0 ] && echo passed
 exit $((failures > 0))

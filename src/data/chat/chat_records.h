@@ -120,6 +120,9 @@ bool loongi_chat_energon_is_crude(const struct chat_energon *energon);
 bool loongi_chat_energon_excludes(const struct chat_energon *energon,
                                   const char *shard, const char *key,
                                   size_t length);
+/* How many names of samples of this shard are excluded. */
+int64_t loongi_chat_energon_num_excluded(const struct chat_energon *energon,
+                                         const char *shard);
 uint64_t loongi_chat_energon_hash(const struct chat_energon *energon);
 
 /* Whether .parquet, .arrow and .feather files can be read: the object that does

@@ -17,6 +17,10 @@
 
 #define DATASET "dataset.yaml"
 
+enum { MOST_NAMES = 1000000 }; /* of a range */
+
+#define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
 /* What allows which fields; crude: none. */
 static const struct {
     const char *sample, *dataset;
@@ -88,6 +92,18 @@ bool loongi_chat_energon_excludes(const chat_energon_t *energon,
     return energon->num_excluded > 0 && is_excluded(energon, name);
 }
 
+int64_t loongi_chat_energon_num_excluded(const chat_energon_t *energon,
+                                         const char *shard)
+{
+    size_t length = strlen(shard);
+    int64_t count = 0;
+    for (int64_t i = 0; i < energon->num_excluded; i++) {
+        const char *name = energon->excluded[i];
+        count += strncmp(name, shard, length) == 0 && name[length] == '/';
+    }
+    return count;
+}
+
 /* ---- files --------------------------------------------------------------- */
 
 /* The first of two names that is there; NULL and no error: none is. */
@@ -147,44 +163,149 @@ static loong_status_t expand_one(const taker_t *t, const char *name,
     return expand(t, whole);
 }
 
-/* "{000..011}" and "{a,b}", several of them, as a shell does. */
-static loong_status_t expand(const taker_t *t, const char *name)
+static loong_status_t refuse_braces(const taker_t *t, const char *name)
 {
-    const chat_energon_t *e = t->energon;
-    const char *open = strchr(name, '{');
-    const char *close = open != NULL ? strchr(open, '}') : NULL;
-    int64_t range[2];
-    int widths[4] = {0};
-    char one[256];
-    if (close == NULL) {
-        return t->take(t->user, name);
+    return LOONG_FAIL(t->energon->ctx, LOONG_ERR_UNSUPPORTED,
+                      "%s/.nv-meta: '%s': braces are ranges {000..011}, "
+                      "{0..10..2}, {a..f} of at most %d names, and lists {a,b}",
+                      t->energon->directory, name, MOST_NAMES);
+}
+
+/* One end of a range: a whole number, or a letter's place among LETTERS. What
+ * is behind it; NULL: it is neither. */
+static const char *read_end(const char *text, bool *is_letter_p,
+                            int64_t *value_p)
+{
+    size_t sign = text[0] == '-';
+    size_t digits = strspn(text + sign, "0123456789");
+    const char *letter = text[0] != '\0' ? strchr(LETTERS, text[0]) : NULL;
+    *is_letter_p = letter != NULL;
+    if (letter != NULL) {
+        *value_p = letter - LETTERS;
+        return text + 1;
     }
-    if (sscanf(open, "{%n%" SCNd64 "%n..%n%" SCNd64 "%n", &widths[0], &range[0],
-               &widths[1], &widths[2], &range[1], &widths[3]) == 2 &&
-        open + widths[3] == close) {
-        int width = LOONG_MAX(widths[1] - widths[0], widths[3] - widths[2]);
-        bool padded = open[1] == '0' || open[widths[2]] == '0';
-        LOONG_CHECK(e->ctx, range[0] >= 0 && range[1] >= range[0],
-                    LOONG_ERR_UNSUPPORTED, "%s: '%s': ranges ascend from 0",
-                    e->directory, name);
-        for (int64_t i = range[0]; i <= range[1]; i++) {
-            snprintf(one, sizeof(one), "%0*" PRId64, padded ? width : 1, i);
-            LOONG_TRY(expand_one(t, name, open, close, one));
+    *value_p = strtoll(text, NULL, 10);
+    return digits > 0 && digits < 18 ? text + sign + digits : NULL;
+}
+
+/* "007" and "-07", not "0". */
+static bool is_padded(const char *text, int length)
+{
+    int sign = text[0] == '-';
+    return text[sign] == '0' && length > sign + 1;
+}
+
+/* "{first..last}" and "{first..last..step}", up or down; *found_p false: the
+ * braces hold something else. */
+static loong_status_t expand_range(const taker_t *t, const char *name,
+                                   const char *open, const char *close,
+                                   bool *found_p)
+{
+    bool letter[3] = {false};
+    int64_t range[3] = {0, 0, 1};
+    const char *ends[3] = {NULL};
+    int count = 0;
+    const char *at = open + 1;
+    int width = 0;
+    bool padded = false;
+    for (bool more = true; more && count < 3; count++) {
+        ends[count] = at;
+        at = read_end(at, &letter[count], &range[count]);
+        if (at == NULL) {
+            return LOONG_OK;
         }
+        int length = (int)(at - ends[count]);
+        if (count < 2) {
+            width = LOONG_MAX(width, length);
+            padded = padded || is_padded(ends[count], length);
+        }
+        more = strncmp(at, "..", 2) == 0;
+        at += more ? 2 : 0;
+    }
+    if (at != close || count < 2 || letter[0] != letter[1] || letter[2]) {
         return LOONG_OK;
     }
-    for (const char *at = open + 1; at <= close;) {
-        size_t length = strcspn(at, ",}");
-        snprintf(one, sizeof(one), "%.*s", (int)length, at);
+    *found_p = true;
+    int64_t step = range[2] == 0 ? 1 : llabs(range[2]);
+    int64_t names = llabs(range[1] - range[0]) / step + 1;
+    if (names > MOST_NAMES) {
+        return refuse_braces(t, name);
+    }
+    for (int64_t i = 0; i < names; i++) {
+        char one[32];
+        int64_t value = range[0] + (range[1] > range[0] ? step : -step) * i;
+        if (letter[0]) {
+            snprintf(one, sizeof(one), "%c", LETTERS[value]);
+        } else {
+            snprintf(one, sizeof(one), "%0*" PRId64, padded ? width : 0, value);
+        }
         LOONG_TRY(expand_one(t, name, open, close, one));
-        at += length + 1;
     }
     return LOONG_OK;
 }
 
-static loong_status_t expand_all(const taker_t *t, const loong_tree_t *list)
+/* The bracket that closes the one here; NULL: there is none. With commas: the
+ * comma that ends what stands behind this one, if there is one before. */
+static const char *find_close(const char *open, bool commas)
 {
-    for (int64_t i = 0; list != NULL && i < list->count; i++) {
+    int depth = 1;
+    const char *at = open + 1;
+    for (; *at != '\0'; at++) {
+        depth += (*at == '{') - (*at == '}');
+        if (depth == 0 || (commas && depth == 1 && *at == ',')) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+/* Names with ranges and lists in braces, several of them or one in another, as
+ * Python's braceexpand makes them, which energon calls. */
+static loong_status_t expand(const taker_t *t, const char *name)
+{
+    const char *open = strpbrk(name, "{}\\");
+    if (open == NULL) {
+        return t->take(t->user, name);
+    }
+    const char *close = *open == '{' ? find_close(open, false) : NULL;
+    bool found = false;
+    if (close == NULL) {
+        return refuse_braces(t, name);
+    }
+    LOONG_TRY(expand_range(t, name, open, close, &found));
+    if (found) {
+        return LOONG_OK;
+    }
+    if (find_close(open, true) == close) {
+        return refuse_braces(t, name);
+    }
+    for (const char *at = open; at < close;) {
+        char *one = NULL;
+        const char *end = find_close(at, true);
+        LOONG_TRY(loongi_arena_printf(t->energon->arena, &one, "%.*s",
+                                      (int)(end - at - 1), at + 1));
+        LOONG_TRY(expand_one(t, name, open, close, one));
+        at = end;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t expand_all(const taker_t *t, const char *key,
+                                 const loong_tree_t *list)
+{
+    const chat_energon_t *e = t->energon;
+    if (list == NULL || list->is_null) {
+        return LOONG_OK;
+    }
+    bool is_list = list->kind == LOONG_TREE_LIST;
+    for (int64_t i = 0; is_list && i < list->count; i++) {
+        is_list = list->items[i].value->kind == LOONG_TREE_SCALAR;
+    }
+    LOONG_CHECK(
+        e->ctx, is_list, LOONG_ERR_FORMAT,
+        "%s:%d: '%s' is to be a list of names, [s0.tar, \"s{1..9}.tar\"]",
+        list->file, list->line, key);
+    for (int64_t i = 0; i < list->count; i++) {
         LOONG_TRY(expand(t, list->items[i].value->text));
     }
     return LOONG_OK;
@@ -211,6 +332,27 @@ static loong_status_t find_type(chat_energon_t *e, const loong_tree_t *set)
         e->directory, name != NULL ? name : "", module != NULL ? module : "");
 }
 
+/* "json[turns][0],txt": endings, with keys in brackets that are closed. */
+static bool is_field(const char *text)
+{
+    for (;;) {
+        size_t length = strcspn(text, "[], \t\n");
+        text += length;
+        while (length > 0 && *text == '[') {
+            length = strcspn(text + 1, "[],");
+            text += length + 1;
+            length = *text == ']' ? length : 0;
+            text += *text == ']';
+        }
+        if (length == 0 || (*text != ',' && *text != '\0')) {
+            return false;
+        }
+        if (*text++ == '\0') {
+            return true;
+        }
+    }
+}
+
 static loong_status_t take_field(chat_energon_t *e,
                                  const loong_tree_item_t *item)
 {
@@ -225,6 +367,10 @@ static loong_status_t take_field(chat_energon_t *e,
                     LOONG_ERR_UNSUPPORTED,
                     "%s/.nv-meta/" DATASET ": field_map.%s: '%s', a member's "
                     "ending is wanted",
+                    e->directory, item->key, text);
+        LOONG_CHECK(e->ctx, is_field(text), LOONG_ERR_FORMAT,
+                    "%s/.nv-meta/" DATASET ": field_map.%s: '%s', endings are "
+                    "wanted as in \"json[turns][0],txt\", without blanks",
                     e->directory, item->key, text);
         e->fields[f] = text;
         return LOONG_OK;
@@ -336,6 +482,27 @@ static loong_status_t find_part(chat_energon_t *e, const loong_tree_t *split,
     return status;
 }
 
+/* What is excluded and is neither a shard nor in one is a slip of the pen. */
+static void warn_of_excluded(const chat_energon_t *e,
+                             const loong_tree_t *counts)
+{
+    for (int64_t i = 0; i < e->num_excluded; i++) {
+        bool found = false;
+        for (int64_t k = 0; counts != NULL && k < counts->count; k++) {
+            const char *shard = counts->items[k].key;
+            size_t length = strlen(shard);
+            const char *rest = e->excluded[i] + length;
+            found = found || (strncmp(e->excluded[i], shard, length) == 0 &&
+                              (*rest == '\0' || *rest == '/'));
+        }
+        if (!found) {
+            loongi_log(e->ctx, LOONG_LOG_WARN,
+                       "%s/.nv-meta: '%s', which is excluded, is no shard",
+                       e->directory, e->excluded[i]);
+        }
+    }
+}
+
 static loong_status_t list_shards(chat_files_t *files, const char *part)
 {
     chat_energon_t *e = files->energon;
@@ -351,8 +518,10 @@ static loong_status_t list_shards(chat_files_t *files, const char *part)
     listing_t l = {files, e, loongi_tree_get(info, "shard_counts")};
     const taker_t excluded = {e, add_excluded, e};
     const taker_t shards = {e, add_shard, &l};
-    LOONG_TRY(expand_all(&excluded, loongi_tree_get(split, "exclude")));
-    LOONG_TRY(expand_all(&shards, names));
+    LOONG_TRY(
+        expand_all(&excluded, "exclude", loongi_tree_get(split, "exclude")));
+    LOONG_TRY(expand_all(&shards, part, names));
+    warn_of_excluded(e, l.counts);
     LOONG_CHECK(e->ctx, files->count > 0, LOONG_ERR_NOT_FOUND,
                 "%s/.nv-meta: the part '%s' has no shards", e->directory, part);
     return LOONG_OK;

@@ -31,15 +31,16 @@ struct chat_shard {
 
 /* ---- members ------------------------------------------------------------- */
 
-/* "__name__/..." says something of the file, and what has no ending is part of
- * no sample. */
+/* "__name__/..." says something of the file, and what has no ending, or nothing
+ * in front of it, is part of no sample. */
 static bool is_of_sample(const char *name)
 {
     const char *slash = strchr(name, '/');
     size_t first = slash != NULL ? (size_t)(slash - name) : 0;
     bool meta = first > 4 && memcmp(name, "__", 2) == 0 &&
                 memcmp(slash - 2, "__", 2) == 0;
-    return !meta && name[loongi_tar_key(name)] == '.';
+    return !meta && name[loongi_tar_key(name)] == '.' &&
+           !loongi_tar_is_hidden(name);
 }
 
 static loong_status_t add_member(void *user, const tar_member_t *member)
@@ -49,6 +50,10 @@ static loong_status_t add_member(void *user, const tar_member_t *member)
     if (!is_of_sample(member->name)) {
         return LOONG_OK;
     }
+    LOONG_CHECK(s->ctx, !member->is_link, LOONG_ERR_UNSUPPORTED,
+                "%s: %s: is a link, a file is wanted (GNU tar's "
+                "--hard-dereference --dereference store files)",
+                s->file->path, member->name);
     LOONG_TRY(loongi_grow(s->ctx, &s->members, &s->room, s->count + 1,
                           sizeof(*s->members), "members of a tar file"));
     LOONG_TRY(loongi_arena_strdup(s->arena, member->name, &name));
@@ -73,14 +78,30 @@ static void find_sample(chat_shard_t *s)
     s->samples += s->end > s->begin;
 }
 
+static bool is_excluded(const chat_shard_t *s)
+{
+    const char *name = s->members[s->begin].name;
+    return loongi_chat_energon_excludes(s->file->energon, s->file->shard, name,
+                                        loongi_tar_key(name));
+}
+
 static loong_status_t check_samples(chat_shard_t *s)
 {
+    int64_t excluded = 0;
     if (s->file->energon == NULL) {
         return LOONG_OK;
     }
-    do {
-        find_sample(s);
-    } while (s->end > s->begin);
+    for (find_sample(s); s->end > s->begin; find_sample(s)) {
+        excluded += is_excluded(s);
+    }
+    int64_t wanted =
+        loongi_chat_energon_num_excluded(s->file->energon, s->file->shard);
+    if (excluded < wanted) {
+        loongi_log(s->ctx, LOONG_LOG_WARN,
+                   "%s: has %" PRId64 " of the %" PRId64
+                   " samples that .nv-meta excludes from it",
+                   s->file->path, excluded, wanted);
+    }
     LOONG_CHECK(s->ctx, s->samples == s->file->shard_samples, LOONG_ERR_FORMAT,
                 "%s: has %" PRId64 " samples, .nv-meta says %" PRId64,
                 s->file->path, s->samples, s->file->shard_samples);
@@ -254,6 +275,13 @@ static loong_status_t put_crude(const chat_shard_t *s, loong_text_t *row,
 
 /* ---- a map of fields ----------------------------------------------------- */
 
+/* The element of a list; NULL: it is none, or the key no number. */
+static const loong_json_t *element(const loong_json_t *list, const char *key)
+{
+    bool is_number = key[strspn(key, "0123456789")] == '\0';
+    return is_number ? loongi_json_at(list, strtoll(key, NULL, 10)) : NULL;
+}
+
 /* Behind "[key][0]": a value in it; NULL: there is none. */
 static const loong_json_t *descend(const loong_json_t *value, const char *path,
                                    const char *end)
@@ -263,7 +291,7 @@ static const loong_json_t *descend(const loong_json_t *value, const char *path,
         size_t length = strcspn(path + 1, "]");
         snprintf(key, sizeof(key), "%.*s", (int)length, path + 1);
         value = loongi_json_kind(value) == LOONG_JSON_ARRAY
-                    ? loongi_json_at(value, strtoll(key, NULL, 10))
+                    ? element(value, key)
                     : loongi_json_get(value, key);
         path += length + 2;
     }
@@ -374,10 +402,7 @@ loong_status_t loongi_chat_shard_next(chat_shard_t *shard, loong_text_t *row,
         if (s->begin == s->end) {
             return LOONG_OK;
         }
-        const char *name = s->members[s->begin].name;
-        excluded = energon != NULL &&
-                   loongi_chat_energon_excludes(energon, s->file->shard, name,
-                                                loongi_tar_key(name));
+        excluded = energon != NULL && is_excluded(s);
     } while (excluded);
     LOONG_TRY(energon == NULL || loongi_chat_energon_is_crude(energon)
                   ? put_crude(s, row, whole_p)

@@ -64,6 +64,9 @@ bool loongi_file_part_stat(const char *path, struct stat *info)
 static loong_status_t add_place(void *user, const tar_member_t *member)
 {
     tar_index_t *index = user;
+    if (member->is_link) {
+        return LOONG_OK;
+    }
     if (index->count == index->room) {
         int64_t room = LOONG_MAX(2 * index->room, 64);
         place_t *more =

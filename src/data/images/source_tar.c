@@ -109,6 +109,12 @@ static loong_status_t add_member(void *user, const tar_member_t *member)
     listing_t *l = user;
     const char *name = member->name;
     size_t length = loongi_tar_key(name);
+    if (loongi_tar_is_hidden(name)) {
+        return LOONG_OK;
+    }
+    LOONG_CHECK(l->ctx, !member->is_link || name[length] != '.',
+                LOONG_ERR_UNSUPPORTED, "%s: %s: is a link, a file is wanted",
+                l->path, name);
     if (l->first == NULL || length != l->key_length ||
         memcmp(name, l->first, length) != 0) {
         LOONG_TRY(end_sample(l));

@@ -9,13 +9,17 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <archive.h>
 #include <archive_entry.h>
 
-enum { BLOCK = 10240 };
+#include "file.h"
+
+enum { RECORD = 512, BLOCK = 20 * RECORD };
 
 #define ARCHIVE_LIBRARY "libarchive.so.13"
 
@@ -47,6 +51,7 @@ typedef struct listing {
     struct archive *tar;
     const char *path;
     int64_t size;
+    int64_t end; /* of the members so far */
     tar_visit_t visit;
     void *user;
 } listing_t;
@@ -56,6 +61,12 @@ size_t loongi_tar_key(const char *name)
     const char *base = strrchr(name, '/');
     const char *dot = strchr(base != NULL ? base : name, '.');
     return dot != NULL ? (size_t)(dot - name) : strlen(name);
+}
+
+bool loongi_tar_is_hidden(const char *name)
+{
+    size_t key = loongi_tar_key(name);
+    return name[key] == '.' && (key == 0 || name[key - 1] == '/');
 }
 
 /* Names in UTF-8 that the locale does not have come through the second call. */
@@ -70,7 +81,9 @@ static loong_status_t visit_entry(const listing_t *l,
 {
     const tar_member_t member = {name_of(l, entry),
                                  l->lib.filter_bytes(l->tar, -1),
-                                 l->lib.entry_size(entry)};
+                                 l->lib.entry_size(entry),
+                                 l->lib.entry_filetype(entry) == AE_IFLNK ||
+                                     l->lib.entry_hardlink(entry) != NULL};
     LOONG_CHECK(l->ctx, member.name != NULL, LOONG_ERR_FORMAT,
                 "%s: a member's name is not UTF-8", l->path);
     LOONG_CHECK(l->ctx, l->lib.entry_sparse_count(entry) == 0,
@@ -81,7 +94,42 @@ static loong_status_t visit_entry(const listing_t *l,
     return l->visit(l->user, &member);
 }
 
-static loong_status_t list_members(const listing_t *l)
+/* Behind the members are zeros and nothing else: a file that was cut off
+ * between two members, or that another was put behind, reads as a shorter one
+ * for libarchive. */
+static loong_status_t check_end(const listing_t *l)
+{
+    static const char zeros[BLOCK];
+    char bytes[BLOCK] = {0};
+    int fd = open(l->path, O_RDONLY | O_CLOEXEC);
+    LOONG_CHECK(l->ctx, fd >= 0, LOONG_ERR_IO, "%s: %s", l->path,
+                strerror(errno));
+    loong_status_t status = LOONG_OK;
+    bool is_cut = l->size - l->end < RECORD;
+    bool is_zero = true;
+    int64_t at = l->end;
+    for (int64_t length = RECORD;
+         !is_cut && is_zero && at < l->size && status == LOONG_OK;
+         length = LOONG_MIN(BLOCK, l->size - at)) {
+        status = loongi_file_pread(l->ctx, fd, l->path, bytes, (size_t)length,
+                                   (off_t)at);
+        is_zero = memcmp(bytes, zeros, (size_t)length) == 0;
+        is_cut = !is_zero && at == l->end;
+        at += length;
+    }
+    close(fd);
+    LOONG_TRY(status);
+    LOONG_CHECK(l->ctx, !is_cut, LOONG_ERR_FORMAT,
+                "%s: ends without its end-of-archive block: it was cut off",
+                l->path);
+    LOONG_CHECK(l->ctx, is_zero, LOONG_ERR_FORMAT,
+                "%s: has more behind its end-of-archive block at %" PRId64
+                ": one tar file is wanted, not several one behind another",
+                l->path, l->end);
+    return LOONG_OK;
+}
+
+static loong_status_t list_members(listing_t *l)
 {
     struct archive_entry *entry = NULL;
     int code = l->lib.read_support_format_tar(l->tar);
@@ -91,12 +139,18 @@ static loong_status_t list_members(const listing_t *l)
     while (code >= ARCHIVE_WARN) {
         code = l->lib.read_next_header(l->tar, &entry);
         if (code == ARCHIVE_EOF) {
-            return LOONG_OK;
+            return check_end(l);
         }
-        if (code >= ARCHIVE_WARN && l->lib.entry_filetype(entry) == AE_IFREG &&
-            l->lib.entry_hardlink(entry) == NULL) {
+        if (code < ARCHIVE_WARN) {
+            break;
+        }
+        unsigned type = l->lib.entry_filetype(entry);
+        if (type == AE_IFREG || type == AE_IFLNK ||
+            l->lib.entry_hardlink(entry) != NULL) {
             LOONG_TRY(visit_entry(l, entry));
         }
+        l->end = l->lib.filter_bytes(l->tar, -1) +
+                 (l->lib.entry_size(entry) + RECORD - 1) / RECORD * RECORD;
     }
     return LOONG_FAIL(l->ctx, LOONG_ERR_FORMAT,
                       "%s: %s; tar files are read that are not compressed",

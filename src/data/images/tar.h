@@ -17,13 +17,14 @@ extern "C" {
 typedef struct tar_member {
     const char *name;
     int64_t offset, size; /* of its bytes in the file */
+    bool is_link;         /* to another file: it has no bytes of its own */
 } tar_member_t;
 
 typedef loong_status_t (*tar_visit_t)(void *user, const tar_member_t *member);
 
-/* Visits the regular files in a tar file, in its order; names are valid in the
- * call. Errors: LOONG_ERR_FORMAT (broken, cut off or compressed),
- * LOONG_ERR_UNSUPPORTED, LOONG_ERR_IO. */
+/* Visits the regular files and links in a tar file, in its order; names are
+ * valid in the call. Errors: LOONG_ERR_FORMAT (broken, cut off, compressed, or
+ * with something behind its end), LOONG_ERR_UNSUPPORTED, LOONG_ERR_IO. */
 LOONG_NODISCARD loong_status_t loongi_tar_list(loong_context_t *ctx,
                                                const char *path,
                                                tar_visit_t visit, void *user);
@@ -31,6 +32,9 @@ LOONG_NODISCARD loong_status_t loongi_tar_list(loong_context_t *ctx,
 /* Bytes of a member's name that its sample shares: up to the first dot behind
  * the last slash (WebDataset). */
 size_t loongi_tar_key(const char *name);
+/* Whether the file name begins with a dot, as of what macOS puts beside files:
+ * such are of no sample. */
+bool loongi_tar_is_hidden(const char *name);
 
 /* Where bytes lie. */
 typedef struct file_part {

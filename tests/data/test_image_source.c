@@ -172,6 +172,15 @@ static void try_tar(loong_context_t *ctx, const char *bytes, size_t length,
                  status, says);
 }
 
+/* The first blocks of a tar file, and the block that ends one. */
+static void try_ended(loong_context_t *ctx, const char *bytes, size_t blocks,
+                      const char *says)
+{
+    char ended[512 * 8] = {0};
+    memcpy(ended, bytes, 512 * blocks);
+    try_tar(ctx, ended, 512 * (blocks + 1), LOONG_ERR_FORMAT, says);
+}
+
 static char *find(char *bytes, size_t length, const char *text)
 {
     for (size_t i = 0; i + strlen(text) <= length; i++) {
@@ -196,10 +205,11 @@ static void test_tar_errors(void **state)
             "t.tar: Unrecognized archive format; tar files are read that are");
     try_tar(ctx, "no tar at all", 13, LOONG_ERR_FORMAT, "t.tar: ");
     try_tar(ctx, bytes, 0, LOONG_ERR_FORMAT, "t.tar: ");
-    try_tar(ctx, bytes, 1024, LOONG_ERR_FORMAT, "has no samples");
+    try_tar(ctx, bytes, 1024, LOONG_ERR_FORMAT,
+            "t.tar: ends without its end-of-archive block: it was cut off");
+    try_ended(ctx, bytes, 2, "has no samples");
     /* README (2 blocks), mask (2), then the label's header (1) and text (1). */
-    try_tar(ctx, bytes, 512 * 6, LOONG_ERR_FORMAT,
-            "sample ./a/0001 has no picture");
+    try_ended(ctx, bytes, 6, "sample ./a/0001 has no picture");
     try_tar(ctx, bytes, 512 * 7 + 100, LOONG_ERR_FORMAT, "t.tar: ");
     bytes[512 * 4] = 'x'; /* the label's header: a checksum */
     try_tar(ctx, bytes, length, LOONG_ERR_FORMAT, "t.tar: ");

@@ -336,6 +336,38 @@ static void what_does_not_fit_is_refused(void **state)
     job_end(&p);
 }
 
+/* It has scores of experts, not features: peft has none there either. */
+static void a_router_has_no_adapter(void **state)
+{
+    (void)state;
+    static const char *const gates[] = {"gate", "mlp.gate",
+                                        "shared_expert_gate"};
+    const lora_case_t *c = lora_case("qwen2_moe");
+    job_place_t p = lora_begin(c);
+    for (int i = 0; i < LOONG_COUNT_OF(gates); i++) {
+        job_result_t r;
+        char keys[2048];
+        char wanted[128];
+        snprintf(keys, sizeof(keys),
+                 "~model\ntraining_phase=pretrain\n"
+                 "data.train=[{path: $DIR/text}]\n"
+                 "init.from_hf=" GOLDEN "fixtures/qwen2_moe\n"
+                 "finetune.method=lora\n%s"
+                 "finetune.target_modules=[q_proj, %s]\n",
+                 c->keys, gates[i]);
+        snprintf(wanted, sizeof(wanted),
+                 "no layer that can have adapters is called %s; there are "
+                 "embed_tokens q_proj ",
+                 gates[i]);
+        job_run(&p, 1, keys, &r);
+        if (r.status == LOONG_OK || strstr(r.error, wanted) == NULL ||
+            strstr(r.error, " gate ") != NULL) {
+            fail_msg("'%s' is not in: %s", wanted, r.error);
+        }
+    }
+    job_end(&p);
+}
+
 /* Of what files have as one layer, matrices b with a row less, and with those
  * of one part alone. */
 static void other_rows_are_refused(void **state)
@@ -383,6 +415,7 @@ int main(void)
         cmocka_unit_test(a_merge_is_exact_to_rounding),
         cmocka_unit_test(a_merge_is_of_what_codes_stand_for),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(a_router_has_no_adapter),
         cmocka_unit_test(other_rows_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,10 +64,17 @@ static loong_status_t add(targets_t *t, const char *name)
     return LOONG_OK;
 }
 
+/* Routers and gates of shared experts have no adapters here. */
+static bool is_gate(const loong_hf_param_t *p)
+{
+    return loongi_scope_match("*.gate.weight", p->name) ||
+           loongi_scope_match("*.shared_expert_gate.weight", p->name);
+}
+
 /* A matrix of one layer, or of its experts, or of an end. */
 static bool is_linear(const loong_hf_param_t *p)
 {
-    return p->ndim == 2 &&
+    return p->ndim == 2 && !is_gate(p) &&
            (strncmp(p->name, "layers.", strlen("layers.")) == 0 ||
             strcmp(p->name, LOONG_LORA_EMBEDDING ".weight") == 0 ||
             strcmp(p->name, LOONG_HF_HEAD) == 0);

@@ -43,16 +43,26 @@ static bool has_kernels(const loong_context_t *ctx, const char *name)
     return false;
 }
 
+loong_status_t loongi_device_check_planned(loong_context_t *ctx,
+                                           const char *name)
+{
+    LOONG_CHECK(ctx,
+                loong_device_find_kind(ctx, name) != NULL &&
+                    has_kernels(ctx, name),
+                LOONG_ERR_NOT_FOUND,
+                "nothing can be planned for device %s: this build has no "
+                "kernels of it",
+                name);
+    return LOONG_OK;
+}
+
 loong_status_t loong_device_create_planned(loong_context_t *ctx,
                                            const char *name,
                                            loong_device_t **device_p)
 {
     const loong_device_ops_t *of = loong_device_find_kind(ctx, name);
     loong_device_ops_t *ops = NULL;
-    LOONG_CHECK(ctx, of != NULL && has_kernels(ctx, name), LOONG_ERR_NOT_FOUND,
-                "nothing can be planned for device %s: this build has no "
-                "kernels of it",
-                name);
+    LOONG_TRY(loongi_device_check_planned(ctx, name));
     LOONG_TRY(make_table(ctx, of, &ops));
     loong_status_t status = loongi_device_open(ctx, ops, 0, ops, device_p);
     if (status != LOONG_OK) {

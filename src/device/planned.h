@@ -10,6 +10,11 @@
 extern "C" {
 #endif
 
+/* Refuses a kind of device that this build has no kernels of. Errors:
+ * NOT_FOUND. */
+LOONG_NODISCARD loong_status_t
+loongi_device_check_planned(loong_context_t *ctx, const char *name);
+
 /* A device of a backend's table. data: of a planned one, whose table has no
  * `create`; else NULL. */
 LOONG_NODISCARD loong_status_t

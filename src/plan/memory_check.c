@@ -13,6 +13,16 @@
 #include "predict.h"
 #include "stage_plans.h"
 
+/* A card's figures stand for a device that is not there, and in a plan for
+ * other machines the named card's for this one's. */
+static bool is_by_card(const loong_plan_t *plan)
+{
+    return loong_device_is_planned(plan->device) ||
+           (plan->plan_only && !plan->judge &&
+            !loong_device_is_host(plan->device) &&
+            loongi_predict_names_card(plan));
+}
+
 /* Where the bases are. */
 static loong_status_t find_available(loong_plan_t *plan)
 {
@@ -22,7 +32,7 @@ static loong_status_t find_available(loong_plan_t *plan)
     loong_device_rates_t rates =
         loongi_predict_rates(plan, loong_device_name(plan->device));
     LOONG_TRY(loongi_memory_available(plan->ctx, "", available));
-    if (loong_device_is_planned(plan->device)) {
+    if (is_by_card(plan)) {
         available->bytes = (int64_t)rates.memory;
         available->id ^=
             (uint64_t)loong_comm_rank(plan->comm) + 1; /* one for each */
@@ -131,9 +141,8 @@ static int find_other(const loong_plan_t *plan)
 /* Of a plan for other machines this one says nothing. */
 static bool is_judged(const loong_plan_t *plan)
 {
-    bool planned = loong_device_is_planned(plan->device);
-    bool named = loongi_predict_names_card(plan);
-    return !plan->plan_only || (planned ? named : plan->judge);
+    return !plan->plan_only ||
+           (is_by_card(plan) ? loongi_predict_names_card(plan) : plan->judge);
 }
 
 static bool suffices_here(const loong_plan_t *plan)

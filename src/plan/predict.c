@@ -469,14 +469,14 @@ static loong_status_t predict_here(loong_plan_t *plan)
     return status;
 }
 
-/* Have all ranks that hold the same layers as a planned one devices of its
- * kind? Data-parallel ones count where a cell has them all. */
-static bool is_alike(const loong_plan_t *plan, int index)
+/* Have all ranks that hold the same layers of a component as a planned one
+ * devices of its kind? Data-parallel ones count where a cell has them all. */
+static bool is_component_alike(const loong_plan_t *plan, int index,
+                               const loong_component_params_t *p)
 {
-    const loong_component_params_t *p = &plan->stage_plans[index]->params;
     const int *size = p->mesh.size;
     bool alike = true;
-    for (int i = 0; i < p->mesh.world && alike; i++) {
+    for (int i = 0; i < p->mesh.world && alike && !p->absent; i++) {
         int replica = i / (size[LOONG_AXIS_TP] * size[LOONG_AXIS_CP]);
         int stage = replica / size[LOONG_AXIS_DP];
         bool beside =
@@ -486,6 +486,16 @@ static bool is_alike(const loong_plan_t *plan, int index)
         alike =
             !beside || strcmp(loongi_devices_kind(plan, loongi_job_rank(p, i)),
                               loongi_stage_plans_kind(plan, index)) == 0;
+    }
+    return alike;
+}
+
+static bool is_alike(const loong_plan_t *plan, int index)
+{
+    const loong_model_t *m = plan->stage_plans[index]->model;
+    bool alike = true;
+    for (int c = 0; c < m->num_components && alike; c++) {
+        alike = is_component_alike(plan, index, &m->components[c]->params);
     }
     return alike;
 }

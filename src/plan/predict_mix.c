@@ -72,18 +72,28 @@ loong_predict_kind_t *loongi_predict_kind(const loong_plan_t *plan,
     return &mix->kind[k];
 }
 
-void loongi_predict_crosses(const loong_plan_t *plan, int index,
-                            bool crosses[LOONG_GROUP_COUNT])
+static void add_crosses(const loong_plan_t *plan, int index,
+                        const loong_component_params_t *p, bool *crosses)
 {
-    const loong_component_params_t *p = &plan->stage_plans[index]->params;
     const char *own = loongi_stage_plans_kind(plan, index);
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
         int size = loong_mesh_group_size(&p->mesh, (loong_group_t)g);
-        crosses[g] = false;
         for (int i = 0; i < size && !crosses[g]; i++) {
             int rank = loongi_job_rank(
                 p, loong_mesh_member(&p->mesh, (loong_group_t)g, i));
             crosses[g] = strcmp(loongi_devices_kind(plan, rank), own) != 0;
+        }
+    }
+}
+
+void loongi_predict_crosses(const loong_plan_t *plan, int index,
+                            bool crosses[LOONG_GROUP_COUNT])
+{
+    const loong_model_t *m = plan->stage_plans[index]->model;
+    memset(crosses, 0, LOONG_GROUP_COUNT * sizeof(*crosses));
+    for (int c = 0; c < m->num_components; c++) {
+        if (!m->components[c]->params.absent) {
+            add_crosses(plan, index, &m->components[c]->params, crosses);
         }
     }
 }

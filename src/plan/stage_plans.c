@@ -10,6 +10,7 @@
 
 #include "devices.h"
 #include "plan_shares.h"
+#include "planned.h"
 #include "predict.h"
 #include "upstream.h"
 
@@ -24,6 +25,8 @@ loong_status_t loongi_stage_plans_model(const loong_plan_t *plan, int rank,
         LOONG_TRY(loongi_upstream_place(plan, rank, p));
         if (loongi_devices_are_mixed(plan)) {
             p->compile.device = loongi_devices_kind(plan, rank);
+            LOONG_TRY(
+                loongi_device_check_planned(plan->ctx, p->compile.device));
             p->shards.device = p->compile.device;
         }
     }
@@ -224,13 +227,52 @@ static loong_status_t plan_component(loong_plan_t *plan, int component,
     return LOONG_OK;
 }
 
-/* Ranks of the pipelines of all components. */
+/* Is a rank on a device of the same kind planned, that is of the same stage of
+ * a component, its first one? */
+static bool is_kind_planned(const loong_plan_t *plan, int component, int stage,
+                            const char *kind)
+{
+    for (int i = 0; i < plan->num_stage_plans; i++) {
+        const loong_model_t *m = plan->stage_plans[i]->model;
+        if (main_component(m, loongi_model_rank(m)) == component &&
+            m->components[component]->params.mesh.coord[LOONG_AXIS_PP] ==
+                stage &&
+            strcmp(loongi_stage_plans_kind(plan, i), kind) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One for each kind of device that holds a stage of a component and is not
+ * planned yet. */
+static loong_status_t plan_kinds(loong_plan_t *plan, int component, int stage)
+{
+    const loong_model_t *m = plan->component->model;
+    const loong_component_params_t *p = &m->components[component]->params;
+    int of_stage = p->mesh.world / p->mesh.size[LOONG_AXIS_PP];
+    for (int i = 0; i < of_stage; i++) {
+        int rank = loongi_job_rank(p, stage * of_stage + i);
+        if (main_component(m, rank) == component &&
+            !is_kind_planned(plan, component, stage,
+                             loongi_devices_kind(plan, rank))) {
+            LOONG_TRY(try_rank(plan, rank,
+                               &plan->stage_plans[plan->num_stage_plans]));
+            plan->num_stage_plans++;
+        }
+    }
+    return LOONG_OK;
+}
+
+/* Ranks of the pipelines of all components, on each of the kinds of devices. */
 static int most_plans(const loong_plan_t *plan)
 {
     const loong_model_t *m = plan->component->model;
+    int64_t kinds = loong_recipe_count(plan->recipe, "devices");
     int most = (plan->num_pipelines - 1) * plan->mesh.size[LOONG_AXIS_PP];
     for (int i = 0; i < m->num_components; i++) {
-        most += m->components[i]->params.mesh.size[LOONG_AXIS_PP];
+        most += (1 + (int)kinds) *
+                m->components[i]->params.mesh.size[LOONG_AXIS_PP];
     }
     return most;
 }
@@ -272,6 +314,13 @@ loong_status_t loongi_stage_plans_create(loong_plan_t *plan)
         int stages = m->components[c]->params.mesh.size[LOONG_AXIS_PP];
         for (int s = 0; s < stages; s++) {
             LOONG_TRY(plan_component(plan, c, s));
+        }
+    }
+    bool mixed = others > 0 && loongi_devices_are_mixed(plan);
+    for (int c = 0; c <= others && mixed; c++) {
+        int stages = m->components[c]->params.mesh.size[LOONG_AXIS_PP];
+        for (int s = 0; s < stages; s++) {
+            LOONG_TRY(plan_kinds(plan, c, s));
         }
     }
     count_memory(plan);

@@ -86,4 +86,44 @@ mkdir "$room/half"
 head -c 3000 "$sim/libxpurt.so.2" >"$room/half/libcuda.so.1"
 LD_LIBRARY_PATH=$room/half ./loongrun_cudasim --doctor >"$room/out" || exit 1
 says "cuda: 0 found, $room/half/libcuda.so.1: the file is cut short"
+
+# Plans of several kinds: without a shim, and of components that stand on all of
+# them or on one each. A card that predict.device names has its own memory.
+cat >"$room/plan.yaml" <<'YAML'
+model:
+  image_encoder: {family: clip_vision_model, num_layers: 2, hidden_size: 64,
+    num_attention_heads: 2, image_size: 28, patch_size: 14, feature_layer: -2}
+  image_projector: {family: mlp_projector}
+  foundation: {family: llama, num_layers: 2, hidden_size: 128,
+    ffn_hidden_size: 256, num_attention_heads: 2, vocab_size: 3000000,
+    max_position_embeddings: 64}
+data: {seq_length: 64, max_images: 1}
+train: {micro_batch_size: 1, global_batch_size: 6, train_iters: 1}
+precision: {params_dtype: bf16}
+optimizer: {lr: 1e-3}
+YAML
+e=model.image_encoder p=model.image_projector f=model.foundation
+
+# plan CODE LOONGRUN KEYS...
+plan() {
+  local wanted=$1 code=0
+  shift
+  "$1" "$room/plan.yaml" --dry-run --elsewhere --ranks 3 "${@:2}" \
+    >"$room/out" 2>&1 || code=$?
+  [ $code = "$wanted" ] || says "exit $wanted"
+}
+mixed='devices=[cuda:0, xpu:1-2]'
+plan 66 ./loongrun "$mixed"
+says 'planned for device xpu: this build has no kernels of it'
+export LOONG_XPU_PATH=$sim
+plan 0 ./loongrun "$mixed" $e.ranks=0 $p.ranks=0 $f.ranks=1-2
+says 'rank 0 (cuda): forward'
+says 'rank 1 (xpu): forward'
+plan 0 ./loongrun "$mixed" $f.vocab_size=45000000
+says 'ranks that hold the same layers as rank 0 have devices of several kinds'
+says 'too little memory: rank 1 needs'
+says 'GiB  of 96.00 GiB, xpu:'
+plan 0 ./loongrun_cudasim device=cuda predict.device=h100
+plan 1 ./loongrun_cudasim device=cuda predict.device=h100 $f.vocab_size=45000000
+says 'GiB (all memory of cuda:h100)'
 echo 'the doctor knows'

@@ -218,6 +218,13 @@ static void test_tar_errors(void **state)
     try_tar(ctx, bytes, length, LOONG_ERR_FORMAT,
             "0001.CLS: is \"x\n\", not the number");
     bytes[512 * 5] = '0';
+    /* The label as a symbolic link: the kind, and the checksum, of a header. */
+    bytes[512 * 4 + 156] += 2;
+    bytes[512 * 4 + 153] += 2;
+    try_tar(ctx, bytes, length, LOONG_ERR_UNSUPPORTED,
+            "0001.CLS: is a link, a file is wanted");
+    bytes[512 * 4 + 156] -= 2;
+    bytes[512 * 4 + 153] -= 2;
     char *label = find(bytes, length, "\"label\"");
     assert_non_null(label);
     label[1] = 'L';

@@ -18,12 +18,12 @@ LOONG_NODISCARD loong_status_t loongi_stage_plans_model(
     const loong_plan_t *plan, int rank, loong_model_t **model_p);
 
 /* Plans them, once: t->stage_plans, by the rank of the pipeline, and behind
- * these of ranks without the component with the loss, and of a model of several
- * components one for each further kind of device that has a stage; t->component
- * where that is the rank. Of a model of one component pipelines that have other kinds of
- * devices or another share of a step come one behind the other, that of this
- * rank first. In a plan of ranks that are not there t->memory becomes that of
- * the largest of this rank's kind. Not collective. */
+ * these of ranks without the component with the loss, and of a model of
+ * several components one for each further kind of device that has a stage;
+ * t->component where that is the rank. Of a model of one component pipelines
+ * that have other kinds of devices or another share of a step come one behind
+ * the other, that of this rank first. In a plan of ranks that are not there
+ * t->memory becomes that of the largest of this rank's kind. Not collective. */
 LOONG_NODISCARD loong_status_t loongi_stage_plans_create(loong_plan_t *plan);
 void loongi_stage_plans_destroy(loong_plan_t *plan);
 

@@ -135,7 +135,8 @@ static void attention(const variant_t *v, op_case_t *c)
         .causal = (v->bits & GAPS) != 0,
         .window = v->bits & SUM ? 3 : 0,
         .max_seqlen = v->rows,
-        .scale = 0.5,
+        /* Larger scores would give their own rounding a larger exp. */
+        .scale = 1.0 / sqrt((double)d),
     };
     int64_t dv = attr.v_head_dim > 0 ? attr.v_head_dim : d;
     cu[1] = cu[2] = (int32_t)v->rows / 3;

@@ -17,7 +17,6 @@
 #include "loong/loss_ops.h"
 #include "raw_xpu.h"
 #include "xpu_kernels.h"
-#include "xpu_library.h"
 
 /* As many rows of a chunk as have so many logits, but no fewer than the last,
  * since w and dw are read and written once a chunk. */
@@ -328,8 +327,6 @@ static bool support(const loong_kernel_query_t *q,
     loong_dtype_t dtype = q->arg[0].dtype;
     const loong_head_roles_t *r = loongi_cross_entropy_roles(q);
     bool one = dtype == LOONG_F32 || dtype == LOONG_BF16;
-    char why[LOONG_XPU_REASON] = "";
-    loong_xpu_library_t lib;
     for (int i = 0; i < r->num_pairs; i++) {
         const loong_head_pair_t *pair = &r->pair[i];
         one = one && q->arg[pair->x].dtype == dtype &&
@@ -346,12 +343,8 @@ static bool support(const loong_kernel_query_t *q,
         snprintf(reason, LOONG_REASON_SIZE,
                  "rank %d has no part of a vocabulary of %lld",
                  attr_of(q)->rank, (long long)attr_of(q)->vocab);
-    } else if (!loongi_xpu_load(&lib, why, sizeof(why)) ||
-               lib.blas_handle == NULL) {
-        snprintf(reason, LOONG_REASON_SIZE,
-                 "libxpu_blas.so cannot be used, loongrun --doctor says why");
     } else {
-        return true;
+        return loongi_xpu_has_blas(reason);
     }
     return false;
 }

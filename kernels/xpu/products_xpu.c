@@ -108,6 +108,19 @@ static product_t product_of(const loong_kernel_query_t *q)
 
 /* ---- what is taken ------------------------------------------------------- */
 
+bool loongi_xpu_has_blas(char reason[LOONG_REASON_SIZE])
+{
+    char why[LOONG_XPU_REASON] = "";
+    loong_xpu_library_t lib;
+    bool has = loongi_xpu_load(&lib, why, sizeof(why)) &&
+               lib.blas_handle != NULL;
+    if (!has) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "libxpu_blas.so cannot be used, loongrun --doctor says why");
+    }
+    return has;
+}
+
 static bool is_plain(const loong_kernel_query_t *q)
 {
     const loong_linear_attr_t *attr = q->attr;
@@ -123,8 +136,6 @@ static bool support(const loong_kernel_query_t *q,
     product_t p = product_of(q);
     loong_dtype_t in = q->arg[p.a].dtype;
     loong_dtype_t out = q->arg[p.c].dtype;
-    char why[LOONG_XPU_REASON] = "";
-    loong_xpu_library_t lib;
     int64_t most = LOONG_MAX(LOONG_MAX(p.m, p.n), p.k);
     most = LOONG_MAX(most, LOONG_MAX(p.lda, LOONG_MAX(p.ldb, p.ldc)));
     if (!is_plain(q)) {
@@ -141,12 +152,8 @@ static bool support(const loong_kernel_query_t *q,
         snprintf(reason, LOONG_REASON_SIZE,
                  "a size of %lld, libxpu_blas counts up to %d", (long long)most,
                  INT_MAX);
-    } else if (!loongi_xpu_load(&lib, why, sizeof(why)) ||
-               lib.blas_handle == NULL) {
-        snprintf(reason, LOONG_REASON_SIZE,
-                 "libxpu_blas.so cannot be used, loongrun --doctor says why");
     } else {
-        return true;
+        return loongi_xpu_has_blas(reason);
     }
     return false;
 }

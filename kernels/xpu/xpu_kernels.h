@@ -16,6 +16,9 @@ extern "C" {
 LOONG_NODISCARD loong_status_t
 loongi_xpu_kernels_register(loong_context_t *ctx);
 
+/* False with the reason: products cannot be made here. */
+bool loongi_xpu_has_blas(char reason[LOONG_REASON_SIZE]);
+
 /* Best first; ends with NULL. */
 extern const loong_kernel_t *const loongi_xpu_products[];
 

@@ -36,7 +36,7 @@ typedef struct loong_webdataset_info {
 /* Writes shard-%06d.tar, each with a .tar.idx, and .nv-meta: of each record its
  * JSON, in which paths are names of members, and these members, named by the
  * number of the record. The same records make the same bytes. Shares of a split
- * are whole shards, in their order. Errors: LOONG_ERR_ARG,
+ * are whole shards, in their order. Errors leave no directory: LOONG_ERR_ARG,
  * LOONG_ERR_UNSUPPORTED, LOONG_ERR_FORMAT (names file and line),
  * LOONG_ERR_IO. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_webdataset_write(

@@ -61,12 +61,21 @@ grep -q "'one': a directory that is absent or empty is wanted" out ||
 write --out none --split train=1,val=1 "${records[@]}" &&
     fail "one shard for two parts"
 grep -q "of 1 shards none is left for 'val'" out || fail "parts: $(cat out)"
-rm -r none
-write --out none --split train "${records[@]}" && fail "a part without a share"
-rm -r none
+for split in train , train=1,=2 train=inf train=1,val=0; do
+    write --out none --split $split lost.jsonl && fail "the split '$split'"
+    grep -q "split '$split': must be as train=0.9" out ||
+        fail "a split is not looked at first: $(cat out)"
+done
 echo '{"messages": [], "images": ["none.png"]}' >lost.jsonl
 write --out none lost.jsonl && fail "a picture that is not there"
 grep -q 'lost.jsonl:1: wants .*/none.png' out || fail "lost: $(cat out)"
+[ ! -e none ] || fail "a part of a set is left: $(find none)"
+# Numbers as they are written, which 64 bits do not have.
+echo '{"image":7,"a":[0.1,-1E+5],"b 2\\":"\"3","n":123456789012345678901}' \
+    >numbers.jsonl
+write --out numbered numbers.jsonl || fail "numbers: $(cat out)"
+tar xOf numbered/shard-000000.tar | cmp - <(tr -d '\n' <numbers.jsonl) ||
+    fail "numbers: $(tar xOf numbered/shard-000000.tar)"
 # ids NAME PATH [OPTION...]: of all samples, and the sizes of their pictures.
 ids() {
     local name=$1

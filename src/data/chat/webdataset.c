@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,10 +31,12 @@ typedef struct writer {
     loong_context_t *ctx;
     const loong_webdataset_params_t *params;
     loong_webdataset_info_t *info;
+    double shares; /* the sum of those of the split */
     const char *record_path;
     int64_t line;
     /* Of the record: those that it names, and how many were written. */
     int64_t named, total;
+    const char *number, *end; /* the text from its next number on */
     loong_text_t json, media; /* media: paths, each ends with 0 */
     /* Of the shard. */
     FILE *tar;
@@ -164,6 +167,36 @@ static const char *const of_records[] = {"image", "images", "video", "videos",
 static const char *const of_parts[] = {
     "image", "image_url", "video", "video_url", "url", "path", NULL};
 
+/* A number stays as it is written: 64 bits may not have it. Numbers are visited
+ * in the order of the text, where what begins as one, outside of strings, is
+ * one. */
+static void put_number(writer_t *w)
+{
+    const char *at = w->number;
+    bool quoted = false;
+    while (at < w->end && (quoted || strchr("-0123456789", *at) == NULL)) {
+        quoted = quoted != (*at == '"');
+        at += *at == '\\' ? 2 : 1;
+    }
+    const char *begin = at;
+    while (at < w->end && strchr("+-.0123456789Ee", *at) != NULL) {
+        at++;
+    }
+    loongi_text_append(&w->json, begin, (size_t)(at - begin));
+    w->number = at;
+}
+
+static loong_status_t put_scalar(writer_t *w, const loong_json_t *value)
+{
+    loong_json_kind_t kind = loongi_json_kind(value);
+    if (kind == LOONG_JSON_INT || kind == LOONG_JSON_REAL) {
+        put_number(w);
+    } else {
+        loongi_text_json(&w->json, value);
+    }
+    return w->json.status;
+}
+
 static loong_status_t put_file(writer_t *w, const loong_json_t *path);
 static loong_status_t put_value(writer_t *w, const loong_json_t *value);
 
@@ -212,8 +245,7 @@ static loong_status_t put_file(writer_t *w, const loong_json_t *path)
         return put_object(w, path, of_parts);
     }
     if (loongi_json_kind(path) != LOONG_JSON_STRING) {
-        loongi_text_json(&w->json, path);
-        return w->json.status;
+        return put_scalar(w, path);
     }
     name +=
         strncmp(name, scheme, sizeof(scheme) - 1) == 0 ? sizeof(scheme) - 1 : 0;
@@ -244,20 +276,22 @@ static loong_status_t put_value(writer_t *w, const loong_json_t *value)
     case LOONG_JSON_ARRAY:
         return put_array(w, value, put_value);
     default:
-        loongi_text_json(&w->json, value);
-        return w->json.status;
+        return put_scalar(w, value);
     }
 }
 
 /* Twice: the first time counts. */
-static loong_status_t rewrite(writer_t *w, const loong_json_t *record)
+static loong_status_t rewrite(writer_t *w, const loong_json_t *json,
+                              const chat_record_t *record)
 {
     w->total = 0;
     for (int pass = 0; pass < 2; pass++) {
         w->total = w->named;
         w->named = 0;
         w->json.length = w->media.length = 0;
-        LOONG_TRY(put_object(w, record, of_records));
+        w->number = record->bytes;
+        w->end = record->bytes + record->length;
+        LOONG_TRY(put_object(w, json, of_records));
     }
     return LOONG_OK;
 }
@@ -335,7 +369,7 @@ static loong_status_t write_record(writer_t *w, const chat_record_t *record)
         loongi_json_parse(w->ctx, record->bytes, record->length, where, &json));
     loong_status_t status =
         loongi_json_kind(json) == LOONG_JSON_OBJECT
-            ? rewrite(w, json)
+            ? rewrite(w, json, record)
             : LOONG_FAIL(w->ctx, LOONG_ERR_FORMAT,
                          "%s: the record is %s, must be an object", where,
                          loongi_json_kind_text(json));
@@ -396,32 +430,49 @@ static loong_status_t put_part(writer_t *w, const char *name, int length,
     return text->status;
 }
 
-/* "train=0.9,val=0.1" */
+/* The next of "train=0.9,val=0.1"; *at_p goes behind it. */
+static loong_status_t next_share(const writer_t *w, const char **at_p,
+                                 int *length_p, double *share_p)
+{
+    const char *at = *at_p;
+    int length = (int)strspn(at, "abcdefghijklmnopqrstuvwxyz_");
+    char *end = NULL;
+    double share = at[length] == '=' ? strtod(at + length + 1, &end) : 0.0;
+    LOONG_CHECK(w->ctx,
+                length > 0 && share > 0.0 && (*end == ',' || *end == '\0'),
+                LOONG_ERR_ARG, "--split '%s': must be as train=0.9,val=0.1",
+                w->params->split);
+    *length_p = length;
+    *share_p = share;
+    *at_p = *end == ',' ? end + 1 : end;
+    return LOONG_OK;
+}
+
+static loong_status_t check_split(writer_t *w)
+{
+    for (const char *at = w->params->split; *at != '\0';) {
+        int length = 0;
+        double share = 0.0;
+        LOONG_TRY(next_share(w, &at, &length, &share));
+        w->shares += share;
+    }
+    LOONG_CHECK(w->ctx, w->shares > 0.0 && isfinite(w->shares), LOONG_ERR_ARG,
+                "--split '%s': must be as train=0.9,val=0.1", w->params->split);
+    return LOONG_OK;
+}
+
 static loong_status_t put_split(writer_t *w, loong_text_t *text)
 {
-    const char *split = w->params->split != NULL ? w->params->split : "train=1";
-    double sum = 0;
-    double all = 0;
+    double sum = 0.0;
     int64_t shard = 0;
     loongi_text_printf(text, "split_parts:\n");
-    for (int pass = 0; pass < 2; pass++, all = sum, sum = 0) {
-        for (const char *at = split; *at != '\0';) {
-            int name = (int)strcspn(at, "=,");
-            char *end = NULL;
-            double share = at[name] == '=' ? strtod(at + name + 1, &end) : 0.0;
-            LOONG_CHECK(w->ctx,
-                        name > 0 && share > 0.0 &&
-                            strspn(at, "abcdefghijklmnopqrstuvwxyz_") ==
-                                (size_t)name &&
-                            (*end == ',' || *end == '\0'),
-                        LOONG_ERR_ARG,
-                        "--split '%s': must be as train=0.9,val=0.1", split);
-            sum += share;
-            if (pass == 1) {
-                LOONG_TRY(put_part(w, at, name, sum / all, &shard, text));
-            }
-            at = *end == ',' ? end + 1 : end;
-        }
+    for (const char *at = w->params->split; *at != '\0';) {
+        const char *name = at;
+        int length = 0;
+        double share = 0.0;
+        LOONG_TRY(next_share(w, &at, &length, &share));
+        sum += share;
+        LOONG_TRY(put_part(w, name, length, sum / w->shares, &shard, text));
     }
     loongi_text_printf(text, "exclude: []\n");
     return text->status;
@@ -482,21 +533,36 @@ static loong_status_t make_out(writer_t *w)
     return status;
 }
 
-static loong_status_t write_all(writer_t *w, chat_files_t *files)
+static loong_status_t write_set(writer_t *w, const chat_files_t *files)
 {
-    const loong_webdataset_params_t *p = w->params;
-    for (int64_t i = 0; i < p->num_paths; i++) {
-        LOONG_TRY(loongi_chat_list(files, p->paths[i], "train"));
-    }
-    LOONG_TRY(make_out(w));
     LOONG_TRY(loongi_alloc(w->ctx, COPY_SIZE, "room to copy", &w->buffer));
     for (int64_t i = 0; i < files->count; i++) {
         LOONG_TRY(write_file(w, &files->file[i]));
     }
     LOONG_CHECK(w->ctx, w->tar != NULL, LOONG_ERR_FORMAT,
-                "%s: there are no records", p->paths[0]);
+                "%s: there are no records", w->params->paths[0]);
     LOONG_TRY(end_shard(w));
     return write_metadata(w);
+}
+
+/* A set that is not whole is taken away. */
+static loong_status_t write_all(writer_t *w, chat_files_t *files)
+{
+    const loong_webdataset_params_t *p = w->params;
+    LOONG_TRY(check_split(w));
+    for (int64_t i = 0; i < p->num_paths; i++) {
+        LOONG_TRY(loongi_chat_list(files, p->paths[i], "train"));
+    }
+    LOONG_TRY(make_out(w));
+    loong_status_t status = write_set(w, files);
+    if (w->tar != NULL) {
+        fclose(w->tar);
+    }
+    if (status != LOONG_OK && loongi_dir_remove(w->ctx, p->out) != LOONG_OK) {
+        loongi_log(w->ctx, LOONG_LOG_WARN, "'%s' holds a part of a set",
+                   p->out);
+    }
+    return status;
 }
 
 loong_status_t loong_webdataset_write(loong_context_t *ctx,
@@ -506,6 +572,7 @@ loong_status_t loong_webdataset_write(loong_context_t *ctx,
     loong_webdataset_params_t p = *params;
     p.max_count = p.max_count > 0 ? p.max_count : DEFAULT_COUNT;
     p.max_size = p.max_size > 0 ? p.max_size : DEFAULT_SIZE;
+    p.split = p.split != NULL ? p.split : "train=1";
     writer_t w = {.ctx = ctx,
                   .params = &p,
                   .info = info,
@@ -517,9 +584,6 @@ loong_status_t loong_webdataset_write(loong_context_t *ctx,
     chat_files_t files = {.ctx = ctx};
     *info = (loong_webdataset_info_t){0};
     loong_status_t status = write_all(&w, &files);
-    if (w.tar != NULL) {
-        fclose(w.tar);
-    }
     loongi_chat_files_free(&files);
     loongi_text_free(&w.json);
     loongi_text_free(&w.media);

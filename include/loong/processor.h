@@ -63,17 +63,15 @@ typedef struct loong_processor {
 } loong_processor_t;
 
 /* How the rows that a picture sends become those of a text, where they are not
- * blocks of them (LLaVA-OneVision's packing; Li et al. 2024): the first grids
- * as they are, then sheets of tiles x tiles grids each, of which a window is
- * taken and resampled as torch's bilinear interpolate does; a learned row ends
- * each line of a sheet, or all. Pairs are rows and columns. */
+ * blocks of them (LLaVA-OneVision's packing; Li et al. 2024): the first grid as
+ * it is, then a sheet of tiles x tiles grids, of which a window is taken and
+ * resampled as torch's bilinear interpolate does; a learned row ends each line
+ * of the sheet. Pairs are rows and columns. */
 typedef struct loong_picture_packing {
     bool packed; /* false: blocks */
-    bool lines;  /* that row ends lines, else all */
-    int64_t front, sheets;
     int64_t tiles[2];
-    int64_t from[2], window[2]; /* patches of a sheet */
-    int64_t size[2];            /* behind that */
+    int64_t from[2], window[2]; /* patches of the sheet */
+    int64_t size[2]; /* behind that; without tiles a line of no patches */
 } loong_picture_packing_t;
 
 /* What a picture takes up; all 0 for one that is refused. */

@@ -230,7 +230,7 @@ static loong_status_t put_picture(loong_show_t *s, const loong_shown_row_t *row,
                        p->place >= 0 ? place_of(p, g) : -1,
                        text - patches / (merge * merge)};
         if (pack->packed && p->place >= 0) { /* the others share their places */
-            grid.place = g < pack->front ? p->place + g * patches : -1;
+            grid.place = g == 0 ? p->place : -1;
             grid.skip = 0;
         }
         LOONG_TRY(put_grid(s, row, &grid));

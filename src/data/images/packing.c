@@ -38,10 +38,8 @@ void loongi_picture_pack(const loong_patch_params_t *p,
 {
     loong_picture_packing_t *k = &rows->pack;
     int64_t width = picture->size[0], height = picture->size[1];
-    *k = (loong_picture_packing_t){.packed = true, .front = 1};
+    *k = (loong_picture_packing_t){.packed = true, .size = {1, 0}};
     if (tiles->count > 1) {
-        k->lines = true;
-        k->sheets = 1;
         k->tiles[0] = tiles->rows;
         k->tiles[1] = tiles->columns;
         k->window[0] = tiles->rows * rows->height;
@@ -63,8 +61,7 @@ void loongi_picture_pack(const loong_patch_params_t *p,
                                      : k->window[i];
         }
     }
-    rows->text = k->front * rows->width * rows->height +
-                 k->sheets * k->size[0] * (k->size[1] + k->lines) + !k->lines;
+    rows->text = rows->width * rows->height + k->size[0] * (k->size[1] + 1);
     rows->columns = rows->text;
 }
 
@@ -75,13 +72,10 @@ typedef struct packed {
     double weight[TAPS];
 } packed_t;
 
-/* In a sheet: the grid that has a patch, and its row there. */
-static int64_t row_of(const loong_picture_rows_t *of, int64_t sheet, int64_t y,
-                      int64_t x)
+/* In the sheet: the grid that has a patch, and its row there. */
+static int64_t row_of(const loong_picture_rows_t *of, int64_t y, int64_t x)
 {
-    const loong_picture_packing_t *k = &of->pack;
-    int64_t grid = k->front + sheet * k->tiles[0] * k->tiles[1] +
-                   y / of->height * k->tiles[1] + x / of->width;
+    int64_t grid = 1 + y / of->height * of->pack.tiles[1] + x / of->width;
     return (grid * of->height + y % of->height) * of->width + x % of->width;
 }
 
@@ -89,16 +83,13 @@ static packed_t packed_row(const loong_picture_rows_t *of, int64_t i)
 {
     const loong_picture_packing_t *k = &of->pack;
     packed_t row = {.row = {i}, .weight = {1.0}};
-    int64_t front = k->front * of->height * of->width;
+    int64_t front = of->height * of->width;
     if (i < front) {
         return row;
     }
-    int64_t line = k->size[1] + k->lines;
-    int64_t each = LOONG_MAX(k->size[0] * line, 1);
-    int64_t sheet = (i - front) / each;
-    int64_t y = (i - front) % each / LOONG_MAX(line, 1);
-    int64_t x = (i - front) % LOONG_MAX(line, 1);
-    row.learned = sheet == k->sheets || x == k->size[1];
+    int64_t y = (i - front) / (k->size[1] + 1);
+    int64_t x = (i - front) % (k->size[1] + 1);
+    row.learned = x == k->size[1];
     if (row.learned) {
         return row;
     }
@@ -107,7 +98,7 @@ static packed_t packed_row(const loong_picture_rows_t *of, int64_t i)
     loong_taps_t down = loongi_taps_of(&high, y, k->size[0]);
     loong_taps_t across = loongi_taps_of(&wide, x, k->size[1]);
     for (int t = 0; t < TAPS; t++) {
-        row.row[t] = row_of(of, sheet, k->from[0] + down.row[t / 2],
+        row.row[t] = row_of(of, k->from[0] + down.row[t / 2],
                             k->from[1] + across.row[t % 2]);
         row.weight[t] = down.weight[t / 2] * across.weight[t % 2];
     }

@@ -12,14 +12,17 @@
 #include "json.h"
 #include "processor.h"
 
-#define HALF {0.5, 0.5, 0.5}
-#define CLIP_MEAN {0.48145466, 0.4578275, 0.40821073}
-#define CLIP_DEVIATION {0.26862954, 0.26130258, 0.27577711}
+#define HALF .mean = {0.5, 0.5, 0.5}, .deviation = {0.5, 0.5, 0.5}
+#define CLIP_COLOURS                             \
+    .mean = {0.48145466, 0.4578275, 0.40821073}, \
+    .deviation = {0.26862954, 0.26130258, 0.27577711}
 
-#define BOUNDED(patch_, cut_frames_, mean_, deviation_)                     \
-    .cut = {patch_, 2, cut_frames_, 0}, .resize = true, .convert_rgb = true, \
-    .rescale = true, .normalize = true, .filter = LOONG_IMAGE_BICUBIC,      \
-    .factor = 1.0 / 255, .mean = mean_, .deviation = deviation_
+/* What most classes do. */
+#define SCALED                                                               \
+    .resize = true, .rescale = true, .normalize = true, .factor = 1.0 / 255, \
+    .convert_rgb = true, .filter = LOONG_IMAGE_BICUBIC
+#define SQUARE(side_) {.width = side_, .height = side_}
+#define BOUNDED(patch_) SCALED, .cut = {patch_, 2, 2, 0}
 
 /* Classes and what they take for fields that the file leaves out; those with
  * a form are of videos. */
@@ -31,70 +34,31 @@ static const struct {
      {.resize = true,
       .rescale = true,
       .normalize = true,
-      .size = {.width = 224, .height = 224},
+      .factor = 1.0 / 255,
       .filter = LOONG_IMAGE_BILINEAR,
-      .factor = 1.0 / 255,
-      .mean = HALF,
-      .deviation = HALF}},
+      .size = SQUARE(224),
+      HALF}},
     {"CLIP",
-     {.is_clip = true,
-      .resize = true,
-      .convert_rgb = true,
-      .crop = true,
-      .rescale = true,
-      .normalize = true,
-      .size = {.edge = 224},
-      .crop_size = {.width = 224, .height = 224},
-      .filter = LOONG_IMAGE_BICUBIC,
-      .factor = 1.0 / 255,
-      .mean = CLIP_MEAN,
-      .deviation = CLIP_DEVIATION}},
-    {"Siglip",
-     {.resize = true,
-      .convert_rgb = true,
-      .rescale = true,
-      .normalize = true,
-      .size = {.width = 224, .height = 224},
-      .filter = LOONG_IMAGE_BICUBIC,
-      .factor = 1.0 / 255,
-      .mean = HALF,
-      .deviation = HALF}},
+     {SCALED, CLIP_COLOURS, .is_clip = true, .crop = true,
+      .size = {.edge = 224}, .crop_size = SQUARE(224)}},
+    {"Siglip", {SCALED, HALF, .size = SQUARE(224)}},
     {"GotOcr2",
-     {.is_tiled = true,
-      .min_tiles = 1,
-      .max_tiles = 12,
-      .resize = true,
-      .convert_rgb = true,
-      .rescale = true,
-      .normalize = true,
-      .size = {.width = 384, .height = 384},
-      .filter = LOONG_IMAGE_BICUBIC,
-      .factor = 1.0 / 255,
-      .mean = CLIP_MEAN,
-      .deviation = CLIP_DEVIATION}},
+     {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_tiled = true,
+      .min_tiles = 1, .max_tiles = 12}},
     {"LlavaOnevision",
-     {.is_gridded = true,
-      .resize = true,
-      .convert_rgb = true,
-      .rescale = true,
-      .normalize = true,
-      .size = {.width = 384, .height = 384},
-      .filter = LOONG_IMAGE_BICUBIC,
-      .factor = 1.0 / 255,
-      .mean = CLIP_MEAN,
-      .deviation = CLIP_DEVIATION}},
+     {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_gridded = true}},
     {"Qwen2VL",
-     {BOUNDED(14, 2, CLIP_MEAN, CLIP_DEVIATION),
+     {BOUNDED(14), CLIP_COLOURS,
       .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280}}},
     {"Qwen2VL",
-     {BOUNDED(14, 2, CLIP_MEAN, CLIP_DEVIATION),
+     {BOUNDED(14), CLIP_COLOURS,
       .size = {.min_pixels = 128 * 28 * 28, .max_pixels = 768 * 28 * 28},
       .video = {.form = LOONG_VIDEO_WHOLE,
                 .min_frames = 4,
                 .max_frames = 768,
                 .max_tokens = 128000}}},
     {"Qwen3VL",
-     {BOUNDED(16, 2, HALF, HALF),
+     {BOUNDED(16), HALF,
       .size = {.min_pixels = 128 * 32 * 32, .max_pixels = 768 * 32 * 32},
       .video = {.form = LOONG_VIDEO_TIMES,
                 .sample = true,
@@ -103,16 +67,8 @@ static const struct {
                 .max_frames = 768,
                 .max_tokens = 768}}},
     {"InternVL",
-     {.is_tiled = true, /* its files of pictures say so; frames are not cut */
-      .resize = true,
-      .convert_rgb = true,
-      .rescale = true,
-      .normalize = true,
-      .size = {.width = 384, .height = 384},
-      .filter = LOONG_IMAGE_BICUBIC,
-      .factor = 1.0 / 255,
-      .mean = CLIP_MEAN,
-      .deviation = CLIP_DEVIATION,
+     {SCALED, CLIP_COLOURS, .size = SQUARE(384),
+      .is_tiled = true, /* its files of pictures say so; frames are not cut */
       .video = {.form = LOONG_VIDEO_FRAMES, .shift = -1.0}}},
 };
 

@@ -140,23 +140,7 @@ inspect llava '<image>' one.jsonl --image-root "$pictures" 2>&1 |
     grep -q 'picture at 0: .*rgb.png, [0-9]* x' || fail "a plain text"
 
 # A model of random weights, published.
-cat >start.yaml <<'END'
-version: 1
-device: cpu
-model:
-  image_encoder: {family: clip_vision_model, num_layers: 2, hidden_size: 16,
-    num_attention_heads: 2, image_size: 28, patch_size: 14, feature_layer: -2}
-  image_projector: {family: mlp_projector}
-  foundation: {family: llama, num_layers: 2, hidden_size: 32,
-    ffn_hidden_size: 64, num_attention_heads: 2, vocab_size: 264,
-    max_position_embeddings: 256}
-training_phase: sft
-data: {seq_length: 128, max_images: 2}
-train: {global_batch_size: 1, train_iters: 1}
-optimizer: {lr: 1e-3}
-eval: {on_start: false}
-export: {hf: model}
-END
+cp "$golden/start.yaml" .
 run() {
     local name=$1 ranks=$2 start=()
     shift 2

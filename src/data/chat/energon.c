@@ -52,7 +52,7 @@ typedef struct chat_energon {
     const char *directory;
     int type;
     const char *fields[CHAT_FIELDS];
-    const char **excluded;
+    const char **excluded; /* sorted */
     int64_t num_excluded, excluded_room;
     uint64_t hash;
 } chat_energon_t;
@@ -73,14 +73,26 @@ uint64_t loongi_chat_energon_hash(const chat_energon_t *energon)
     return energon->hash;
 }
 
-static bool is_excluded(const chat_energon_t *e, const char *name)
+/* The first that is not less. */
+static int64_t find_excluded(const chat_energon_t *e, const char *name)
 {
-    for (int64_t i = 0; i < e->num_excluded; i++) {
-        if (strcmp(e->excluded[i], name) == 0) {
-            return true;
+    int64_t begin = 0;
+    int64_t end = e->num_excluded;
+    while (begin < end) {
+        int64_t middle = begin + (end - begin) / 2;
+        if (strcmp(e->excluded[middle], name) < 0) {
+            begin = middle + 1;
+        } else {
+            end = middle;
         }
     }
-    return false;
+    return begin;
+}
+
+static bool is_excluded(const chat_energon_t *e, const char *name)
+{
+    int64_t i = find_excluded(e, name);
+    return i < e->num_excluded && strcmp(e->excluded[i], name) == 0;
 }
 
 bool loongi_chat_energon_excludes(const chat_energon_t *energon,
@@ -95,13 +107,11 @@ bool loongi_chat_energon_excludes(const chat_energon_t *energon,
 int64_t loongi_chat_energon_num_excluded(const chat_energon_t *energon,
                                          const char *shard)
 {
-    size_t length = strlen(shard);
-    int64_t count = 0;
-    for (int64_t i = 0; i < energon->num_excluded; i++) {
-        const char *name = energon->excluded[i];
-        count += strncmp(name, shard, length) == 0 && name[length] == '/';
-    }
-    return count;
+    char begin[PATH_MAX];
+    char end[PATH_MAX]; /* '0' stands behind '/' */
+    snprintf(begin, sizeof(begin), "%s/", shard);
+    snprintf(end, sizeof(end), "%s0", shard);
+    return find_excluded(energon, end) - find_excluded(energon, begin);
 }
 
 /* ---- files --------------------------------------------------------------- */
@@ -503,6 +513,11 @@ static void warn_of_excluded(const chat_energon_t *e,
     }
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 static loong_status_t list_shards(chat_files_t *files, const char *part)
 {
     chat_energon_t *e = files->energon;
@@ -520,8 +535,12 @@ static loong_status_t list_shards(chat_files_t *files, const char *part)
     const taker_t shards = {e, add_shard, &l};
     LOONG_TRY(
         expand_all(&excluded, "exclude", loongi_tree_get(split, "exclude")));
-    LOONG_TRY(expand_all(&shards, part, names));
     warn_of_excluded(e, l.counts);
+    if (e->num_excluded > 0) {
+        qsort(e->excluded, (size_t)e->num_excluded, sizeof(*e->excluded),
+              by_name);
+    }
+    LOONG_TRY(expand_all(&shards, part, names));
     LOONG_CHECK(e->ctx, files->count > 0, LOONG_ERR_NOT_FOUND,
                 "%s/.nv-meta: the part '%s' has no shards", e->directory, part);
     return LOONG_OK;

@@ -47,10 +47,15 @@ bool loongi_recipe_finetunes(const loong_recipe_t *recipe)
            loong_recipe_reads_texts(recipe);
 }
 
-/* Samples with pictures have rows of their own, and none are drawn. */
+/* Samples with pictures have rows of their own, and none are drawn. Other
+ * optimizers than adamw would refuse a key of its. */
 static bool completes(const loong_recipe_t *recipe, int64_t i)
 {
     const char *key = finetuning[i].key;
+    if (strcmp(key, "optimizer.adam_beta2") == 0) {
+        return strcmp(loong_recipe_text(recipe, "optimizer.name"), "adamw") ==
+               0;
+    }
     return loong_recipe_component(recipe, 1) == NULL ||
            (strcmp(key, "data.packing") != 0 &&
             strncmp(key, "eval.sample.", 12) != 0);

@@ -158,6 +158,9 @@ has err "texts.jsonl:2: takes 12 rows"
 echo '{"text": "a"}' >short.jsonl
 run 1 "${texts[@]}" 'data.train=[{path: short.jsonl}]' training_phase=sft
 has err "short.jsonl:1: nothing of it is learned: it is one token"
+# What fine-tuning sets of adamw alone is not set beside another.
+run 0 "${texts[@]}" 'data.train=[{path: texts/texts.jsonl}]' \
+    training_phase=sft optimizer.name=sgd
 mkdir -p pictures/a
 cp "$source/tests/fixtures/images/rgb.png" pictures/a
 run 2 "${texts[@]}" 'data.train=[{path: pictures, source: images}]'

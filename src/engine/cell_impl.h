@@ -11,9 +11,11 @@
 extern "C" {
 #endif
 
-/* Where computations stand in the one order of the cell, in thirds of units of
- * the simulated step of the last component: 3 t is right before what begins at
- * t, 3 t + 2 right behind. */
+/* Keys of one moment: what stands right before it, itself, right behind it. */
+enum { LOONG_JOIN_STEP = 3 };
+
+/* Where computations stand in the one order of the cell: keys of the moments of
+ * the last component's simulated step. */
 struct loong_join {
     const loong_cell_t *cell;
     /* Per component and micro-batch. Of the last component per stage as well:
@@ -36,6 +38,8 @@ static inline int loongi_cell_order(const loong_cell_t *cell, int component)
  * right behind the last gradient that they read; readers first. */
 void loongi_join_before(loong_join_t *join, int component);
 void loongi_join_behind(loong_join_t *join, int component);
+/* Both, of the components from the first to the last. */
+void loongi_join_couple(loong_join_t *join, int first, int last);
 
 extern const loong_join_kind_t loongi_join_bubbles;
 

@@ -115,8 +115,8 @@ static loong_status_t scale_work(list_maker_t *l)
     return LOONG_OK;
 }
 
-/* Seconds of a program, where those of weights are in the backward or apart. */
-static double seconds_of(const loong_stage_work_t *work, bool split,
+/* Of a program, where that of weights is in the backward or apart. */
+static double work_of(const loong_stage_work_t *work, bool split,
                          loong_entry_kind_t kind)
 {
     switch (kind) {
@@ -153,8 +153,8 @@ static loong_status_t simulate_last(list_maker_t *l)
     for (int i = 0; i < stages; i++) {
         bool split = !cell->join->apart || s->kind->split;
         for (int kind = 0; kind < LOONG_ENTRY_COUNT; kind++) {
-            costs[i].seconds[kind] = seconds_of(&l->join.work[c][i], split,
-                                                (loong_entry_kind_t)kind);
+            costs[i].seconds[kind] =
+                work_of(&l->join.work[c][i], split, (loong_entry_kind_t)kind);
         }
     }
     LOONG_TRY(loongi_schedule_simulate(s, costs, spans, &simulation));
@@ -168,7 +168,7 @@ static loong_status_t simulate_last(list_maker_t *l)
                                                            : l->join.forward[c];
                 int stage = loongi_schedule_stage(s, r, e->chunk);
                 keys[stage * s->params.micro_batches + e->micro_batch] =
-                    3 * (int64_t)spans->begin + 1;
+                    LOONG_JOIN_STEP * (int64_t)spans->begin + 1;
             }
         }
     }

@@ -49,7 +49,7 @@ void loongi_join_before(loong_join_t *join, int component)
             loong_message_end_t to = loongi_message_to(j->cell, m);
             int64_t *k = &key[m->from_micro_batch];
             int64_t read = key_of(j, j->forward, &to);
-            *k = LOONG_MIN(*k, read - LOONG_MAX(read, 0) % 3);
+            *k = LOONG_MIN(*k, read - LOONG_MAX(read, 0) % LOONG_JOIN_STEP);
         }
     }
     for (int m = total - 2; m >= 0; m--) {
@@ -79,7 +79,7 @@ void loongi_join_behind(loong_join_t *join, int component)
             loong_message_end_t from = loongi_message_from(j->cell, m);
             int64_t *k = &key[m->to_micro_batch];
             int64_t made = key_of(j, j->backward, &from);
-            *k = LOONG_MAX(*k, made - made % 3 + 2);
+            *k = LOONG_MAX(*k, made - made % LOONG_JOIN_STEP + 2);
         }
     }
     for (int m = 1; m < total; m++) {
@@ -87,14 +87,19 @@ void loongi_join_behind(loong_join_t *join, int component)
     }
 }
 
+void loongi_join_couple(loong_join_t *join, int first, int last)
+{
+    for (int c = last; c >= first; c--) {
+        loongi_join_before(join, c);
+    }
+    for (int c = last; c >= first; c--) {
+        loongi_join_behind(join, c);
+    }
+}
+
 static loong_status_t place_coupled(loong_join_t *j)
 {
-    for (int c = j->cell->num_own - 2; c >= 0; c--) {
-        loongi_join_before(j, c);
-    }
-    for (int c = j->cell->num_own - 2; c >= 0; c--) {
-        loongi_join_behind(j, c);
-    }
+    loongi_join_couple(j, 0, j->cell->num_own - 2);
     return LOONG_OK;
 }
 
@@ -107,7 +112,8 @@ static void place_again(loong_join_t *j, int component)
     int64_t *forward = j->forward[component];
     int64_t total = p->components[component].params.micro_batches;
     for (int64_t m = 0; m < total; m++) {
-        back[m] = LOONG_JOIN_LAST + 3 * ((m << 24) / total) + 1;
+        back[m] =
+            LOONG_JOIN_LAST + LOONG_JOIN_STEP * ((m << 24) / total) + 1;
     }
     for (int64_t i = 0; i < p->num_messages; i++) {
         const loong_message_t *m = &p->messages[i];
@@ -122,7 +128,7 @@ static void place_again(loong_join_t *j, int component)
         back[m] = LOONG_MAX(back[m], back[m - 1]);
     }
     for (int64_t m = 0; m < total; m++) {
-        forward[m] = back[m] - back[m] % 3;
+        forward[m] = back[m] - back[m] % LOONG_JOIN_STEP;
     }
     for (int64_t i = 0; i < p->num_messages; i++) {
         const loong_message_t *m = &p->messages[i];

@@ -256,7 +256,8 @@ static void list_times(filling_t *f)
             m->backward ? f->join->backward : f->join->forward;
         int read = m->backward ? m->from_micro_batch : m->to_micro_batch;
         int own = m->backward ? m->to_micro_batch : m->from_micro_batch;
-        int64_t begin = keys[last][e->to_stage * total + read] / 3;
+        int64_t begin =
+            keys[last][e->to_stage * total + read] / LOONG_JOIN_STEP;
         const loong_stage_work_t *w = &f->join->work[last][e->to_stage];
         int64_t end = begin + w->backward + (s->kind->split ? 0 : w->weights);
         f->wanted[own] =
@@ -384,9 +385,9 @@ static void shift_last(loong_join_t *j, int64_t front)
     int64_t stages = loongi_schedule_stages(cell->schedules[last]);
     int64_t count = stages * cell->params.components[last].params.micro_batches;
     for (int64_t i = 0; i < count; i++) {
-        j->forward[last][i] += 3 * front;
-        j->backward[last][i] += 3 * front;
-        j->weights[i] += 3 * front;
+        j->forward[last][i] += LOONG_JOIN_STEP * front;
+        j->backward[last][i] += LOONG_JOIN_STEP * front;
+        j->weights[i] += LOONG_JOIN_STEP * front;
     }
 }
 
@@ -397,14 +398,14 @@ static void set_keys(loong_join_t *j, const filling_t *f, const trial_t *t)
     int64_t *forward = j->forward[f->head];
     int64_t *backward = j->backward[f->head];
     for (int m = 0; m < f->total; m++) {
-        int64_t begin = 3 * (t->begin[0][m] + t->front);
+        int64_t begin = LOONG_JOIN_STEP * (t->begin[0][m] + t->front);
         forward[m] = LOONG_MIN(forward[m], begin);
     }
     loongi_join_behind(j, f->head);
     for (int m = 0; m < f->total && f->trained; m++) {
         int64_t begin = t->begin[1][m] == INT64_MAX
-                            ? LOONG_JOIN_LAST + 3 * (int64_t)m
-                            : 3 * (t->begin[1][m] + t->front);
+                            ? LOONG_JOIN_LAST + LOONG_JOIN_STEP * (int64_t)m
+                            : LOONG_JOIN_STEP * (t->begin[1][m] + t->front);
         backward[m] = LOONG_MAX(backward[m], begin);
     }
 }
@@ -457,22 +458,12 @@ static loong_status_t place(loong_join_t *j)
         set_readers(&f, &best);
         shift_last(j, best.front);
     }
-    for (int c = cell->num_own - 2; c > head; c--) {
-        loongi_join_before(j, c);
-    }
-    for (int c = cell->num_own - 2; c > head; c--) {
-        loongi_join_behind(j, c);
-    }
+    loongi_join_couple(j, head + 1, cell->num_own - 2);
     if (head >= 0) {
         loongi_join_before(j, head);
         set_keys(j, &f, &best);
     }
-    for (int c = head - 1; c >= 0; c--) {
-        loongi_join_before(j, c);
-    }
-    for (int c = head - 1; c >= 0; c--) {
-        loongi_join_behind(j, c);
-    }
+    loongi_join_couple(j, 0, head - 1);
     return LOONG_OK;
 }
 

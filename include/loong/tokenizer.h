@@ -66,6 +66,13 @@ LOONG_API int32_t loong_tokenizer_token_to_id(
 LOONG_API const char *
 loong_tokenizer_id_to_token(const loong_tokenizer_t *tokenizer, int32_t id);
 
+/* The same of an added token of the file or directory at `path`, of which no
+ * more is read than these: into token[room]; "" where the id is none of theirs.
+ * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_IO, LOONG_ERR_FORMAT. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_tokenizer_peek(loong_context_t *ctx, const char *path, int32_t id,
+                     size_t room, char *token);
+
 typedef enum loong_token_role {
     LOONG_TOKEN_BOS,
     LOONG_TOKEN_EOS,

@@ -7,6 +7,7 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "json.h"
 #include "loong/tokenizer.h"
@@ -270,6 +271,38 @@ static void test_roles(void **state)
     test_context_end(&ctx);
 }
 
+/* An added token is named without its vocabulary; no other is. */
+static void test_peek(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"model\": {\"vocab\": {\"\\\"added_tokens\\\": [\": 0,"
+        " \"added_tokens\": 1, \"a\": 2}},\n \"added_tokens\" :\n [{\"id\": 3,"
+        " \"content\": \"<]\\\"[>\"}, {\"id\": 9, \"content\": \"<picture>\"}]}";
+    loong_context_t *ctx = test_context();
+    char token[32];
+    char path[] = "/tmp/peek.XXXXXX";
+    int file = mkstemp(path);
+    assert_int_equal(write(file, text, strlen(text)), strlen(text));
+    close(file);
+    static const struct {
+        int32_t id;
+        size_t room;
+        const char *token;
+    } cases[] = {{3, 32, "<]\"[>"}, {9, 32, "<picture>"}, {9, 9, ""},
+                 {2, 32, ""},       {1, 32, ""}};
+    for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        assert_ok(ctx, loong_tokenizer_peek(ctx, path, cases[i].id,
+                                            cases[i].room, token));
+        assert_string_equal(token, cases[i].token);
+    }
+    unlink(path);
+    assert_int_equal(loong_tokenizer_peek(ctx, path, 3, 32, token),
+                     LOONG_ERR_NOT_FOUND);
+    loong_context_clear_error(ctx);
+    test_context_end(&ctx);
+}
+
 static void test_bytes(void **state)
 {
     (void)state;
@@ -378,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_invalid_utf8),
         cmocka_unit_test(test_stream_holds_back),
         cmocka_unit_test(test_roles),
+        cmocka_unit_test(test_peek),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_threads),
     };

@@ -213,6 +213,20 @@ static loong_status_t add_matches(targets_t *t, const char *target,
     return LOONG_OK;
 }
 
+/* The word stands in a list, a blank before each. */
+static bool has_word(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+    for (; *list != '\0'; list += strcspn(list, " ")) {
+        list++;
+        if (strncmp(list, word, length) == 0 &&
+            strchr(" ", list[length]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The layers of a model, each once, by their last names. */
 static void list_layers(const targets_t *t, loong_text_t *text)
 {
@@ -224,7 +238,7 @@ static void list_layers(const targets_t *t, loong_text_t *text)
         module_of(t, loongi_hf_map_get(t->map, i), own);
         const char *dot = strrchr(own, '.');
         const char *last = dot != NULL ? dot + 1 : own;
-        if (strstr(loongi_text_get(text), last) == NULL) {
+        if (!has_word(loongi_text_get(text), last)) {
             loongi_text_printf(text, " %s", last);
         }
     }

@@ -233,6 +233,22 @@ static loong_status_t set_video_processor(loong_recipe_t *recipe,
     return LOONG_OK;
 }
 
+/* How the recipe's tokenizer calls an id: an added token almost always, for
+ * which its vocabulary need not be loaded. "": it has none. */
+static void name_token(loong_context_t *ctx, const char *path, int32_t id,
+                       size_t room, char *token)
+{
+    loong_tokenizer_t *whole = NULL;
+    if (loong_tokenizer_peek(ctx, path, id, room, token) == LOONG_OK &&
+        token[0] == '\0' &&
+        loong_tokenizer_load(ctx, path, &whole) == LOONG_OK) {
+        const char *text = loong_tokenizer_id_to_token(whole, id);
+        snprintf(token, room, "%s", text != NULL ? text : "");
+    }
+    loong_context_clear_error(ctx); /* who reads texts tells it */
+    loong_tokenizer_destroy(&whole);
+}
+
 /* The one whose id config.json says, as the recipe's tokenizer calls it; else
  * that of the family. */
 static loong_status_t set_mark(loong_recipe_t *recipe,
@@ -242,24 +258,17 @@ static loong_status_t set_mark(loong_recipe_t *recipe,
     static const char key[] = "data.image_token";
     const char *named = loong_recipe_text(recipe, "data.tokenizer");
     const char *path = named != NULL ? named : dir;
-    const char *mark = NULL;
-    loong_tokenizer_t *tokenizer = NULL;
+    char mark[256] = "";
     int64_t id = -1;
     if (loong_recipe_is_set(recipe, key)) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_hf_composite_image_id(recipe->ctx, composite, dir, &id));
     if (id >= 0 && id <= INT32_MAX && strcmp(path, "bytes") != 0) {
-        if (loong_tokenizer_load(recipe->ctx, path, &tokenizer) == LOONG_OK) {
-            mark = loong_tokenizer_id_to_token(tokenizer, (int32_t)id);
-        } else {
-            loong_context_clear_error(recipe->ctx); /* who reads texts tells */
-        }
+        name_token(recipe->ctx, path, (int32_t)id, sizeof(mark), mark);
     }
-    loong_status_t status = set_open(
-        recipe, key, mark != NULL ? mark : composite->image_token, dir);
-    loong_tokenizer_destroy(&tokenizer);
-    return status;
+    return set_open(recipe, key, mark[0] != '\0' ? mark : composite->image_token,
+                    dir);
 }
 
 /* How the model's pictures are processed, and where they stand. */

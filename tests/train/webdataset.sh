@@ -111,6 +111,29 @@ losses json data.train="[${records[0]}]" data.image_root="$pictures" \
     data.validation="[{name: val, path: ${records[1]}}]"
 cmp tar.losses json.losses ||
     fail "losses are others: $(paste tar.losses json.losses)"
+# Sizes of pictures are kept with the conversations: rows are made of them
+# without a file, a step sees that a file is another one.
+mkdir own
+cp "$pictures"/{rgb.png,j420.jpg,tall.jpg} own
+# own_pictures [OPTION...]
+own_pictures() {
+    "$build/loongrun" "$golden/start.yaml" data.tokenizer="$golden/llava" \
+        data.train="[${records[0]}]" data.image_root=own '~export' \
+        train.global_batch_size=3 "$@" >own.log 2>&1 </dev/null
+}
+own_pictures --check || fail "own pictures: $(tail -n 3 own.log)"
+mkdir gone
+mv own/* gone
+own_pictures data.packing=best_fit data.row_images=4 \
+    train.global_batch_size=1 && fail "pictures that are gone"
+grep -q 'packing best_fit: [12] row' own.log ||
+    fail "rows of sizes that were kept: $(tail -n 3 own.log)"
+for name in rgb.png j420.jpg tall.jpg; do
+    cp "$pictures/one.png" own/$name
+done
+own_pictures && fail "pictures of another size are read"
+grep -q "pixels, [0-9]* x [0-9]* when the conversations were" own.log ||
+    fail "pictures that changed: $(tail -n 3 own.log)"
 # Pictures of texts may be members, too.
 echo '{"text": "<image> a", "image": "shards/shard-000000.tar/000000000.png"}' \
     >member.jsonl

@@ -9,7 +9,6 @@
 #ifndef LOONG_CHAT_IMPL_H
 #define LOONG_CHAT_IMPL_H
 
-#include <pthread.h>
 
 #include "base.h"
 #include "chat_images.h"
@@ -242,10 +241,8 @@ struct loong_chat {
     int64_t image_bytes;
     int32_t *part_at; /* of all videos in parts */
     int64_t num_parts;
-    int64_t (*sizes)[2];  /* of images: width and height; 0: not known yet */
-    pthread_mutex_t lock; /* of sizes */
-    int64_t samples;      /* of all documents */
-    int64_t first;        /* document that is sample 0 */
+    int64_t samples; /* of all documents */
+    int64_t first;   /* document that is sample 0 */
     int64_t learned;
     uint64_t hash; /* of all samples */
     bool found;

@@ -83,15 +83,11 @@ LOONG_NODISCARD loong_status_t loongi_chat_place_images(struct chat_worker *w,
 
 /* ---- image_items.c ------------------------------------------------------- */
 
-/* Room for the sizes of all, of which those of videos are known, and the frames
- * of the longest. */
-LOONG_NODISCARD loong_status_t loongi_chat_open_sizes(loong_chat_t *chat);
+/* Frames of the longest video, as they are chosen; 0: there is none. */
+int64_t loongi_chat_most_frames(const loong_chat_t *chat);
 /* Of sample i. Adds the items, without pixels. */
 void loongi_chat_list_images(const loong_chat_t *chat, int64_t i,
                              loong_items_t *items);
-/* Finds sizes that are not known yet. Errors go to ctx. */
-LOONG_NODISCARD loong_status_t loongi_chat_measure_images(
-    const loong_chat_t *chat, int64_t i, loong_context_t *ctx);
 /* Loads those that items->picture wants into images[LOONG_MAX_ITEMS], all zero
  * before, and adds the bytes of their pixels. */
 LOONG_NODISCARD loong_status_t loongi_chat_read_images(

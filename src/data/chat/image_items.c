@@ -29,27 +29,20 @@ static loong_status_t noted(const loong_chat_t *chat, int64_t i,
     return status;
 }
 
-loong_status_t loongi_chat_open_sizes(loong_chat_t *chat)
+int64_t loongi_chat_most_frames(const loong_chat_t *chat)
 {
-    int64_t count = chat->places[chat->samples].images;
-    LOONG_TRY(loongi_calloc(chat->ctx, (size_t)count, sizeof(*chat->sizes),
-                            "sizes of pictures", &chat->sizes));
-    for (int64_t k = 0; k < count; k++) {
-        const loong_video_t *of = &chat->images[k].of;
-        chat->sizes[k][0] = of->width;
-        chat->sizes[k][1] = of->height;
-        chat->info.most_frames = LOONG_MAX(chat->info.most_frames, of->frames);
+    int64_t most = 0;
+    for (int64_t k = 0; k < chat->places[chat->samples].images; k++) {
+        most = LOONG_MAX(most, chat->images[k].of.frames);
     }
-    return LOONG_OK;
+    return most;
 }
 
 void loongi_chat_list_images(const loong_chat_t *chat, int64_t i,
                              loong_items_t *items)
 {
     const chat_place_t *place = place_of(chat, i);
-    pthread_mutex_t *lock = (pthread_mutex_t *)&chat->lock;
     int64_t pictures = 0;
-    pthread_mutex_lock(lock);
     for (int64_t k = place->images; k < place[1].images; k++) {
         const chat_image_t *image = &chat->images[k];
         const int32_t *part_at =
@@ -59,39 +52,32 @@ void loongi_chat_list_images(const loong_chat_t *chat, int64_t i,
             (loong_item_t){.type = LOONG_ITEM_IMAGE,
                            .name = path_of(chat, k),
                            .at = image->at,
-                           .size = {chat->sizes[k][0], chat->sizes[k][1]},
+                           .size = {image->of.width, image->of.height},
                            .frames = image->of.frames,
                            .seconds = image->of.seconds,
                            .parts = image->of.parts,
                            .part_at = part_at};
     }
-    pthread_mutex_unlock(lock);
     for (int k = 0; k < items->count; k++) {
         items->item[k].several = pictures > 1;
     }
 }
 
-loong_status_t loongi_chat_measure_images(const loong_chat_t *chat, int64_t i,
-                                          loong_context_t *ctx)
+/* Its rows follow from the size that was kept. */
+static loong_status_t load(const loong_chat_t *chat, int64_t k,
+                           loong_context_t *ctx, loong_image_sample_t *image)
 {
-    const chat_place_t *place = place_of(chat, i);
-    pthread_mutex_t *lock = (pthread_mutex_t *)&chat->lock;
-    for (int64_t k = place->images; k < place[1].images; k++) {
-        loong_image_info_t info = {0};
-        pthread_mutex_lock(lock);
-        bool measured = chat->sizes[k][0] > 0;
-        pthread_mutex_unlock(lock);
-        if (measured) {
-            continue;
-        }
-        LOONG_TRY(
-            noted(chat, i, ctx,
-                  loong_image_get_file_info(ctx, path_of(chat, k), &info)));
-        pthread_mutex_lock(lock);
-        chat->sizes[k][0] = info.width;
-        chat->sizes[k][1] = info.height;
-        pthread_mutex_unlock(lock);
-    }
+    const loong_video_t *of = &chat->images[k].of;
+    LOONG_TRY(loong_image_load(ctx, path_of(chat, k), image));
+    LOONG_CHECK(ctx,
+                image->info.width == of->width &&
+                    image->info.height == of->height,
+                LOONG_ERR_MISMATCH,
+                "'%s' has %lld x %lld pixels, %lld x %lld when the "
+                "conversations were prepared: remove '%s'",
+                path_of(chat, k), (long long)image->info.width,
+                (long long)image->info.height, (long long)of->width,
+                (long long)of->height, chat->directory);
     return LOONG_OK;
 }
 
@@ -121,17 +107,14 @@ loong_status_t loongi_chat_read_images(const loong_chat_t *chat, int64_t i,
 {
     enum { PADDING = 64 };
     const chat_place_t *place = place_of(chat, i);
-    loong_status_t status =
-        items->sizes ? loongi_chat_measure_images(chat, i, items->ctx)
-                     : LOONG_OK;
+    loong_status_t status = LOONG_OK;
     for (int64_t k = 0; k < place[1].images - place->images; k++) {
         bool wanted = is_wanted(items, k);
         bool video = chat->images[place->images + k].of.frames > 0;
         if (wanted && !video && status == LOONG_OK) {
             status = noted(chat, i, items->ctx,
-                           loong_image_load(items->ctx,
-                                            path_of(chat, place->images + k),
-                                            &images[k]));
+                           load(chat, place->images + k, items->ctx,
+                                &images[k]));
         }
         *bytes_p += PADDING + (wanted ? bytes_of(chat, i, k, &images[k]) : 0);
     }

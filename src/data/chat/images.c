@@ -186,9 +186,12 @@ static loong_status_t look_at(chat_conversation_t *c, int kind,
     LOONG_TRY(loongi_file_part_exists(c->ctx, path, &exists));
     LOONG_CHECK(c->ctx, exists, LOONG_ERR_FORMAT, "there is no %s '%s'",
                 kinds[kind].name, path);
-    return kind == VIDEO
-               ? loong_video_measure(c->ctx, c->rules.videos, path, video)
-               : loong_image_get_file_info(c->ctx, path, &info);
+    if (kind == VIDEO) {
+        return loong_video_measure(c->ctx, c->rules.videos, path, video);
+    }
+    LOONG_TRY(loong_image_get_file_info(c->ctx, path, &info));
+    *video = (loong_video_t){.width = info.width, .height = info.height};
+    return LOONG_OK;
 }
 
 /* With what stands in front of it: the tar file of which it is a member, or

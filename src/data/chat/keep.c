@@ -21,7 +21,7 @@
 
 /* Of what is written and of how conversations become tokens: counted up when
  * either changes. */
-enum { VERSION = 6 };
+enum { VERSION = 7 };
 
 /* ---- the name ------------------------------------------------------------ */
 

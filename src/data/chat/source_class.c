@@ -211,7 +211,7 @@ static loong_status_t open_all(loong_chat_t *chat,
                                         &chat->form));
     LOONG_TRY(open_images(chat, p));
     LOONG_TRY(loongi_chat_keep(chat, p->tokenizer));
-    LOONG_TRY(loongi_chat_open_sizes(chat));
+    chat->info.most_frames = loongi_chat_most_frames(chat);
     LOONG_TRY(check_refused(chat));
     LOONG_TRY(take_share(chat, p));
     return loong_dataset_create(ctx, chat->prefix, &chat->dataset);
@@ -224,7 +224,6 @@ loong_status_t loong_chat_open(loong_context_t *ctx,
     loong_chat_t *chat = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*chat), "conversations", &chat));
     chat->ctx = ctx;
-    pthread_mutex_init(&chat->lock, NULL);
     loong_status_t status = open_all(chat, params);
     chat->options = (loong_chat_options_t){0}; /* they were borrowed */
     chat->image_rules = (chat_image_rules_t){0};
@@ -252,8 +251,6 @@ void loong_chat_close(loong_chat_t **chat_p)
     loongi_free(chat->ctx, chat->part_at);
     loongi_free(chat->ctx, chat->image_paths);
     loongi_free(chat->ctx, chat->refused_images);
-    loongi_free(chat->ctx, chat->sizes);
-    pthread_mutex_destroy(&chat->lock);
     loongi_free(chat->ctx, chat->first_refused);
     loongi_free(chat->ctx, chat->refused_file);
     loongi_free(chat->ctx, chat->prefix);
@@ -451,9 +448,6 @@ static loong_status_t read_source(const void *source, int64_t i,
 
 static loong_status_t peek(const void *source, int64_t i, loong_items_t *items)
 {
-    if (items->sizes) {
-        LOONG_TRY(loongi_chat_measure_images(source, i, items->ctx));
-    }
     return list_items(source, i, 0, 0, items);
 }
 

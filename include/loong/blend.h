@@ -53,6 +53,9 @@ typedef struct loong_blend_source {
     /* (optional) What another rank found when it checked the index. */
     const loong_index_digest_t *known;
     const char *class_name; /* of the source; NULL: "tokens" */
+    const char *part;       /* as loong_source_params_t has it */
+    /* Without weights: its samples count so many times; 0: once. */
+    double repetitions;
 } loong_blend_source_t;
 
 typedef struct loong_blend_params {

@@ -121,6 +121,9 @@ typedef struct loong_source_params {
      * source is open. */
     const char *video_token;
     const struct loong_image_processor *video_processor;
+    /* (optional) The part of a set that has parts (megatron-energon's shards),
+     * by its name there; NULL: that of `data`, else "val". */
+    const char *part;
     /* (optional) Of conversations (loong/chat.h). */
     const struct loong_chat_options *chat;
 } loong_source_params_t;

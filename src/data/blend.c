@@ -62,10 +62,19 @@ static loong_status_t open_source(loong_blend_t *blend,
     loong_blend_source_info_t *info = &own->info;
     const char *name = source->class_name;
     const loong_source_params_t params = {
-        blend->name,         source->path,      blend->seq_length,
-        source->split_begin, source->split_end, source->known,
-        of->tokenizer,       of->image_token,   of->image_root,
-        of->video_token,     of->video_processor, of->chat};
+        .data = blend->name,
+        .path = source->path,
+        .seq_length = blend->seq_length,
+        .split_begin = source->split_begin,
+        .split_end = source->split_end,
+        .known = source->known,
+        .tokenizer = of->tokenizer,
+        .image_token = of->image_token,
+        .image_root = of->image_root,
+        .video_token = of->video_token,
+        .video_processor = of->video_processor,
+        .part = source->part,
+        .chat = of->chat};
     LOONG_TRY(check_source(blend, source));
     LOONG_TRY(loong_find_source(blend->ctx, name != NULL ? name : "tokens",
                                 &info->source_class));
@@ -79,6 +88,15 @@ static loong_status_t open_source(loong_blend_t *blend,
     info->source_class->get_info(own->source, &info->info);
     info->max_epochs = source->max_epochs;
     return LOONG_OK;
+}
+
+/* Samples that a source gives in an epoch. */
+static double epoch_of(const loong_blend_t *blend,
+                       const loong_blend_source_t *sources, int64_t s)
+{
+    double times = sources[s].repetitions;
+    double samples = (double)blend->sources[s].info.info.samples;
+    return times > 0.0 ? times * samples : samples;
 }
 
 static loong_status_t choose_weights(loong_blend_t *blend,
@@ -95,8 +113,8 @@ static loong_status_t choose_weights(loong_blend_t *blend,
                     "data '%s': %" PRId64 " of %" PRId64
                     " sources have no weight, give it to all or to none",
                     blend->name, zeros, blend->num_sources);
-        weights[s] = zeros > 0 ? (double)blend->sources[s].info.info.samples
-                               : sources[s].weight;
+        weights[s] =
+            zeros > 0 ? epoch_of(blend, sources, s) : sources[s].weight;
     }
     return loongi_apportion_create(blend->ctx, weights, blend->num_sources,
                                    &blend->table);
@@ -111,12 +129,13 @@ static loong_status_t share_out(loong_blend_t *blend,
     loong_status_t status = choose_weights(blend, sources, weights);
     loongi_free(blend->ctx, weights);
     LOONG_TRY(status);
+    double samples_of_all = 0.0;
     blend->max_samples = INT64_MAX;
     for (int64_t s = 0; s < blend->num_sources; s++) {
         loong_blend_source_info_t *info = &blend->sources[s].info;
         info->share = blend->table.share[s];
         int64_t samples = info->info.samples;
-        blend->epoch_samples += samples;
+        samples_of_all += epoch_of(blend, sources, s);
         if (info->max_epochs > 0 &&
             info->max_epochs < INT64_MAX / APPORTION_MAX_PERIOD / samples) {
             int64_t end = loongi_apportion_find(&blend->table, s,
@@ -124,6 +143,7 @@ static loong_status_t share_out(loong_blend_t *blend,
             blend->max_samples = LOONG_MIN(blend->max_samples, end);
         }
     }
+    blend->epoch_samples = LOONG_MAX(llround(samples_of_all), 1);
     return LOONG_OK;
 }
 

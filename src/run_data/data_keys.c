@@ -80,8 +80,8 @@ static const loong_recipe_field_t keys[] = {
     /* A checkpoint has the content of each source and its share. */
     TEXT("data.train[].path", NULL, FREE,
          "prefix of an indexed data set, or where pictures or conversations "
-         "are; an item that is a text is its path; a resumed run wants the "
-         "same content",
+         "are, or a metadataset of megatron-energon (.yaml); an item that is "
+         "a text is its path; a resumed run wants the same content",
          SOURCE(path)),
     TEXT("data.train[].source", NULL, SAME,
          "class of the source: tokens, an indexed data set; documents, the "

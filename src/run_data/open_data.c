@@ -9,8 +9,6 @@
 #include "run_data.h"
 #include "sample.h"
 
-enum { MAX_SOURCES = 256 };
-
 /* ---- opening ------------------------------------------------------------- */
 
 static loong_status_t read_source(const loong_run_data_t *d, const char *list,
@@ -37,7 +35,7 @@ static loong_status_t note_split(loong_run_data_t *d, loong_status_t status)
 
 /* What is known of each source of the training and each validation set. */
 typedef struct indices {
-    loong_index_digest_t train[MAX_SOURCES];
+    loong_index_digest_t train[LOONG_MAX_SOURCES];
     loong_index_digest_t validation[LOONG_MAX_VALIDATION];
 } indices_t;
 
@@ -130,27 +128,45 @@ static loong_status_t check_rows(const loong_run_data_t *d,
     return LOONG_OK;
 }
 
+/* What data.validation_split leaves of each source. */
+static loong_status_t split_train(const loong_run_data_t *d,
+                                  loong_source_list_t *list)
+{
+    double split = d->plan->set->validation_split;
+    for (int64_t i = 0; i < list->count && split > 0.0; i++) {
+        LOONG_CHECK(d->plan->ctx, list->source[i].split_end == 0.0,
+                    LOONG_ERR_CONFIG,
+                    "data.validation_split: %g of '%s', of which a metadataset "
+                    "takes a part (subset) already",
+                    split, list->source[i].path);
+        list->source[i].split_end = 1.0 - split;
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t open_train(loong_run_data_t *d, indices_t *known,
-                                 loong_blend_source_t *sources)
+                                 loong_source_list_t *list)
 {
     int64_t count = loong_recipe_count(d->plan->recipe, "data.train");
     double split = d->plan->set->validation_split;
-    LOONG_CHECK(d->plan->ctx, count > 0 && count <= MAX_SOURCES,
-                LOONG_ERR_CONFIG,
-                "data.train: %lld sources, a list of 1 to %d paths wanted",
-                (long long)count, MAX_SOURCES);
-    memset(sources, 0, sizeof(*sources) * (size_t)count);
+    LOONG_CHECK(d->plan->ctx, count > 0, LOONG_ERR_CONFIG,
+                "data.train: a list of paths is wanted");
     for (int64_t i = 0; i < count; i++) {
-        LOONG_TRY(read_source(d, "data.train", i, &sources[i]));
-        sources[i].split_end = split > 0.0 ? 1.0 - split : 0.0;
-        sources[i].known = &known->train[i];
-        sources[i].class_name =
-            loongi_run_data_source_class(d, "data.train", i);
-        if (sources[i].class_name == NULL) {
+        loong_blend_source_t given = {
+            .class_name = loongi_run_data_source_class(d, "data.train", i)};
+        if (given.class_name == NULL) {
             return LOONG_OK;
         }
+        LOONG_TRY(read_source(d, "data.train", i, &given));
+        LOONG_TRY(loongi_source_list_read(d, count, "train", &given, list));
     }
-    loong_blend_params_t params = blend_params(d, "train", sources, count);
+    count = list->count;
+    for (int64_t i = 0; i < count; i++) {
+        list->source[i].known = &known->train[i];
+    }
+    LOONG_TRY(split_train(d, list));
+    loong_blend_params_t params =
+        blend_params(d, "train", list->source, count);
     params.shuffle = true;
     loong_status_t status = loongi_run_data_create_blend(d, &params, &d->blend);
     if (status == LOONG_OK) {
@@ -422,19 +438,45 @@ static loong_status_t load_validation(loong_run_data_t *d,
 /* The documents that training leaves of each of its sources, blended as it
  * blends them, until the first source has given all. */
 static loong_status_t add_held_out(loong_run_data_t *d,
-                                   loong_blend_source_t *sources)
+                                   loong_source_list_t *list)
 {
-    int64_t count = loong_recipe_count(d->plan->recipe, "data.train");
-    for (int64_t i = 0; i < count; i++) {
-        sources[i].split_begin = sources[i].split_end;
-        sources[i].split_end = 1.0;
-        sources[i].max_epochs = 1;
+    for (int64_t i = 0; i < list->count; i++) {
+        list->source[i].split_begin = list->source[i].split_end;
+        list->source[i].split_end = 1.0;
+        list->source[i].max_epochs = 1;
     }
-    return note_split(d, add_validation(d, "held out", sources, count));
+    return note_split(
+        d, add_validation(d, "held out", list->source, list->count));
+}
+
+/* Set i of data.validation. */
+static loong_status_t open_set(loong_run_data_t *d, int64_t i,
+                               loong_index_digest_t *known)
+{
+    char key[64];
+    loong_source_list_t list = {"data.validation", d->arena, 0, {{0}}};
+    loong_blend_source_t whole = {
+        .max_epochs = 1,
+        .class_name = loongi_run_data_source_class(d, "data.validation", i)};
+    if (whole.class_name == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(read_source(d, "data.validation", i, &whole));
+    snprintf(key, sizeof(key), "data.validation[%lld].name", (long long)i);
+    const char *name = loong_recipe_text(d->plan->recipe, key);
+    name = name != NULL ? name : "validation";
+    LOONG_TRY(loongi_source_list_read(d, 1, name, &whole, &list));
+    int before = d->num_validation;
+    list.source[0].known = list.count == 1 ? known : NULL;
+    loong_status_t status = add_validation(d, name, list.source, list.count);
+    if (d->num_validation > before && list.count == 1) {
+        note_indices(d->validation[before].blend, 1, known);
+    }
+    return status;
 }
 
 static loong_status_t open_validation(loong_run_data_t *d, indices_t *known,
-                                      loong_blend_source_t *sources)
+                                      loong_source_list_t *list)
 {
     loong_status_t status = LOONG_OK;
     int64_t count = loong_recipe_count(d->plan->recipe, "data.validation");
@@ -442,32 +484,12 @@ static loong_status_t open_validation(loong_run_data_t *d, indices_t *known,
                 "data.validation: %lld sets, fewer than %d allowed",
                 (long long)count, LOONG_MAX_VALIDATION);
     for (int64_t i = 0; i < count; i++) {
-        char key[64];
-        loong_blend_source_t whole = {
-            NULL,
-            1.0,
-            0.0,
-            0.0,
-            1,
-            &known->validation[i],
-            loongi_run_data_source_class(d, "data.validation", i)};
-        if (whole.class_name == NULL) {
-            continue;
-        }
-        LOONG_TRY(read_source(d, "data.validation", i, &whole));
-        snprintf(key, sizeof(key), "data.validation[%lld].name", (long long)i);
-        const char *name = loong_recipe_text(d->plan->recipe, key);
-        int before = d->num_validation;
-        status = loongi_first_of(
-            status,
-            add_validation(d, name != NULL ? name : "validation", &whole, 1));
-        if (d->num_validation > before) {
-            note_indices(d->validation[before].blend, 1, &known->validation[i]);
-        }
+        status =
+            loongi_first_of(status, open_set(d, i, &known->validation[i]));
     }
     return d->plan->set->validation_split > 0.0 && status == LOONG_OK &&
                    d->blend != NULL
-               ? add_held_out(d, sources)
+               ? add_held_out(d, list)
                : status;
 }
 
@@ -481,12 +503,16 @@ static bool wants_sources(const loong_run_data_t *d)
 
 static loong_status_t open_blends(loong_run_data_t *d, indices_t *known)
 {
-    loong_blend_source_t sources[MAX_SOURCES];
+    loong_source_list_t list = {"data.train", NULL, 0, {{0}}};
     loong_status_t status = LOONG_OK;
-    if (wants_sources(d)) {
-        status = open_train(d, known, sources);
+    if (d->arena == NULL) {
+        LOONG_TRY(loongi_arena_create(d->plan->ctx, "sources", &d->arena));
     }
-    return loongi_first_of(status, open_validation(d, known, sources));
+    list.arena = d->arena;
+    if (wants_sources(d)) {
+        status = open_train(d, known, &list);
+    }
+    return loongi_first_of(status, open_validation(d, known, &list));
 }
 
 /* Rank 0 opens first: it checks the indices that nobody has checked since they
@@ -550,6 +576,7 @@ void loongi_run_data_close(loong_run_data_t *d)
     loongi_images_close(&d->images);
     loong_loader_destroy(&d->loader);
     loong_blend_destroy(&d->blend);
+    loongi_arena_destroy(&d->arena);
     d->num_validation = 0;
     d->opened = false;
 }

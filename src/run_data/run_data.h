@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-enum { LOONG_MAX_VALIDATION = 16 };
+enum { LOONG_MAX_VALIDATION = 16, LOONG_MAX_SOURCES = 256 };
 
 typedef struct loong_validation {
     const char *name; /* in the recipe */
@@ -25,6 +25,14 @@ typedef struct loong_validation {
     loong_loader_t *loader;
     loong_images_t images;
 } loong_validation_t;
+
+/* The sources of a blend. */
+typedef struct loong_source_list {
+    const char *name;      /* of the recipe's list, for messages */
+    loong_arena_t *arena;  /* of paths that no recipe has; borrowed */
+    int64_t count;
+    loong_blend_source_t source[LOONG_MAX_SOURCES];
+} loong_source_list_t;
 
 /* Of a row that samples with pictures share. */
 typedef struct loong_packed_pictures {
@@ -37,6 +45,7 @@ typedef struct loong_run_data {
     loong_image_processor_t *image_processor; /* of one of pictures; NULL */
     loong_image_processor_t *video_processor; /* of one of videos; NULL */
     loong_packed_pictures_t packed;
+    loong_arena_t *arena; /* of the sources' paths */
     bool opened; /* the blends were, with this status */
     loong_status_t status;
     loong_blend_t *blend;
@@ -89,6 +98,15 @@ LOONG_NODISCARD loong_status_t loongi_run_data_open_blends(loong_run_data_t *d);
 /* And their loaders, for a model that was planned. Collective. */
 LOONG_NODISCARD loong_status_t loongi_run_data_open(loong_run_data_t *d);
 void loongi_run_data_close(loong_run_data_t *d);
+
+/* ---- metadataset.c ---- */
+/* Adds what the recipe gives as one of `of` sources: itself, or, of a path that
+ * ends with .yaml or .yml, the data sets of a part that a metadataset of
+ * megatron-energon names, as that mixes them. Errors: LOONG_ERR_CONFIG,
+ * LOONG_ERR_UNSUPPORTED, by file and line; those of files. */
+LOONG_NODISCARD loong_status_t loongi_source_list_read(
+    const loong_run_data_t *d, int64_t of, const char *part,
+    const loong_blend_source_t *given, loong_source_list_t *list);
 
 /* ---- plan_data.c ---- */
 /* Tokens of a sample that the model knows; 0: no bound. */

@@ -12,7 +12,10 @@ usage: energon.py BUILD
    loong-data makes of them (ids, and which are learned) is what it makes of
    conversations in JSON lines that are made from the samples as
    megatron-energon reads them.
-3. Names with braces in split.yaml are what braceexpand, which megatron-energon
+3. Metadatasets that are drawn (blends by weight and by repetitions, of parts
+   and of other metadatasets) give the shares and numbers of samples that
+   megatron-energon gives their data sets.
+4. Names with braces in split.yaml are what braceexpand, which megatron-energon
    calls, makes of them, or are refused.
 """
 import json
@@ -31,6 +34,7 @@ import yaml
 from megatron.energon import WorkerConfig
 from megatron.energon.dataset_config import get_dataset_from_config
 from megatron.energon.epathlib import EPath
+from megatron.energon.metadataset.loader import load_dataset
 from megatron.energon.flavors.webdataset.prepare import WebdatasetPreparator
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -252,6 +256,71 @@ def check_braces(build, place):
     return len(found)
 
 
+def draw_metadataset(draw, place, depth, epochized):
+    """Writes one; its path."""
+    path = place / f"meta{len(list(place.glob('meta*')))}.yaml"
+    path.write_text("")
+    blend = []
+    for _ in range(draw.randint(1, 3)):
+        one = {"path": draw.choice(["one", "two"])}
+        if depth > 0 and draw.random() < 0.5:
+            one["path"] = draw_metadataset(draw, place, depth - 1, epochized).name
+        if draw.random() < 0.7:
+            one.update({"repetitions": draw.choice([1, 2, 0.5])} if epochized
+                       else {"weight": draw.choice([1, 0.25, 3])})
+        if draw.random() < 0.3:
+            one["subset"] = {"range": list(draw.choice([("0%", "50%"), ("25%", "100%")]))}
+        if draw.random() < 0.3:
+            one["split_part"] = "val"
+        blend.append(one)
+    key = "blend_epochized" if epochized else "blend"
+    path.write_text(yaml.safe_dump({
+        "__module__": "megatron.energon", "__class__": "MetadatasetV2",
+        "splits": {"train": {key: blend},
+                   "val": {key: json.loads(json.dumps(blend))}}}))
+    return path
+
+
+def check_metadatasets(build, place):
+    place.mkdir()
+    worker = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    records = [{"messages": [{"role": "user", "content": f"{i}"},
+                             {"role": "assistant", "content": "b"}]} for i in range(60)]
+    jsonl = place / "texts.jsonl"
+    jsonl.write_text("".join(json.dumps(r) + "\n" for r in records))
+    for name in ("one", "two"):
+        run(build / "loong-data", "webdataset", "--out", place / name, "--maxcount", 10,
+            "--split", "train=0.7,val=0.3", jsonl)
+        # megatron-energon opens only what it has indexed itself
+        WebdatasetPreparator.prepare_dataset(
+            EPath(str(place / name)),
+            sorted(p.name for p in (place / name).glob("*.tar")),
+            split_parts_ratio=[("train", 0.7), ("val", 0.3)], shuffle_seed=None,
+            workers=1)
+    draw = random.Random(7)
+    for k in range(12):
+        path = draw_metadataset(draw, place, 2, k % 2 == 1)
+        wanted = load_dataset(path).get_datasets(
+            training=True, split_part="train", worker_config=worker)
+        of = []
+        for d in wanted.datasets:
+            count = len(d.dataset)
+            if d.dataset.subset is not None:
+                begin, end = d.dataset.subset.compute_subset(count)
+                count = end - begin
+            of.append((d.dataset.path.name, count,
+                       count * d.repetitions if k % 2 else d.weight))
+        whole = sum(w for _, _, w in of)
+        wanted = [(n, c, f"{100 * w / whole:.1f}") for n, c, w in of]
+        text = run(build / "loongrun", SOURCE / "tests/golden/vl_chat/start.yaml",
+                   f"data.tokenizer={MODEL}", f"data.train=[{path}]", "~export",
+                   f"data.chat.cache={place / 'cache'}", "--check")
+        found = [(n.split("/")[-1], int(c), s) for s, n, c in re.findall(
+            r"^ +([0-9.]+) % (.*): ([0-9]+) samples", text, flags=re.M)]
+        check(path.read_text(), found, wanted)
+    return 12
+
+
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as directory:
@@ -259,6 +328,7 @@ def main():
         count = check_written(build, place)
         data = [(PICTURES / n).read_bytes() for n in NAMES]
         names = check_braces(build, place)
+        blends = check_metadatasets(build, place / "mixes")
         picture = lambda i: {NAMES[i % 3][-3:]: data[i % 3]}
         count += check_read(
             build, place, "captions",
@@ -284,7 +354,7 @@ def main():
             lambda s, p: {**(s["json"] if isinstance(s["json"], dict)
                              else json.loads(s["json"])), "images": [p]})
     print(f"{count} samples are the same to megatron-energon and here, "
-          f"{names} names to braceexpand")
+          f"{blends} metadatasets too, {names} names to braceexpand")
 
 
 if __name__ == "__main__":

@@ -281,5 +281,39 @@ for name in '{0..b}' 's{0..9'; do
 done
 excludes whole.tar
 refused "split.yaml:2: 'exclude' is to be a list of names" set
+# Metadatasets: files of data sets, by weight or by repetitions.
+# mixes LINE...: the split "train" of one.
+mixes() { printf '%s\n' 'splits:' ' train:' "$@" >mix.yaml; }
+# shares KEY=VALUE...: of the data that a run reads.
+shares() {
+    "$build/loongrun" "$golden/start.yaml" data.tokenizer="$golden/llava" \
+        '~export' --check "${@-data.train=[mix.yaml]}" >mix.log 2>&1 </dev/null
+    sed -n 's/^ *\([0-9.]* % .*\): \([0-9]*\) samples.*/\1 \2/p' mix.log |
+        tr '\n' ','
+}
+# no_mix WHY KEY=VALUE...
+no_mix() {
+    local why=$1
+    shift
+    shares "$@" >names
+    grep -qF -- "$why" mix.log || fail "'$why' is not said: $(tail -n 2 mix.log)"
+}
+mixes '  blend: [{path: two, weight: 3, split_part: val}, {path: sub/in.yml}]'
+mkdir -p sub
+sed 's/blend:.*/blend: [{path: ..\/one, subset: {range: [40%, end]}},'`
+    `' {path: ..\/two, weight: 3}]/' mix.yaml >sub/in.yml
+[ "$(shares)" = '75.0 % two 1,6.2 % sub/../one 3,18.8 % sub/../two 4,' ] ||
+    fail "a blend: $(shares) $(tail -n 2 mix.log)"
+no_mix "'mix.yaml' has weights of its own" data.train='[mix.yaml, one]'
+mixes '  blend_epochized: [{path: two, repetitions: 3}, {path: one}]'
+[ "$(shares)" = '75.0 % two 4,25.0 % one 4,' ] ||
+    fail "repetitions: $(shares) $(tail -n 2 mix.log)"
+no_mix "'mix.yaml' has repetitions" 'data.train=[{path: mix.yaml, weight: 1}]'
+mixes '  blend: [{path: two}, {path: one, aux: {a: two}}]'
+no_mix 'mix.yaml:3: aux: of a metadataset path,'
+mixes '  blend: [{path: mix.yaml}]'
+no_mix 'mix.yaml: 16 metadatasets name one another'
+mixes '  blend: [{path: one, split_part: test}]'
+no_mix "split_parts has no 'test', it has: train val"
 [ $failures = 0 ] && echo passed
 exit $((failures > 0))

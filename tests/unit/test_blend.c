@@ -151,8 +151,8 @@ static loong_blend_t *make_blend(loong_context_t *ctx, const char *dir,
     char b[SCRATCH_SIZE];
     loong_blend_t *blend = NULL;
     loong_blend_source_t sources[] = {
-        {scratch_path(dir, "a", a), weights[0], 0, 0, 0, NULL, NULL},
-        {scratch_path(dir, "b", b), weights[1], 0, 0, 0, NULL, NULL}};
+        {scratch_path(dir, "a", a), weights[0], 0, 0, 0, NULL, NULL, NULL, 0},
+        {scratch_path(dir, "b", b), weights[1], 0, 0, 0, NULL, NULL, NULL, 0}};
     loong_blend_params_t params = {.name = "train",
                                    .sources = sources,
                                    .num_sources = 2,
@@ -226,7 +226,7 @@ static void test_split_and_bound(void **state)
     loong_dataset_info_t data;
     make_sets(ctx, dir);
     loong_blend_source_t source = {
-        scratch_path(dir, "a", path), 1, 0, 0.9, 2, NULL, NULL};
+        scratch_path(dir, "a", path), 1, 0, 0.9, 2, NULL, NULL, NULL, 0};
     loong_blend_params_t params = {.name = "train",
                                    .sources = &source,
                                    .num_sources = 1,
@@ -295,8 +295,8 @@ static void test_refusals(void **state)
     make_sets(ctx, dir);
     known_write(ctx, scratch_path(dir, "empty", e), 0, LOONG_U16, false);
     scratch_path(dir, "a", a);
-    loong_blend_source_t s[] = {{a, 1, 0, 0, 0, NULL, NULL},
-                                {a, 1, 0, 0, 0, NULL, NULL}};
+    loong_blend_source_t s[] = {{a, 1, 0, 0, 0, NULL, NULL, NULL, 0},
+                                {a, 1, 0, 0, 0, NULL, NULL, NULL, 0}};
     refuse(ctx, s, 0, 16, "0 sources");
     refuse(ctx, s, 2, 0, "seq_length 0");
     refuse(ctx, s, 2, 100000, "one sample of seq_length 100000 takes 100001");

@@ -28,12 +28,12 @@ static int setup(void **state)
     known_write(f->ctx, scratch_path(f->dir, "a", a), DOCUMENTS, LOONG_U16,
                 true);
     known_write(f->ctx, scratch_path(f->dir, "b", b), 100, LOONG_I32, false);
-    loong_blend_source_t sources[] = {{a, 0.75, 0, 0, 0, NULL, NULL},
-                                      {b, 0.25, 0, 0, 0, NULL, NULL}};
+    loong_blend_source_t sources[] = {{a, 0.75, 0, 0, 0, NULL, NULL, NULL, 0},
+                                      {b, 0.25, 0, 0, 0, NULL, NULL, NULL, 0}};
     loong_blend_params_t train = {
         .name = "train", .sources = sources, .num_sources = 2,
         .seq_length = T, .seed = 11, .shuffle = true};
-    loong_blend_source_t part = {a, 0, 0, 0, 1, NULL, NULL};
+    loong_blend_source_t part = {a, 0, 0, 0, 1, NULL, NULL, NULL, 0};
     loong_blend_params_t valid = {
         .name = "valid", .sources = &part, .num_sources = 1, .seq_length = T};
     assert_ok(f->ctx, loong_blend_create(f->ctx, &train, &f->blend));

@@ -60,7 +60,8 @@ static void test_epochs(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     loong_blend_t *blend = NULL;
-    loong_blend_source_t source = {"epochs", 1, 0, 0, 0, NULL, "epochs"};
+    loong_blend_source_t source = {
+        .path = "epochs", .weight = 1, .class_name = "epochs"};
     loong_blend_params_t train = {.name = "epochs",
                                   .sources = &source,
                                   .num_sources = 1,

@@ -29,6 +29,7 @@ typedef struct chat_files {
     chat_file_t *file;
     int64_t count, room;
     struct chat_energon *energon; /* or NULL */
+    bool exact; /* no other part stands in for one that is not there */
 } chat_files_t;
 
 /* ".jsonl" and so on, what a name says without a compression's; NULL: nothing

@@ -467,14 +467,16 @@ static loong_status_t add_shard(void *user, const char *name)
     return LOONG_OK;
 }
 
-/* The part of a set's name; "val" where it is not that of a part. */
+/* The part of a set's name; "val" where it is not that of a part, unless that
+ * very one is wanted. */
 static loong_status_t find_part(chat_energon_t *e, const loong_tree_t *split,
-                                const char *part, const loong_tree_t **list_p)
+                                const char *part, bool exact,
+                                const loong_tree_t **list_p)
 {
     const loong_tree_t *parts = loongi_tree_get(split, "split_parts");
     loong_text_t names = loongi_text_begin(e->ctx);
     *list_p = loongi_tree_get(parts, part);
-    if (*list_p == NULL && strcmp(part, "train") != 0) {
+    if (*list_p == NULL && !exact && strcmp(part, "train") != 0) {
         part = "val";
         *list_p = loongi_tree_get(parts, part);
     }
@@ -529,7 +531,7 @@ static loong_status_t list_shards(chat_files_t *files, const char *part)
     LOONG_TRY(take_set(e, set));
     LOONG_TRY(load(e, "split.yaml", "split.json", &split));
     LOONG_TRY(load(e, ".info.json", ".info.yaml", &info));
-    LOONG_TRY(find_part(e, split, part, &names));
+    LOONG_TRY(find_part(e, split, part, files->exact, &names));
     listing_t l = {files, e, loongi_tree_get(info, "shard_counts")};
     const taker_t excluded = {e, add_excluded, e};
     const taker_t shards = {e, add_shard, &l};

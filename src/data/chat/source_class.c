@@ -202,8 +202,10 @@ static loong_status_t open_all(loong_chat_t *chat,
                 "data '%s': the conversations of '%s' need data.tokenizer",
                 p->data, p->path);
     /* A share of what is trained on is no other part. */
+    const char *part = p->split_end > 0 ? "train" : p->data;
+    chat->files.exact = p->part != NULL;
     LOONG_TRY(loongi_chat_list(&chat->files, p->path,
-                               p->split_end > 0 ? "train" : p->data));
+                               p->part != NULL ? p->part : part));
     LOONG_TRY(strcmp(p->tokenizer, "bytes") == 0
                   ? loong_tokenizer_bytes(ctx, &chat->tokenizer)
                   : loong_tokenizer_load(ctx, p->tokenizer, &chat->tokenizer));

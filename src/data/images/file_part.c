@@ -5,6 +5,7 @@
  * member. Called by source.c, video.c and sources of conversations. */
 #include <errno.h>
 #include <pthread.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,15 +20,15 @@ typedef struct place {
 } place_t;
 
 typedef struct tar_index {
-    struct tar_index *next;
     char *path;
+    pthread_mutex_t lock; /* of what follows */
     struct stat info; /* of the file that was listed */
     place_t *places;  /* by hash, then by offset */
     int64_t count, room;
 } tar_index_t;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of them */
-static tar_index_t *indexes; /* the last that was asked first */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the tree */
+static void *indexes; /* of tsearch, by path */
 
 static uint64_t hash_of(const char *name)
 {
@@ -100,47 +101,56 @@ static bool is_as_listed(const tar_index_t *index, const struct stat *info)
            then->st_mtim.tv_nsec == info->st_mtim.tv_nsec;
 }
 
-/* The one of that path, new or in front of all. */
-static tar_index_t *take_index(const char *path)
+static int by_path(const void *a, const void *b)
 {
-    tar_index_t **link = &indexes;
-    while (*link != NULL && strcmp((*link)->path, path) != 0) {
-        link = &(*link)->next;
+    const tar_index_t *x = a;
+    const tar_index_t *y = b;
+    return strcmp(x->path, y->path);
+}
+
+static tar_index_t *create_index(const char *path)
+{
+    tar_index_t *index = calloc(1, sizeof(*index));
+    char *copy = strdup(path);
+    if (index == NULL || copy == NULL) {
+        free(index);
+        free(copy);
+        return NULL;
     }
-    tar_index_t *index = *link;
-    if (index != NULL) {
-        *link = index->next;
-    } else {
-        index = calloc(1, sizeof(*index));
-        char *copy = strdup(path);
-        if (index == NULL || copy == NULL) {
-            free(index);
-            free(copy);
-            return NULL;
-        }
-        index->path = copy;
+    index->path = copy;
+    pthread_mutex_init(&index->lock, NULL);
+    if (tsearch(index, &indexes, by_path) == NULL) {
+        free(index->path);
+        free(index);
+        return NULL;
     }
-    index->next = indexes;
-    indexes = index;
     return index;
 }
 
-static loong_status_t find_index(loong_context_t *ctx, const char *path,
-                                 const struct stat *info,
-                                 const tar_index_t **index_p)
+/* The one of that path, for good; NULL: out of memory. */
+static tar_index_t *take_index(char *path)
 {
-    tar_index_t *index = take_index(path);
-    LOONG_CHECK(ctx, index != NULL, LOONG_ERR_MEMORY,
-                "out of memory for the members of %s", path);
-    *index_p = index;
+    const tar_index_t key = {.path = path};
+    pthread_mutex_lock(&lock);
+    tar_index_t **found = tfind(&key, &indexes, by_path);
+    tar_index_t *index = found != NULL ? *found : create_index(path);
+    pthread_mutex_unlock(&lock);
+    return index;
+}
+
+/* Lists its members, if the file is another one than was listed. */
+static loong_status_t fill_index(loong_context_t *ctx,
+                                 const struct stat *info, tar_index_t *index)
+{
     if (is_as_listed(index, info)) {
         return LOONG_OK;
     }
     index->count = 0;
     index->info = (struct stat){0}; /* it is not complete */
-    loong_status_t status = loongi_tar_list(ctx, path, add_place, index);
+    loong_status_t status =
+        loongi_tar_list(ctx, index->path, add_place, index);
     LOONG_CHECK(ctx, status != LOONG_ERR_MEMORY, status,
-                "out of memory for the members of %s", path);
+                "out of memory for the members of %s", index->path);
     LOONG_TRY(status);
     if (index->count > 0) {
         qsort(index->places, (size_t)index->count, sizeof(*index->places),
@@ -171,13 +181,20 @@ static const place_t *find_place(const tar_index_t *index, const char *name)
 static loong_status_t find_member(loong_context_t *ctx, const char *name,
                                   const struct stat *info, file_part_t *part)
 {
-    const tar_index_t *index = NULL;
-    LOONG_TRY(find_index(ctx, part->file, info, &index));
-    const place_t *place = find_place(index, name);
+    tar_index_t *index = take_index(part->file);
+    LOONG_CHECK(ctx, index != NULL, LOONG_ERR_MEMORY,
+                "out of memory for the members of %s", part->file);
+    pthread_mutex_lock(&index->lock);
+    loong_status_t status = fill_index(ctx, info, index);
+    const place_t *place = status == LOONG_OK ? find_place(index, name) : NULL;
+    if (place != NULL) {
+        part->offset = place->offset;
+        part->length = place->length;
+    }
+    pthread_mutex_unlock(&index->lock);
+    LOONG_TRY(status);
     LOONG_CHECK(ctx, place != NULL, LOONG_ERR_NOT_FOUND,
                 "%s: has no member '%s'", part->file, name);
-    part->offset = place->offset;
-    part->length = place->length;
     return LOONG_OK;
 }
 
@@ -197,13 +214,7 @@ loong_status_t loongi_file_part(loong_context_t *ctx, const char *path,
                 "%s: %s", path, strerror(errno));
     part->file_size = part->length = info.st_size;
     part->offset = 0;
-    if (tar == 0) {
-        return LOONG_OK;
-    }
-    pthread_mutex_lock(&lock);
-    loong_status_t status = find_member(ctx, path + tar + 1, &info, part);
-    pthread_mutex_unlock(&lock);
-    return status;
+    return tar == 0 ? LOONG_OK : find_member(ctx, path + tar + 1, &info, part);
 }
 
 loong_status_t loongi_file_part_exists(loong_context_t *ctx, const char *path,

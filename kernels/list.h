@@ -113,7 +113,7 @@ extern "C" {
     X(add_layernorm)         \
     X(layernorm_grad)        \
     X(rope_table)            \
-    X(rope)                  \
+    X(rope) X(rope_angles) X(rope_table_grad) \
     X(swiglu)                \
     X(swiglu_grad)           \
     X(gelu)                  \
@@ -230,7 +230,7 @@ extern "C" {
     X(mean_squares) X(mean_squares_grad) \
     X(rms_scale) X(rms_scale_grad) \
     X(rope_table)             \
-    X(rope)                   \
+    X(rope) X(rope_angles) X(rope_table_grad) \
     X(dropout)                \
     X(embedding)              \
     X(embedding_grad)         \

@@ -153,6 +153,12 @@ typedef struct loong_nn_sequence {
     loong_val_t key_ends;  /* as of loong_attention; LOONG_NONE: none */
 } loong_nn_sequence_t;
 
+/* A rope table in which the rows that `marks` i32 [rows of it] marks turn by
+ * learned angles, `name` wide [1, R/2]. */
+LOONG_API loong_val_t loong_nn_learned_angles(loong_nn_t *nn, const char *name,
+                                              loong_val_t table,
+                                              loong_val_t marks);
+
 LOONG_API loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
                                          const loong_nn_attention_t *params,
                                          const loong_nn_sequence_t *sequence);

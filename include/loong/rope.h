@@ -63,7 +63,9 @@ LOONG_API loong_val_t loong_rope_table(loong_graph_t *g, loong_val_t positions,
 
 /* rope: x [T,heads*head_dim], table [T,R] -> like x; R channels of each head
  * from `begin` on are rotated, the halves paired as in GPT-NeoX unless
- * `interleaved` (pairs 2i, 2i+1). `inverse`: the transposed rotation. */
+ * `interleaved` (pairs 2i, 2i+1). `inverse`: the transposed rotation. A table
+ * that follows from parameters has a gradient: rope_table_grad dy, x, table ->
+ * like table, the sum over the heads. */
 typedef struct loong_rope_attr {
     int head_dim;
     bool interleaved;
@@ -76,6 +78,10 @@ LOONG_API loong_val_t loong_rope(loong_graph_t *g, loong_val_t x,
 LOONG_API loong_val_t loong_rope_partial(loong_graph_t *g, loong_val_t x,
                                          loong_val_t table,
                                          const loong_rope_attr_t *attr);
+
+/* rope_angles: angles wide [T,R/2] -> [T,R] wide, their cosines, then their
+ * sines: rows of a table whose angles are learned. */
+LOONG_API loong_val_t loong_rope_angles(loong_graph_t *g, loong_val_t angles);
 
 #ifdef __cplusplus
 }

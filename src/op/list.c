@@ -21,6 +21,8 @@
     X(layernorm_grad)    \
     X(rope_table)        \
     X(rope)              \
+    X(rope_angles)       \
+    X(rope_table_grad)   \
     X(swiglu)            \
     X(swiglu_grad)       \
     X(gelu)              \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ops rope and rope_table: checks, shapes, gradients, scalings. Called
+ * The ops of rotary positions: checks, shapes, gradients, scalings. Called
  * through the op's table. Read op_impl.h before, and kernels/rope/rope_ref.c
  * for the formulas. */
 #include "op_impl.h"
@@ -108,16 +108,60 @@ static const loong_op_t rope_table = {
 };
 const loong_op_t *const loongi_op_rope_table = &rope_table;
 
-static loong_status_t infer(const loong_op_call_t *call)
+/* ---- rope_angles --------------------------------------------------------- */
+
+static loong_status_t infer_angles(const loong_op_call_t *call)
+{
+    LOONG_TRY(loongi_want_rank(call, 0, "angles", 2));
+    LOONG_TRY(loongi_want_dtype(call, 0, "angles", call->precision.wide));
+    call->out[0] = call->in[0];
+    call->out[0].shape.dim[1] *= 2;
+    return LOONG_OK;
+}
+
+/* Of the cosines c and the sines s: c ds - s dc. */
+static loong_status_t grad_angles(const loong_grad_call_t *call)
+{
+    loong_graph_t *g = call->graph;
+    int64_t half = loong_value_shape(g, call->in[0]).dim[1];
+    loong_val_t c = loong_slice(g, call->out[0], 0, half);
+    loong_val_t s = loong_slice(g, call->out[0], half, half);
+    loong_val_t dc = loong_slice(g, call->out_grad[0], 0, half);
+    loong_val_t ds = loong_slice(g, call->out_grad[0], half, half);
+    loong_val_t less = loong_scale(g, loong_multiply(g, s, dc), -1.0);
+    call->in_grad[0] = loong_add(g, loong_multiply(g, c, ds), less);
+    return LOONG_OK;
+}
+
+static const loong_op_t rope_angles = {
+    .name = "rope_angles",
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .infer = infer_angles,
+    .grad = grad_angles,
+};
+const loong_op_t *const loongi_op_rope_angles = &rope_angles;
+
+loong_val_t loong_rope_angles(loong_graph_t *g, loong_val_t angles)
+{
+    loong_val_t y;
+    return loong_graph_apply(g, &rope_angles, NULL, 1, &angles, 1, &y);
+}
+
+/* ---- rope ---------------------------------------------------------------- */
+
+/* Input `table` and the rows before it. */
+static loong_status_t check_rotation(const loong_op_call_t *call, int table)
 {
     const loong_rope_attr_t *a = call->attr;
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
     LOONG_TRY(loongi_want_float(call, 0, "x"));
-    LOONG_TRY(loongi_want_rank(call, 1, "table", 2));
-    LOONG_TRY(loongi_want_dtype(call, 1, "table", call->precision.wide));
-    LOONG_TRY(loongi_want_rows(call, 1, "table", 0));
+    LOONG_TRY(loongi_want_rank(call, table, "table", 2));
+    LOONG_TRY(loongi_want_dtype(call, table, "table", call->precision.wide));
+    LOONG_TRY(loongi_want_rows(call, table, "table", 0));
     int64_t cols = loongi_type_cols(&call->in[0]);
-    int64_t rotary = loongi_type_cols(&call->in[1]);
+    int64_t rotary = loongi_type_cols(&call->in[table]);
     LOONG_CHECK(call->ctx,
                 a->head_dim > 0 && cols % a->head_dim == 0 && a->begin >= 0 &&
                     rotary <= a->head_dim - a->begin,
@@ -126,9 +170,37 @@ static loong_status_t infer(const loong_op_call_t *call)
                 "heads must divide the channels and hold the rotated ones",
                 call->op, (long long)cols, a->head_dim, (long long)rotary,
                 a->begin);
+    return LOONG_OK;
+}
+
+static loong_status_t infer(const loong_op_call_t *call)
+{
+    LOONG_TRY(check_rotation(call, 1));
     call->out[0] = call->in[0];
     return LOONG_OK;
 }
+
+/* dy, x, table -> dtable. */
+static loong_status_t infer_table_grad(const loong_op_call_t *call)
+{
+    LOONG_TRY(check_rotation(call, 2));
+    LOONG_TRY(loongi_want_like(call, 1, "x", 0));
+    call->out[0] = call->in[2];
+    return LOONG_OK;
+}
+
+static const loong_op_t rope_table_grad = {
+    .name = "rope_table_grad",
+    .attr_size = sizeof(loong_rope_attr_t),
+    .min_in = 3,
+    .max_in = 3,
+    .num_out = 1,
+    .accumulates = 1,
+    .strided_in = true,
+    .strided_out = true,
+    .infer = infer_table_grad,
+};
+const loong_op_t *const loongi_op_rope_table_grad = &rope_table_grad;
 
 static loong_status_t grad(const loong_grad_call_t *call);
 
@@ -152,6 +224,11 @@ static loong_status_t grad(const loong_grad_call_t *call)
     loong_val_t in[2] = {call->out_grad[0], call->in[1]};
     attr.inverse = !attr.inverse;
     loong_graph_apply(call->graph, &rope, &attr, 2, in, 1, &call->in_grad[0]);
+    if (call->wanted[1]) {
+        loong_val_t of[3] = {call->out_grad[0], call->in[0], call->in[1]};
+        loong_graph_apply(call->graph, &rope_table_grad, call->attr, 3, of, 1,
+                          &call->in_grad[1]);
+    }
     return LOONG_OK;
 }
 

@@ -116,7 +116,8 @@ static loong_status_t read_room(const loong_plan_t *plan, int64_t patches,
                         ? plan->set->max_patches
                         : plan->set->micro_batch_size * plan->set->row_patches;
     if (p->each == 0) {
-        p->rows = loongi_round_up(asked > 0 ? asked : unit * text, unit);
+        int64_t most = unit * text + p->skip * p->most * LOONG_MAX(p->tiles, 1);
+        p->rows = loongi_round_up(asked > 0 ? asked : most, unit);
         p->longest = p->rows;
         return LOONG_OK;
     }

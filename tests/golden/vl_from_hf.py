@@ -29,6 +29,7 @@ import internvl_train
 import kimi_k25_train
 import llava_onevision_train
 import llava_train
+import llavaonevision1_5_train
 import paligemma_train
 import qwen2_5_vl_train
 import qwen2_vl_train
@@ -41,7 +42,8 @@ MODELS = {"llava": llava_train, "qwen2_vl": qwen2_vl_train,
           "qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train,
           "qwen3_vl_moe": qwen3_vl_moe_train, "internvl": internvl_train,
           "kimi_k25": kimi_k25_train, "paligemma": paligemma_train,
-          "llava_onevision": llava_onevision_train}
+          "llava_onevision": llava_onevision_train,
+          "llavaonevision1_5": llavaonevision1_5_train}
 # Names of modules, and what files call them.
 MODULES = {
     "llava": [(r"^model\.vision_tower\.", "{tower}"),
@@ -71,6 +73,8 @@ MODULES["paligemma"], NAMES["paligemma"] = MODULES["llava"], NAMES["llava"]
 MODULES["llava_onevision"], NAMES["llava_onevision"] = (
     [*MODULES["llava"], (r"^model\.image_newline", "{base}image_newline")],
     NAMES["llava"])
+MODULES["llavaonevision1_5"], NAMES["llavaonevision1_5"] = (
+    MODULES["qwen2_vl"], NAMES["qwen2_vl"])
 for kind in ("qwen3_vl", "qwen3_vl_moe"):
     MODULES[kind], NAMES[kind] = [], [{}]  # as the modules
 # The publisher's experts are [experts, in, out], the modules' [experts, out,
@@ -107,7 +111,7 @@ def old_config(name, config):
         text["rope_scaling"] = dict(rope, mrope_interleaved=True)
         config["vision_config"].pop("rope_parameters", None)
         config["vision_config"]["model_type"] = name
-    elif name == "kimi_k25":
+    elif name in ("kimi_k25", "llavaonevision1_5"):
         text["rope_theta"] = text.pop("rope_parameters")["rope_theta"]
         config["vision_config"].pop("rope_parameters", None)
     elif name == "paligemma":  # what its classes have by default is not said
@@ -189,7 +193,8 @@ def write(model, name, place, to, layout, old):
         image_processor_type="Qwen2VLImageProcessor",
         size=qwen2_vl_train.PIXELS, **dict(
             qwen2_vl_train.CUT,
-            temporal_patch_size=1 if name == "kimi_k25" else 2))
+            temporal_patch_size=1 if name in (
+                "kimi_k25", "llavaonevision1_5") else 2))
     if old:
         file, whole = "preprocessor_config.json", processor
     else:

@@ -153,6 +153,20 @@ def llava_onevision(sizes, vocab, tied=False):
         vision_aspect_ratio="anyres_max_9")
 
 
+def llava_onevision1_5(sizes, positions, theta):
+    """Counted by tests/golden/own_code: transformers has no class of it."""
+    vision = dict(model_type="rice_vit", depth=24, embed_dim=1024,
+                  hidden_size=1024, hidden_act="gelu", intermediate_size=4096,
+                  num_heads=16, in_channels=3, patch_size=14,
+                  spatial_merge_size=2, temporal_patch_size=1,
+                  layer_norm_eps=1e-5, text_hidden_size=sizes[1])
+    return whole("llavaonevision1_5", vision, text(
+        "LLaVAOneVision1_5_text", sizes, 151936, positions, theta,
+        head_dim=128, attention_bias=False, use_sliding_window=False,
+        tie_word_embeddings=False), image_token_id=IMAGE, video_token_id=VIDEO,
+        vocab_size=151936)
+
+
 def qianfan_vl(kind, sizes, vocab, theta, eps, tied=False, **more):
     """Table 2 and 3 of the report (arXiv 2509.18189)."""
     return dict(internvl3_5(False, text(
@@ -186,6 +200,10 @@ MODELS = {
         (28, 3584, 18944, 28, 4), 152064),
     "llava_onevision/llava_onevision_72b": llava_onevision(
         (80, 8192, 29568, 64, 8), 152064),
+    "llava_onevision1.5/llava_onevision1.5_4b": llava_onevision1_5(
+        (36, 2560, 9728, 32, 8), 262144, 5e6),
+    "llava_onevision1.5/llava_onevision1.5_8b": llava_onevision1_5(
+        (36, 4096, 12288, 32, 8), 32768, 1e6),
     "qianfan_vl/qianfan_vl_3b": qianfan_vl(
         "qwen2", (36, 2048, 11008, 16, 2), 151673, 1e6, 1e-6, True,
         use_sliding_window=False),
@@ -252,6 +270,9 @@ def count_composed(config):
 def count(config):
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText
+    sys.path.insert(0, os.path.join(os.path.dirname(PATH), os.pardir, "golden",
+                                    "own_code"))
+    import llavaonevision1_5  # noqa: F401
     if "model_type" not in config:
         return count_composed(config)
     fields = {k: v for k, v in config.items() if k != "model_type"}

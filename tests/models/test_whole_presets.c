@@ -236,6 +236,8 @@ static const plan_t plans[] = {
     {"qwen2.5_vl/qwen2.5_vl_72b", 64, false, {TP "8", SP, PP "4", PATCHES}},
     {"qwen2_vl/qwen2_vl_72b", 64, false, {TP "8", SP, PP "4", PATCHES}},
     {"llava_onevision/llava_onevision_72b", 64, false, {TP "8", SP, PP "4"}},
+    {"llava_onevision1.5/llava_onevision1.5_8b", 64, false,
+     {TP "4", SP, PP "4", PATCHES}},
     {"qianfan_vl/qianfan_vl_70b", 64, false, {TP "8", SP, PP "4"}},
     {"qwen_vit_llama3/qwen_vit_llama3_8b", 8, false, {TP "2", SP, PATCHES}},
 };

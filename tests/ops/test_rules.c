@@ -498,7 +498,7 @@ static const char *const run_ops[] = {
     "expert_excess", "expert_capacity", "router_loss", "router_loss_grad",
     "attention_merge", "expert_order", "permute", "unpermute", "unpermute_dw",
     "grouped_linear", "grouped_linear_dw", "sigmoid_gate", "sigmoid_gate_grad",
-    "loss_scale"};
+    "rope_angles", "rope_table_grad", "loss_scale"};
 
 /* A query of matrices in fp64, which only references and copies take. */
 static loong_kernel_query_t query_of(const loong_op_t *op, const void *attr)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rope_table, over scalings and sizes, and tensor_stats, over shapes and with
- * numbers that are not finite: every kernel against the reference. */
+ * rope_table, over scalings and sizes, learned rows of it, and tensor_stats,
+ * over shapes and with numbers that are not finite: every kernel against the
+ * reference. */
 #include "op_case.h"
 #include "op_device.h"
 
@@ -56,6 +57,40 @@ static void test_rope_table(void **state)
     }
 }
 
+static void check_learned(loong_dtype_t dtype, const loong_rope_attr_t *attr,
+                          int64_t pairs, bool add)
+{
+    enum { T = 37, HEADS = 3 };
+    bool known = strcmp(OP_DEVICE, "xpu") != 0;
+    op_case_t angles = {.op = "rope_angles", .num_in = 1, .num_out = 1};
+    angles.arg[0] = op_mat(LOONG_F32, T, pairs);
+    angles.arg[1] = op_mat(LOONG_F32, T, 2 * pairs);
+    angles.bound.terms = 2;
+    op_case_t c = {.op = "rope_table_grad", .attr = attr, .num_in = 3,
+                   .num_out = 1, .accumulate = add};
+    for (int i = 0; i < 4; i++) {
+        c.arg[i] = i < 2 ? op_mat(dtype, T, HEADS * attr->head_dim)
+                         : op_mat(LOONG_F32, T, 2 * pairs);
+        c.arg[i].gap = i % 2 * 3;
+    }
+    c.bound.terms = 2 * HEADS;
+    int kernels[2] = {op_case_reference(&angles), op_case_reference(&c)};
+    for (int i = 0; i < 2 && known; i++) {
+        expect_kernel(kernels[i]);
+    }
+}
+
+static void test_learned_angles(void **state)
+{
+    (void)state;
+    static const loong_rope_attr_t attrs[] = {{8, false, false, 0},
+                                              {11, true, true, 3}};
+    for (int i = 0; i < LOONG_COUNT_OF(attrs); i++) {
+        check_learned(LOONG_F32, &attrs[i], 4 - i, i == 1);
+        check_learned(LOONG_BF16, &attrs[i], 4 - i, i == 0);
+    }
+}
+
 static void check_stats(loong_dtype_t dtype, int64_t rows, int64_t cols,
                         bool add)
 {
@@ -92,6 +127,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rope_table),
+        cmocka_unit_test(test_learned_angles),
         cmocka_unit_test(test_stats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

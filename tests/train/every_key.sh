@@ -526,6 +526,7 @@ model.image_encoder.position_align_corners=true
 model.image_encoder.deepstack_layers="[0]"
 model.image_encoder.position_embedding_type=rope
 model.image_encoder.rotary_base=10000
+model.image_encoder.rotary_class_token=false
 model.image_encoder.rotary_interleaved=false
 model.image_encoder.normalization=LayerNorm
 model.image_encoder.add_qkv_bias=true

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: llava_train.sh BUILD SOURCE MPIRUN [all]: twenty steps of models of the
 # shapes of LLaVA, LLaVA-OneVision, PaliGemma, InternVL, Qwen2-VL, Qwen2.5-VL, Qwen3-VL (with
-# experts, too) and Kimi-K2.5 are those of transformers (*_train.py in tests/golden), with the image
+# experts, too), Kimi-K2.5 and LLaVA-OneVision-1.5 are those of transformers (*_train.py in tests/golden), with the image
 # encoder trained and frozen, on several ranks; all: in every layout.
 set -eu
 build=$1
@@ -304,6 +304,12 @@ also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
 steps 2 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
     model.image_projector.parallel.$t=2
+# RICE: a class token for each picture, which turns by learned angles.
+model=llavaonevision1_5_train
+also 1 1
+also 1 21 model.image_encoder.freeze=true
+also 2 1 ${e}context_parallel_size=2
+steps 4 1 ${e}$t=2 ${e}sequence_parallel=true ${e}pipeline_model_parallel_size=2
 # Pictures, videos and texts, in a row each and several in a row (the golden of
 # vl_video_train.py).
 if [ -e "$build/libloong_video.so" ]; then

@@ -21,7 +21,7 @@ encoders=(
     "siglip_vision_model|image_size: 16"
     "internvl_vision|image_size: 16, add_qkv_bias: true"
     "qwen2_vl_vision|" "qwen2_5_vl_vision|window_size: 16"
-    "kimi_k25_vision|num_position_embeddings: 25"
+    "kimi_k25_vision|num_position_embeddings: 25" "rice_vit|"
     "qwen3_vl_vision|num_position_embeddings: 25, deepstack_layers: \"[0,1]\"")
 projectors=(mlp_projector linear_projector patch_merger qwen2_5_vl_merger qwen3_vl_merger
     internvl_projector kimi_projector anyres_projector)
@@ -55,7 +55,7 @@ pair() {
     local merge=2 frames=2
     [[ $2 != mlp_projector && $2 != linear_projector &&
         $2 != anyres_projector ]] || merge=1
-    [ "$e" != kimi_k25_vision ] || frames=1
+    [[ $e != kimi_k25_vision && $e != rice_vit ]] || frames=1
     [[ $1 == *image_size* ]] ||
         data="image_processor: $place/${merge}_$frames.json, max_patches: 80,"
     cat >"$place/r.yaml" <<YAML

@@ -120,7 +120,7 @@ static void set_file_shape(const loong_hf_map_t *map, const loong_hf_row_t *row,
     if ((row->how & HF_IMAGE) != 0) {
         shape[param->file_ndim++] = param->shape[0];
         shape[param->file_ndim++] = map->patch[0];
-        if (map->patch[2] > 0) {
+        if ((row->how & HF_FRAMES) != 0) {
             shape[param->file_ndim++] = map->patch[2];
         }
         shape[param->file_ndim++] = map->patch[1];

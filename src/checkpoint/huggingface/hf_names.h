@@ -71,13 +71,13 @@ enum {
     HF_STACKED = 16, /* all experts in one tensor, one after the other */
     HF_HOLLOW = 32,  /* the class has it without elements when we do not */
     HF_BARE = 64,    /* without the prefix of the base model */
-    HF_IMAGE = 128,  /* [rows, channels, frames where there are some, size,
-                        size] */
+    HF_IMAGE = 128,  /* [rows, channels, size, size] */
     HF_ROW = 256,    /* one row, as a vector */
     HF_FIRST = 512,  /* with a first dimension of 1 */
     HF_POINT = 1024, /* [rows, columns, 1, 1]: a convolution of one point */
     HF_OWN = 2048,   /* of the class, not of its base model */
-    HF_GRID = 4096   /* rows as a square of them */
+    HF_GRID = 4096,  /* rows as a square of them */
+    HF_FRAMES = 8192 /* of HF_IMAGE, behind the channels */
 };
 
 typedef struct loong_hf_row {
@@ -122,7 +122,7 @@ struct loong_hf_map {
     int64_t ignored_count;
     const char *const *ignored; /* patterns; of a map from a file */
     int64_t sizes[HF_SIZE_COUNT];
-    int64_t patch[3]; /* channels, side and frames of a patch; 0: no axis */
+    int64_t patch[3]; /* channels, side and frames of a patch */
     bool conditions[HF_CONDITION_COUNT];
     loong_layer_kinds_t kinds; /* with experts */
     int64_t layers;

@@ -263,7 +263,8 @@ static loong_status_t keep(const void *config, int64_t draw,
 static int64_t example_side(const loong_patch_params_t *p)
 {
     int64_t most = p->rows / p->pictures;
-    int64_t side = (int64_t)sqrt((double)most) / loongi_patch_merge(p) *
+    int64_t patches = LOONG_MAX(most - (p->class_token ? 1 : 0), 0);
+    int64_t side = (int64_t)sqrt((double)patches) / loongi_patch_merge(p) *
                    loongi_patch_merge(p) * p->cut.patch;
     if (loongi_grids_all_equal(p)) {
         return p->image_size;

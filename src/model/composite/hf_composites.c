@@ -130,6 +130,27 @@ static const loong_hf_layout_t qwen2_vl_layouts[] = {
     {{"model.visual.", "model.visual.merger.", "model.language_model."},
      {NULL, NULL, ""}}};
 
+/* ---- LLaVA-OneVision-1.5 (An et al. 2025) -------------------------------- */
+
+static const loong_hf_fixed_t rice_merger[] = {{"family", "patch_merger"},
+                                               {"layernorm_epsilon", "1e-05"},
+                                               {NULL, NULL}};
+
+static const loong_hf_shared_field_t onevision1_5_fields[] = {
+    IN("vision_config",
+       INT_FIELD("text_hidden_size", "image_projector.hidden_size", "2560")),
+    IN("vision_config",
+       INT_FIELD("spatial_merge_size", "image_projector.merge_size", "2")),
+    TOP(CODE_FIELD("image_token_id")),
+    TOP(CODE_FIELD("video_token_id")),
+    TOP(CODE_FIELD("vision_start_token_id")),
+    TOP(CODE_FIELD("vision_end_token_id")),
+    TOP(CODE_FIELD("vocab_size")),
+    IN("text_config", CODE_FIELD("image_token_id")),
+    IN("text_config", CODE_FIELD("video_token_id")),
+    TIED,
+    SHARED_END};
+
 /* ---- Qwen2.5-VL (Bai et al. 2025) ---------------------------------------- */
 
 static const loong_hf_fixed_t qwen2_5_vl_merger[] = {
@@ -368,6 +389,25 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .layouts = internvl_layouts,
      .image_token = "<IMG_CONTEXT>",
      .video_token = "<video>",
+     .image_token_id = "image_token_id"},
+    {.model_type = "llavaonevision1_5",
+     .architecture = "LLaVAOneVision1_5_ForConditionalGeneration",
+     .parts = {{.role = "image_encoder",
+                .section = "vision_config",
+                .type = "rice_vit",
+                .family = "rice_vit"},
+               {.role = "image_projector",
+                .family = "patch_merger",
+                .keys = rice_merger},
+               {.role = "foundation",
+                .section = "text_config",
+                .type = "LLaVAOneVision1_5_text",
+                .family = "qwen3"}},
+     .fields = onevision1_5_fields,
+     .num_layouts = LOONG_COUNT_OF(qwen2_vl_layouts),
+     .layouts = qwen2_vl_layouts,
+     .image_token = "<|image_pad|>",
+     .video_token = "<|video_pad|>",
      .image_token_id = "image_token_id"},
     {.model_type = "kimi_k25",
      .architecture = "Kimi_K25ForConditionalGeneration",

@@ -364,7 +364,14 @@ static loong_val_t rope_table(vision_t *v)
     loong_graph_push(v->g, "rope");
     loong_val_t table = loong_rope_table(v->g, positions, &rope);
     loong_graph_pop(v->g);
-    return loong_own_rows(v->g, table, LOONG_GROUP_CP);
+    table = loong_own_rows(v->g, table, LOONG_GROUP_CP);
+    if (!c->class_angles) {
+        return table;
+    }
+    loong_val_t marks = loong_graph_input(v->g, "is_class", LOONG_I32,
+                                          loong_shape_1d(all_rows(v)));
+    return loong_nn_learned_angles(&v->nn, "class_angles.weight", table,
+                                   loong_own_rows(v->g, marks, LOONG_GROUP_CP));
 }
 
 /* Deep features of layers before travel as further columns of the stream. */
@@ -581,7 +588,8 @@ static const loong_family_t families[] = {
     FAMILY("qwen2_5_vl_vision", "Qwen2VL", "Qwen2VL", "qwen2_5_vl_merger"),
     FAMILY("qwen3_vl_vision", "Qwen2VL", "Qwen3VL", "qwen3_vl_merger"),
     FAMILY("internvl_vision", "GotOcr2", "InternVL", "internvl_projector"),
-    FAMILY("kimi_k25_vision", "Qwen2VL", NULL, "kimi_projector")};
+    FAMILY("kimi_k25_vision", "Qwen2VL", NULL, "kimi_projector"),
+    FAMILY("rice_vit", "Qwen2VL", "Qwen2VL", "patch_merger")};
 
 loong_status_t loongi_register_vision(loong_context_t *ctx)
 {

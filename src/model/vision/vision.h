@@ -3,11 +3,12 @@
  * The configurable vision transformer: ViT (Dosovitskiy et al. 2021) and the
  * image encoders of CLIP (Radford et al. 2021), SigLIP (Zhai et al. 2023),
  * Qwen2-VL (Wang et al. 2024), Qwen2.5-VL and Qwen3-VL (Bai et al. 2025),
- * InternVL (Chen et al. 2024) and Kimi (MoonViT) are settings of it. Layers'
- * parameters have the decoder's names (layers.N.self_attn.q_proj.weight);
- * beside them are patch_embedding (columns: channel, frame, row, column of a
- * patch), class_token, position_embeddings, pre_layernorm, norm and classifier;
- * with masked image modelling (Xie et al. 2022, SimMIM) mask_token and decoder.
+ * InternVL (Chen et al. 2024), Kimi (MoonViT) and LLaVA-OneVision-1.5 (RICE,
+ * Xie et al. 2025) are settings of it. Layers' parameters have the decoder's
+ * names (layers.N.self_attn.q_proj.weight); beside them are patch_embedding
+ * (columns: channel, frame, row, column of a patch), class_token and its
+ * class_angles, position_embeddings, pre_layernorm, norm and classifier; with
+ * masked image modelling (Xie et al. 2022, SimMIM) mask_token and decoder.
  */
 #ifndef LOONG_VISION_H
 #define LOONG_VISION_H
@@ -53,6 +54,8 @@ typedef struct loong_vision_config {
     loong_norm_kind_t normalization;
     int64_t num_channels;
     bool class_token; /* in front of the patches of a picture */
+    bool class_angles; /* with rotary positions it turns by learned angles, and
+                          else not at all */
     bool patch_bias;
     bool qkv_bias;
     bool qk_norm;       /* of queries and keys, RMSNorm */
@@ -138,8 +141,8 @@ LOONG_NODISCARD loong_status_t loongi_vision_state(const void *config,
                                                    void *user);
 
 /* Enters families vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision,
- * qwen2_5_vl_vision, qwen3_vl_vision, internvl_vision and
- * kimi_k25_vision. */
+ * qwen2_5_vl_vision, qwen3_vl_vision, internvl_vision, kimi_k25_vision and
+ * rice_vit. */
 LOONG_NODISCARD loong_status_t loongi_register_vision(loong_context_t *ctx);
 
 #ifdef __cplusplus

@@ -23,7 +23,7 @@ static const loong_recipe_field_t fields[] = {
     {TEXT("family", SAME,
           "vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision, "
           "qwen2_5_vl_vision, qwen3_vl_vision, internvl_vision, "
-          "kimi_k25_vision"),
+          "kimi_k25_vision, rice_vit"),
      .needed = true},
     {INT64("num_layers", num_layers, 1, 10000, SAME, "transformer layers"),
      .needed = true},
@@ -73,6 +73,9 @@ static const loong_recipe_field_t fields[] = {
             "kind of norm")},
     {BOOL("add_class_token", class_token, SAME,
           "a row in front of the patches")},
+    {BOOL("rotary_class_token", class_angles, SAME,
+          "with rope: the class token turns by angles that are learned, one "
+          "for each pair of a head's channels; else it does not turn")},
     {BOOL("add_patch_bias", patch_bias, SAME, "bias of the patch projection")},
     {BOOL("add_qkv_bias", qkv_bias, SAME, "biases of q, k and v")},
     {BOOL("qk_layernorm", qk_norm, SAME, "norm of each head of q and k")},
@@ -177,6 +180,12 @@ static const struct {
     {"kimi_k25_vision", {"position_interpolation", "bicubic"}},
     {"kimi_k25_vision", {"activation", "gelu_tanh"}},
     {"kimi_k25_vision", {"layernorm_epsilon", "1e-5"}},
+    {"rice_vit", {"add_patch_bias", "false"}},
+    {"rice_vit", {"pre_layernorm", "true"}},
+    {"rice_vit", {"post_layernorm", "false"}},
+    {"rice_vit", {"position_embedding_type", "rope"}},
+    {"rice_vit", {"rotary_class_token", "true"}},
+    {"rice_vit", {"layernorm_epsilon", "1e-5"}},
     {"internvl_vision", {"post_layernorm", "false"}},
     {"internvl_vision", {"add_qkv_bias", "false"}},
     {"internvl_vision", {"qk_layernorm_whole", "true"}},
@@ -213,11 +222,15 @@ static void check_native(loong_problems_t *problems,
                             (long long)c->num_attention_heads);
     }
     if (c->image_size == 0 &&
-        (c->num_classes > 0 || c->masked_image_modeling || c->class_token)) {
+        (c->num_classes > 0 || c->masked_image_modeling)) {
         loongi_problems_add(problems,
                             "image_size 0: pictures of sizes of their own go "
-                            "without add_class_token, num_classes and "
-                            "masked_image_modeling");
+                            "without num_classes and masked_image_modeling");
+    }
+    if (c->class_angles && !(c->rotary && c->class_token)) {
+        loongi_problems_add(problems, "rotary_class_token: true, which goes "
+                                      "with position_embedding_type rope and "
+                                      "add_class_token");
     }
 }
 

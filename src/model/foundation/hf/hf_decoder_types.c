@@ -467,6 +467,8 @@ const loong_hf_type_t loongi_hf_decoder_types[] = {
      false, true},
     {"qwen3_vl_text", "Qwen3VLForConditionalGeneration", "qwen3",
      qwen3_vl_fields, qwen3_vl_fixed, 5e5, false, true},
+    {"LLaVAOneVision1_5_text", "LLaVAOneVision1_5_ForConditionalGeneration",
+     "qwen3", qwen3_fields, qwen3_fixed, 5e6, false, true},
     {"internlm2", "InternLM2ForCausalLM", "internlm2", internlm2_fields,
      internlm2_fixed, 1e4, false, false},
     {"mimo", "MiMoForCausalLM", "mimo", mimo_fields, qwen2_fixed, 1e4, false,

@@ -35,6 +35,7 @@ static const kind_t kinds[] = {
     {"qwen3_vl_vision", NULL, "gelu_tanh"},
     {"internvl_vision", NULL, "gelu"},
     {"kimi_k25_vision", NULL, "gelu_tanh"},
+    {"rice_vit", NULL, "gelu"},
 };
 
 static const kind_t *kind_of(const loong_hf_type_t *type)

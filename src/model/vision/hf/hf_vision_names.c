@@ -19,6 +19,9 @@
         ROWS_END
 #define IMAGE(hf_) \
     ROW("patch_embedding.weight", hf_, HF_HIDDEN, HF_PATCH, HF_ALWAYS, HF_IMAGE)
+#define FRAMES(hf_)                                                       \
+    ROW("patch_embedding.weight", hf_, HF_HIDDEN, HF_PATCH, HF_ALWAYS, \
+        HF_IMAGE | HF_FRAMES)
 
 #define LAYER "encoder.layer.#."
 #define SELF LAYER "attention.attention."
@@ -135,20 +138,27 @@ static const loong_hf_row_t internvl_rows[] = {
     PART("q_proj." end_, "attn.qkv." end_, columns_, 0),   \
         PART("k_proj." end_, "attn.qkv." end_, columns_, 1), \
         PART("v_proj." end_, "attn.qkv." end_, columns_, 2)
+#define QWEN_LAYERS                                                           \
+    BOTH("layers.#.input_layernorm", LAYER "norm1", HF_HIDDEN, HF_NONE),      \
+        PARTS("weight", HF_HIDDEN), PARTS("bias", HF_NONE),                   \
+        BOTH(ATTN "o_proj", LAYER "attn.proj", HF_HIDDEN, HF_HIDDEN),         \
+        BOTH("layers.#.post_attention_layernorm", LAYER "norm2", HF_HIDDEN,   \
+             HF_NONE),                                                        \
+        BOTH(MLP "up_proj", LAYER "mlp.fc1", HF_FFN, HF_HIDDEN),              \
+        BOTH(MLP "down_proj", LAYER "mlp.fc2", HF_HIDDEN, HF_FFN)
 static const loong_hf_row_t qwen2_vl_rows[] = {
+    FRAMES("patch_embed.proj.weight"), QWEN_LAYERS, ROWS_END};
+static const loong_hf_row_t rice_rows[] = {
+    ROW("class_token.weight", "class_embedding", HF_NONE, HF_HIDDEN, HF_ALWAYS,
+        HF_ROW),
+    NAMED("class_angles.weight", "class_pos_emb", HF_NONE, HF_HEAD),
     IMAGE("patch_embed.proj.weight"),
-    BOTH("layers.#.input_layernorm", LAYER "norm1", HF_HIDDEN, HF_NONE),
-    PARTS("weight", HF_HIDDEN),
-    PARTS("bias", HF_NONE),
-    BOTH(ATTN "o_proj", LAYER "attn.proj", HF_HIDDEN, HF_HIDDEN),
-    BOTH("layers.#.post_attention_layernorm", LAYER "norm2", HF_HIDDEN,
-         HF_NONE),
-    BOTH(MLP "up_proj", LAYER "mlp.fc1", HF_FFN, HF_HIDDEN),
-    BOTH(MLP "down_proj", LAYER "mlp.fc2", HF_HIDDEN, HF_FFN),
+    BOTH("pre_layernorm", "pre_layernorm", HF_HIDDEN, HF_NONE),
+    QWEN_LAYERS,
     ROWS_END};
 
 static const loong_hf_row_t qwen2_5_vl_rows[] = {
-    IMAGE("patch_embed.proj.weight"),
+    FRAMES("patch_embed.proj.weight"),
     NAMED("layers.#.input_layernorm.weight", LAYER "norm1.weight", HF_HIDDEN,
           HF_NONE),
     PARTS("weight", HF_HIDDEN),
@@ -162,7 +172,7 @@ static const loong_hf_row_t qwen2_5_vl_rows[] = {
     ROWS_END};
 
 static const loong_hf_row_t qwen3_vl_rows[] = {
-    IMAGE("patch_embed.proj.weight"),
+    FRAMES("patch_embed.proj.weight"),
     NAMED("patch_embedding.bias", "patch_embed.proj.bias", HF_HIDDEN, HF_NONE),
     NAMED("position_embeddings.weight", "pos_embed.weight", HF_POSITION,
           HF_HIDDEN),
@@ -216,6 +226,7 @@ const loong_hf_names_t loongi_hf_vision_names[] = {
     {"qwen3_vl_vision", "", qwen3_vl_rows, false, NULL},
     {"internvl_vision", "", internvl_rows, false, NULL},
     {"kimi_k25_vision", "", moonvit_rows, false, NULL},
+    {"rice_vit", "", rice_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
@@ -228,11 +239,11 @@ loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
     map->groups = 1;
     map->patch[0] = c.num_channels;
     map->patch[1] = c.patch_size;
-    map->patch[2] =
-        c.image_size == 0 && !c.rotary_interleaved ? c.temporal_patch_size : 0;
+    map->patch[2] = c.temporal_patch_size;
     s[HF_NONE] = 1;
     s[HF_HIDDEN] = c.hidden_size;
     s[HF_FFN] = c.ffn_hidden_size;
+    s[HF_HEAD] = c.hidden_size / c.num_attention_heads / 2; /* angles */
     s[HF_PATCH] = c.num_channels * c.temporal_patch_size * c.patch_size *
                   c.patch_size;
     s[HF_POSITION] =

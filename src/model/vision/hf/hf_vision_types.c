@@ -125,6 +125,20 @@ static const loong_hf_field_t kimi_fields[] = {
     CODE_FIELD("hidden_act"),
     CODE_FIELD("rope_parameters"),
     CODE_FIELD(NULL)};
+/* Norms of layers have an epsilon of the class' own. */
+static const loong_hf_field_t rice_fields[] = {
+    INT_FIELD("depth", "num_layers", "24"),
+    INT_FIELD("hidden_size", "hidden_size", "1024"),
+    INT_FIELD("intermediate_size", "ffn_hidden_size", "4096"),
+    INT_FIELD("num_heads", "num_attention_heads", "16"),
+    INT_FIELD("patch_size", "patch_size", "14"),
+    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
+    CODE_FIELD("hidden_act"),
+    CODE_FIELD("embed_dim"),
+    NEUTRAL_FIELD("in_channels", "3"),
+    NEUTRAL_FIELD("temporal_patch_size", "1"),
+    NEUTRAL_FIELD("layer_norm_eps", "1e-05"),
+    CODE_FIELD(NULL)};
 /* What the classes compute, beside their sizes. */
 static const loong_hf_fixed_t vit_fixed[] = {{"add_class_token", "true"},
                                              {"add_patch_bias", "true"},
@@ -188,6 +202,20 @@ static const loong_hf_fixed_t kimi_fixed[] = {
     {"masked_image_modeling", "false"},
     {NULL, NULL}};
 
+static const loong_hf_fixed_t rice_fixed[] = {
+    {"add_class_token", "true"},
+    {"add_patch_bias", "false"},
+    {"pre_layernorm", "true"},
+    {"post_layernorm", "false"},
+    {"position_embedding_type", "rope"},
+    {"rotary_class_token", "true"},
+    {"rotary_base", "10000"},
+    {"image_size", "0"},
+    {"temporal_patch_size", "1"},
+    {"layernorm_epsilon", "1e-05"},
+    {"masked_image_modeling", "false"},
+    {NULL, NULL}};
+
 static const loong_hf_fixed_t internvl_fixed[] = {
     {"add_class_token", "true"},        {"add_patch_bias", "true"},
     {"pre_layernorm", "false"},         {"post_layernorm", "false"},
@@ -212,6 +240,7 @@ const loong_hf_type_t loongi_hf_vision_types[] = {
     TYPE("qwen3_5_moe_vision", "Qwen3_5Moe", "qwen3_vl_vision", qwen3_5),
     TYPE("internvl_vision", "InternVLVision", "internvl_vision", internvl),
     TYPE("kimi_k25_vision", "Kimi_K25Vision", "kimi_k25_vision", kimi),
+    TYPE("rice_vit", "Rice", "rice_vit", rice),
     TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
     {.model_type = NULL}};

@@ -66,9 +66,11 @@ typedef struct loong_processor {
  * blocks of them (LLaVA-OneVision's packing; Li et al. 2024): the first grid as
  * it is, then a sheet of tiles x tiles grids, of which a window is taken and
  * resampled as torch's bilinear interpolate does; a learned row ends each line
- * of the sheet. Pairs are rows and columns. */
+ * of the sheet. Of a video each grid is resampled, and one learned row ends all.
+ * Pairs are rows and columns. */
 typedef struct loong_picture_packing {
     bool packed; /* false: blocks */
+    bool video;  /* without a sheet: size is that of each grid */
     int64_t tiles[2];
     int64_t from[2], window[2]; /* patches of the sheet */
     int64_t size[2]; /* behind that; without tiles a line of no patches */

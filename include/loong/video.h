@@ -20,7 +20,8 @@ LOONG_API bool loong_video_loads(void);
 
 /* Reads a Hugging Face video_preprocessor_config.json, or the "video_processor"
  * of a processor_config.json, of a Qwen2-VL ("Qwen2VL", also Qwen2.5-VL's),
- * Qwen3-VL ("Qwen3VL") or InternVL ("InternVL") video processor. class_name is
+ * Qwen3-VL ("Qwen3VL"), LLaVA-OneVision
+ * ("LlavaOnevision") or InternVL ("InternVL") video processor. class_name is
  * taken where the file names none, as a preprocessor_config.json of pictures;
  * path NULL: that class's defaults. It is an image processor of videos.
  * Errors: as loong_image_processor_create. */

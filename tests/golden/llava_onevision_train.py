@@ -34,20 +34,20 @@ NAMES = [(r"^model\.image_newline", "image_projector.newline.weight"),
          *(n for n in paligemma_train.NAMES if "projector" not in n[0])]
 
 
-def make():
-    text = dict(model_type="qwen2", vocab_size=12, hidden_size=16,
+def make(vocab=12, positions=64, side=SIDE, pins=PINS, **more):
+    text = dict(model_type="qwen2", vocab_size=vocab, hidden_size=16,
                 intermediate_size=24, num_hidden_layers=2,
                 num_attention_heads=4, num_key_value_heads=2,
-                max_position_embeddings=64, rms_norm_eps=1e-6,
+                max_position_embeddings=positions, rms_norm_eps=1e-6,
                 tie_word_embeddings=False,
                 rope_parameters=dict(rope_type="default", rope_theta=1e4))
     config = transformers.LlavaOnevisionConfig(
         vision_config=dict(
-            model_type="siglip_vision_model", image_size=SIDE, patch_size=4,
+            model_type="siglip_vision_model", image_size=side, patch_size=4,
             hidden_size=12, num_hidden_layers=2, intermediate_size=20,
             num_attention_heads=4, vision_use_head=False),
         text_config=text, image_token_index=qwen2.PICTURE,
-        image_grid_pinpoints=PINS, tie_word_embeddings=False)
+        image_grid_pinpoints=pins, tie_word_embeddings=False, **more)
     with llava_train.wide.widened():
         return transformers.LlavaOnevisionForConditionalGeneration._from_config(
             config, attn_implementation="eager").double().eval()
@@ -73,16 +73,19 @@ def prepare(place):
 
 def counts(model, sizes):
     """Rows of each picture, as the model packs them."""
-    features = [torch.zeros(1 + (0 if len(sizes) > 1 else _tiles(size)), 4, 16)
-                for size in sizes]
+    config = model.config
+    side, pins = config.vision_config.image_size, config.image_grid_pinpoints
+    features = [torch.zeros(1 + (0 if len(sizes) > 1 else
+                                 _tiles(size, side, pins)),
+                            (side // 4) ** 2, 16) for size in sizes]
     return model.model.pack_image_features(
         features, sizes, torch.zeros(16))[1].tolist()
 
 
-def _tiles(size):
+def _tiles(size, side, pins):
     from transformers.image_processing_utils import select_best_resolution
-    height, width = select_best_resolution(size, PINS)
-    return height * width // SIDE ** 2
+    height, width = select_best_resolution(size, pins)
+    return height * width // side ** 2
 
 
 def samples(place):

@@ -3,8 +3,8 @@
 """Conversations with pictures against transformers' processors.
 
   vl_chat.py BUILD           writes vl_chat/: tokenizers with the templates that
-                             LLaVA-1.5, Qwen2-VL and InternVL3 are published
-                             with (PaliGemma without one: ours is proved to be
+                             LLaVA-1.5, LLaVA-OneVision, Qwen2-VL and InternVL3
+                             are published with (PaliGemma without one: ours is proved to be
                              what its processor does), conversations, and ids and masks as transformers
                              has them, a picture as its one token
   vl_chat.py BUILD --check   writes them elsewhere, and compares with the ids
@@ -23,6 +23,8 @@ import transformers
 from PIL import Image
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import \
     GotOcr2ImageProcessorPil
+from transformers.models.llava_onevision.image_processing_pil_llava_onevision \
+    import LlavaOnevisionImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import \
     Qwen2VLImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import \
@@ -46,6 +48,19 @@ LLAVA = (
     "{% generation %}{{ content['text'] + ' '}}{% endgeneration %}{% endfor %}"
     "{% endif %}{% endfor %}{% if add_generation_prompt %}"
     "{{ 'ASSISTANT:' }}{% endif %}")
+ONEVISION = (
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}"
+    "{# Render all images first #}{% for content in message['content'] | "
+    "selectattr('type', 'equalto', 'image') %}{{ '<image>\n' }}{% endfor %}"
+    "{# Render all video then #}{% for content in message['content'] | "
+    "selectattr('type', 'equalto', 'video') %}{{ '<video>\n' }}{% endfor %}"
+    "{# Render all text next #}{% if message['role'] != 'assistant' %}"
+    "{% for content in message['content'] | selectattr('type', 'equalto', "
+    "'text') %}{{ content['text'] }}{% endfor %}{% else %}"
+    "{% for content in message['content'] | selectattr('type', 'equalto', "
+    "'text') %}{% generation %}{{ content['text'] }}{% endgeneration %}"
+    "{% endfor %}{% endif %}{{'<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 QWEN = (
     "{% set image_count = namespace(value=0) %}"
     "{% set video_count = namespace(value=0) %}"
@@ -84,6 +99,9 @@ FAMILIES = {
                  ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
                   *NAMED.values()]),
     "llava": ("<image>", LLAVA, ["<s>", "</s>", "<image>"]),
+    "llava_onevision": ("<image>", ONEVISION,
+                        ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
+                         "<image>", "<video>"]),
     "qwen2_vl": ("<|image_pad|>", QWEN,
                  ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
                   "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
@@ -169,6 +187,17 @@ def write(name, place):
     return tokenizer
 
 
+def onevision(tokenizer, videos):
+    transformers.ProcessorMixin.check_argument_for_proper_class = (
+        lambda self, name, value: None)
+    return transformers.LlavaOnevisionProcessor(
+        LlavaOnevisionImageProcessorPil(
+            size=dict(height=56, width=56),
+            image_grid_pinpoints=[[56, 56], [112, 112], [168, 112]]),
+        tokenizer, videos, num_image_tokens=16,
+        vision_feature_select_strategy="full", chat_template=ONEVISION)
+
+
 def processor(name, tokenizer):
     token = FAMILIES[name][0]
     if name == "llava":
@@ -179,6 +208,8 @@ def processor(name, tokenizer):
             tokenizer, patch_size=14, vision_feature_select_strategy="default",
             image_token=token, num_additional_image_tokens=1,
             chat_template=FAMILIES[name][1])
+    if name == "llava_onevision":
+        return onevision(tokenizer, None)
     if name == "paligemma":
         pixels = SiglipImageProcessorPil(size=dict(height=28, width=28))
         pixels.image_seq_length = 4
@@ -217,7 +248,7 @@ def expected(p, messages, rows):
                   for path in paths]
         text = p.apply_chat_template(messages, tokenize=False,
                                      add_generation_prompt=prompt)
-        return p(text=[text], images=images or None,
+        return p(text=[text], images=[images] if images else None,
                  add_special_tokens=False)["input_ids"][0]
     suffix = isinstance(p, transformers.PaliGemmaProcessor)
     ids, learned = answered(p, messages) if suffix else (
@@ -227,8 +258,10 @@ def expected(p, messages, rows):
         if message["role"] == "assistant":
             begin = len(ids_of(messages[:k], True))
             end = len(ids_of(messages[:k + 1], False))
-            if "endgeneration" in p.chat_template:
+            if p.chat_template == LLAVA:
                 begin += 1  # the blank behind ASSISTANT:
+            elif p.chat_template == ONEVISION:
+                end -= 2  # <|im_end|> and a line's end
             learned[begin:end] = [1] * (end - begin)
     image = p.tokenizer.convert_tokens_to_ids(p.image_token)
     run = 0

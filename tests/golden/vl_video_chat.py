@@ -3,8 +3,9 @@
 """Conversations with pictures and videos against transformers' processors.
 
   vl_video_chat.py            writes vl_chat/video_ids.txt: ids of the record of
-                              vl_chat/videos.jsonl as Qwen2.5-VL's, Qwen3-VL's
-                              and InternVL's processors have them, each run of
+                              vl_chat/videos.jsonl as Qwen2.5-VL's, Qwen3-VL's,
+                              InternVL's and LLaVA-OneVision's processors have
+                              them, each run of
                               one token that stands for a picture or a video as
                               one
   vl_video_chat.py --check    computes again and compares
@@ -49,7 +50,8 @@ MESSAGES = [
 # The class, the family of vl_chat.py, how frames are chosen.
 KINDS = [("Qwen2VL", "qwen2_vl", dict(fps=5)),
          ("Qwen3VL", "qwen2_vl", dict(fps=5)),
-         ("InternVL", "internvl", dict(num_frames=4))]
+         ("InternVL", "internvl", dict(num_frames=4)),
+         ("LlavaOnevision", "llava_onevision", dict(num_frames=4))]
 
 
 def processor(kind, name, tokenizer):
@@ -59,6 +61,9 @@ def processor(kind, name, tokenizer):
                                      max_patches=1),
             tokenizer, videos.InternVLVideoProcessor(**videos.INTERNVL),
             image_seq_length=4, chat_template=vl_chat.INTERNVL)
+    if kind == "LlavaOnevision":
+        return vl_chat.onevision(
+            tokenizer, videos.LlavaOnevisionVideoProcessor(**videos.ONEVISION))
     tokenizer.image_token = "<|image_pad|>"
     tokenizer.video_token = "<|video_pad|>"
     own = {"Qwen2VL": transformers.Qwen2_5_VLProcessor,
@@ -78,14 +83,15 @@ def line(kind, name, sampling, place):
     text = p.apply_chat_template(MESSAGES, tokenize=False)
     read = [videos.decode(os.path.join(VIDEOS, file)) for file in FILES]
     picture = Image.open(os.path.join(vl_chat.PICTURES, "rgb.png"))
-    found = p(text=[text], images=[picture.convert("RGB")],
+    found = p(text=[text], images=[[picture.convert("RGB")]],
               videos=[torch.from_numpy(frames.transpose(0, 3, 1, 2).copy())
                       for frames, _ in read],
               video_metadata=[metadata for _, metadata in read],
               do_sample_frames=True, return_tensors="pt", **sampling)
     ids = found["input_ids"][0].tolist()
     stand = {tokenizer.convert_tokens_to_ids(token)
-             for token in ("<IMG_CONTEXT>", "<|image_pad|>", "<|video_pad|>")}
+             for token in ("<IMG_CONTEXT>", "<|image_pad|>", "<|video_pad|>",
+                           "<image>", "<video>")} - {None}
     ids = [t for k, t in enumerate(ids)
            if not (t in stand and k > 0 and ids[k - 1] == t)]
     return f"{kind} " + " ".join(map(str, ids))

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Twenty AdamW steps of transformers' Qwen2.5-VL and Qwen3-VL on texts,
-pictures and videos, from the engine's own start.
+"""Twenty AdamW steps of transformers' Qwen2.5-VL, Qwen3-VL and LLaVA-OneVision
+on texts, pictures and videos, from the engine's own start.
 
-  vl_video_train.py BUILD          writes qwen2_5_vl_video_train.txt and
-                                   qwen3_vl_video_train.txt, as llava_train.py
+  vl_video_train.py BUILD          writes qwen2_5_vl_video_train.txt,
+                                   qwen3_vl_video_train.txt and
+                                   llava_onevision_video_train.txt, as
+                                   llava_train.py
   vl_video_train.py BUILD --check  computes again and compares
 
-Models and pictures are those of qwen2_5_vl_train.py and qwen3_vl_train.py, the
+Models and pictures are those of qwen2_5_vl_train.py, qwen3_vl_train.py and
+llava_onevision_train.py (with patches of three a side, which become two), the
 texts those of tests/train/texts_with_videos.sh. Frames are PyAV's, without loss
 and at their own size; their numbers, the sizes, the seconds of a row of patches
 and the times in a text are those of transformers' video processors and of its
@@ -25,6 +28,10 @@ import numpy as np
 import torch
 import transformers
 from PIL import Image
+from transformers.models.llava_onevision.image_processing_pil_llava_onevision \
+    import LlavaOnevisionImageProcessorPil
+from transformers.models.llava_onevision.video_processing_llava_onevision \
+    import LlavaOnevisionVideoProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import \
     Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import \
@@ -34,6 +41,7 @@ from transformers.models.qwen3_vl.video_processing_qwen3_vl import \
     Qwen3VLVideoProcessor
 from transformers.video_utils import VideoMetadata
 
+import llava_onevision_train as onevision
 import llava_train
 import qwen2_5_vl_train
 import qwen2_vl_train as qwen2
@@ -45,7 +53,11 @@ BOUNDS = {"qwen2_5_vl": dict(shortest_edge=64, longest_edge=384),
           "qwen3_vl": dict(shortest_edge=128, longest_edge=4096)}
 FPS = {"qwen2_5_vl": 2.0, "qwen3_vl": 1.5}
 KINDS = {"qwen2_5_vl": Qwen2VLVideoProcessor,
-         "qwen3_vl": Qwen3VLVideoProcessor}
+         "qwen3_vl": Qwen3VLVideoProcessor,
+         "llava_onevision": LlavaOnevisionVideoProcessor}
+SIDE, FRAMES = 12, 3
+PINS = [[12, 12], [36, 36], [72, 36], [24, 24]]
+TILES = dict(size=dict(height=SIDE, width=SIDE), image_grid_pinpoints=PINS)
 
 
 def processor_of(name):
@@ -59,6 +71,8 @@ def write(place, name):
         ["bash", "-c", '. "$0/tests/train/texts_with_videos.sh"; '
          'write_videos "$0" "$1"', llava_train.SOURCE, place], check=True)
     keys = qwen2.prepare(place)
+    if name == "llava_onevision":
+        return keys + write_onevision(place)
     path = os.path.join(place, "video_preprocessor_config.json")
     with open(path, "w") as f:
         json.dump(dict(video_processor_type=KINDS[name].__name__,
@@ -70,6 +84,25 @@ def write(place, name):
                    "data.seq_length=96", "data.max_images=4",
                    "data.max_patches=160", "train.global_batch_size=8",
                    f"data.chat.cache={place}/cache"]
+
+
+def write_onevision(place):
+    pictures, videos = (os.path.join(place, name + ".json")
+                        for name in ("pictures", "videos"))
+    with open(pictures, "w") as f:
+        json.dump(dict(image_processor_type="LlavaOnevisionImageProcessor",
+                       **TILES), f)
+    with open(videos, "w") as f:
+        json.dump(dict(video_processor_type="LlavaOnevisionVideoProcessor",
+                       size=TILES["size"], num_frames=FRAMES,
+                       do_sample_frames=True), f)
+    return [f"data.image_processor={pictures}",
+            f"data.video_processor={videos}",
+            f"model.image_encoder.image_size={SIDE}",
+            f"model.foundation.vocab_size={VOCAB}",
+            "model.foundation.max_position_embeddings=128",
+            "data.seq_length=128", "data.max_images=4", "data.max_patches=360",
+            "train.global_batch_size=8", f"data.chat.cache={place}/cache"]
 
 
 def values_of(frames, mean, deviation):
@@ -101,7 +134,58 @@ def read_video(path, name):
     return patches[0].double(), grid, 2 / metadata.sampled_fps, times
 
 
+def read_plain(path):
+    """Pixels of the frames, [frames, 3, side, side]."""
+    processor = LlavaOnevisionVideoProcessor(size=TILES["size"])
+    with av.open(path) as container:
+        frames = np.stack([f.to_ndarray(format="rgb24")
+                           for f in container.decode(video=0)])
+    indices = processor.sample_frames(
+        VideoMetadata(total_num_frames=len(frames)), num_frames=FRAMES)
+    own = torch.from_numpy(frames[indices].transpose(0, 3, 1, 2).copy())
+    resized = processor.resize(own, transformers.image_utils.SizeDict(
+        **TILES["size"]), processor.resample)
+    values = values_of(resized.numpy().transpose(0, 2, 3, 1),
+                       processor.image_mean, processor.image_std)
+    return torch.from_numpy(values.transpose(0, 3, 1, 2).copy()).double()
+
+
+def onevision_samples(place):
+    model = model_of("llava_onevision")
+    with open(os.path.join(place, "tokenizer.json")) as f:
+        vocab = json.load(f)["model"]["vocab"]
+    pictures = LlavaOnevisionImageProcessorPil(**TILES)
+    with open(os.path.join(place, "texts.jsonl")) as f:
+        records = [json.loads(line) for line in f]
+    for record in records:
+        images = [Image.open(os.path.join(place, file)).convert("RGB")
+                  for file in record.get("images", [])]
+        videos = record.get("videos", [record["video"]] if "video" in record
+                            else [])
+        extra, rows = {}, iter(())
+        if images:
+            extra = dict(pictures([images], return_tensors="pt"))
+            extra["pixel_values"] = extra["pixel_values"].double()
+            rows = iter(onevision.counts(model,
+                                         extra["image_sizes"].tolist()))
+        if videos:
+            extra["pixel_values_videos"] = torch.stack(
+                [read_plain(os.path.join(place, file)) for file in videos])
+        ids, learned = [], []
+        for part in record["text"].replace("<picture>", "\0").replace(
+                "<video>", "\1"):
+            count = next(rows) if part == "\0" else \
+                4 * FRAMES + 1 if part == "\1" else 1
+            token = {"\0": PICTURE, "\1": VIDEO}.get(part)
+            ids += [vocab[part] if token is None else token] * count
+            learned += [token is None] * count
+        yield torch.tensor([ids]), extra, torch.tensor(learned[1:])
+
+
 def samples(place, name):
+    if name == "llava_onevision":
+        yield from onevision_samples(place)
+        return
     with open(os.path.join(place, "tokenizer.json")) as f:
         vocab = json.load(f)["model"]["vocab"]
     pictures = Qwen2VLImageProcessorPil(size=qwen2.PIXELS, **qwen2.CUT)
@@ -157,6 +241,8 @@ def samples(place, name):
 
 
 def model_of(name):
+    if name == "llava_onevision":
+        return onevision.make(VOCAB, 128, SIDE, PINS, video_token_index=VIDEO)
     text = dict(qwen2.TEXT, vocab_size=VOCAB, max_position_embeddings=96)
     ids = dict(image_token_id=PICTURE, video_token_id=VIDEO,
                vision_start_token_id=BEGIN, vision_end_token_id=END,
@@ -180,7 +266,8 @@ def model_of(name):
 
 
 def run(name):
-    own = {"qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train}[name]
+    own = {"qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train,
+           "llava_onevision": onevision}[name]
     of = types.SimpleNamespace(make=lambda: model_of(name), load=own.load)
     file = os.path.join(llava_train.HERE, name + "_video_train.txt")
     with tempfile.TemporaryDirectory() as place:

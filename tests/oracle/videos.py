@@ -7,8 +7,8 @@ them.
     tests/oracle/videos.py BUILD --fixtures   writes tests/fixtures/videos
 
 Codecs mpeg4 and h264 among others, odd rates, frames at uneven times, turned
-ones, audio beside; the classes of Qwen2-VL, Qwen3-VL and InternVL by their
-defaults, by a rate and by a number of frames. The numbers of the frames are
+ones, audio beside; the classes of Qwen2-VL, Qwen3-VL, InternVL and
+LLaVA-OneVision by their defaults, by a rate and by a number of frames. The numbers of the frames are
 equal, and so are sizes, rows of patches and seconds; every pixel is within
 1/255, of the same frames by PyAV's own FFmpeg (a turned one is turned here).
 Needs av, numpy, torchvision and transformers.
@@ -26,6 +26,8 @@ import numpy as np
 import torch
 from transformers.models.internvl.video_processing_internvl import \
     InternVLVideoProcessor
+from transformers.models.llava_onevision.video_processing_llava_onevision \
+    import LlavaOnevisionVideoProcessor
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import \
     Qwen2VLVideoProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import \
@@ -38,7 +40,9 @@ I64 = ctypes.c_int64
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 CLASSES = {"Qwen2VL": Qwen2VLVideoProcessor, "Qwen3VL": Qwen3VLVideoProcessor,
-           "InternVL": InternVLVideoProcessor}
+           "InternVL": InternVLVideoProcessor,
+           "LlavaOnevision": LlavaOnevisionVideoProcessor}
+FRAMES = ("InternVL", "LlavaOnevision")  # a frame a patch, of one size
 
 
 class Video(ctypes.Structure):
@@ -50,6 +54,7 @@ class Video(ctypes.Structure):
 class Item(ctypes.Structure):
     _fields_ = [("type", ctypes.c_int), ("name", ctypes.c_char_p),
                 ("size", I64 * 2), ("at", I64), ("frames", I64),
+                ("several", ctypes.c_bool),
                 ("seconds", ctypes.c_double), ("parts", I64),
                 ("part_at", ctypes.c_void_p), ("label", I64),
                 ("ids", ctypes.c_void_p), ("weight", ctypes.c_void_p),
@@ -192,7 +197,7 @@ def compare(library, kind, settings, path, sampling):
         sampling.get("fps", 0), sampling.get("num_frames", 0))
     patch = settings.get("patch_size", 14)
     merge = settings.get("merge_size", 1)
-    each = 1 if kind == "InternVL" else 2
+    each = 1 if kind in FRAMES else 2
     try:
         video, got, size, out = library.read(own, path, patch, merge, each)
     except ValueError as error:
@@ -202,7 +207,7 @@ def compare(library, kind, settings, path, sampling):
     assert got == numbers, (kind, path, sampling, got, numbers)
     assert abs(video.fps - metadata.fps) < 1e-9
     wanted = found["pixel_values_videos"].numpy()
-    if kind == "InternVL":
+    if kind in FRAMES:
         wanted = internvl_patches(wanted[0], patch)
     else:
         t, h, w = found["video_grid_thw"][0].tolist()
@@ -222,6 +227,7 @@ QWEN2 = dict(size=dict(shortest_edge=3136, longest_edge=50176), patch_size=14,
 QWEN3 = dict(size=dict(shortest_edge=4096, longest_edge=200704), patch_size=16,
              temporal_patch_size=2, merge_size=2)
 INTERNVL = dict(size=dict(height=56, width=56))
+ONEVISION = INTERNVL
 
 
 def drawn(rng):
@@ -260,7 +266,7 @@ def main():
                                   max_video_tokens=400)),
                  ("Qwen3VL", dict(QWEN3, cap_pixels_per_frame=True,
                                   max_video_tokens=20)),
-                 ("InternVL", INTERNVL),
+                 ("InternVL", INTERNVL), ("LlavaOnevision", ONEVISION),
                  ("InternVL", dict(INTERNVL, initial_shift=False))])
             sampling = rng.choice([{}, dict(fps=rng.choice([0.5, 1, 2, 5.3])),
                                    dict(num_frames=rng.randint(1, 32))])
@@ -299,7 +305,8 @@ def fixtures():
 CASES = [("Qwen2VL", QWEN2, {}), ("Qwen2VL", QWEN2, dict(fps=5)),
          ("Qwen2VL", QWEN2, dict(num_frames=5)), ("Qwen3VL", QWEN3, {}),
          ("Qwen3VL", QWEN3, dict(fps=7)),
-         ("InternVL", INTERNVL, dict(num_frames=4))]
+         ("InternVL", INTERNVL, dict(num_frames=4)),
+         ("LlavaOnevision", ONEVISION, dict(num_frames=4))]
 
 
 def expected(path, kind, settings, sampling):
@@ -308,13 +315,13 @@ def expected(path, kind, settings, sampling):
     processor = CLASSES[kind](**settings)
     found, numbers, metadata = theirs(processor, path, sampling)
     values = found["pixel_values_videos"].numpy()
-    if kind == "InternVL":
+    if kind in FRAMES:
         values, size = internvl_patches(values[0], 14), (56, 56)
     else:
         _, h, w = found["video_grid_thw"][0].tolist()
         size = w * settings["patch_size"], h * settings["patch_size"]
     metadata.frames_indices = np.array(numbers)
-    each = 1 if kind == "InternVL" else 2
+    each = 1 if kind in FRAMES else 2
     thirds = [float(part.mean()) for part in np.array_split(values, 3)]
     return " ".join(map(str, [
         os.path.basename(path), kind, sampling.get("fps", 0),

@@ -343,5 +343,20 @@ if [ -e "$build/libloong_video.so" ]; then
         ${m}image_projector.parallel.$t=2 \
         ${m}image_projector.parallel.sequence_parallel=true \
         parallel.pipeline_model_parallel_size=2
+    # Rows of frames are pooled, and one learned row ends a video.
+    model=llava_onevision_train golden=llava_onevision_video_train
+    size='"size": {"height": 12, "width": 12}'
+    echo '{"image_processor_type": "LlavaOnevisionImageProcessor",' "$size," \
+        '"image_grid_pinpoints": [[12, 12], [36, 36], [72, 36], [24, 24]]}' \
+        >"$place/preprocessor_config.json"
+    echo '{"video_processor_type": "LlavaOnevisionVideoProcessor",' "$size," \
+        '"num_frames": 3, "do_sample_frames": true}' >"$place/videos.json"
+    keys+=(model.image_encoder.image_size=12 data.seq_length=128
+        data.max_patches=360)
+    also 1 1
+    also 2 1 "${shared[@]}" data.seq_length=256 data.row_patches=400 \
+        model.foundation.max_position_embeddings=256
+    steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+        ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
 fi
 echo "$runs layouts, twenty steps each"

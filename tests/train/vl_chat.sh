@@ -26,7 +26,7 @@ inspect() {
     "$build/loong-data" chat inspect --tokenizer "$golden/$model" \
         --image-token "$token" --ids --count 99 "$@" "$file"
 }
-for pair in {llava,qwen2_vl,internvl}\ {openai,sharegpt} "paligemma single"; do
+for pair in {llava,llava_onevision,qwen2_vl,internvl}\ {openai,sharegpt} "paligemma single"; do
     model=${pair% *} file=${pair#* } token='<image>'
     [ $model != qwen2_vl ] || token='<|image_pad|>'
     [ $model != internvl ] || token='<IMG_CONTEXT>'
@@ -44,13 +44,15 @@ diff <(sort ids) <(sort "$golden/ids.txt") >/dev/null || {
 # Videos, in each of the forms that they take in a text.
 videos=$source/tests/fixtures/videos
 if [ -e "$build/libloong_video.so" ]; then
-    for kind in Qwen2VL Qwen3VL InternVL; do
+    for kind in Qwen2VL Qwen3VL InternVL LlavaOnevision; do
         model=qwen2_vl token='<|image_pad|>' video='<|video_pad|>'
         chosen=(--video-fps 5)
-        [ $kind != InternVL ] || {
+        [[ $kind == Qwen* ]] || {
             model=internvl token='<IMG_CONTEXT>' video='<video>'
             chosen=(--video-frames 4)
         }
+        [ $kind != LlavaOnevision ] ||
+            model=llava_onevision token='<image>'
         inspect $model "$token" "$golden/videos.jsonl" --video-token "$video" \
             --image-root "$pictures" "${chosen[@]}" --video-processor \
             "$videos/$(tr '[:upper:]' '[:lower:]' <<<"$kind").json" |

@@ -129,6 +129,61 @@ static int32_t find_token(const chat_worker_t *w, int64_t *at)
     return -1;
 }
 
+/* The first that is left of those which a token may stand for; -1: none. */
+static int64_t next_of(const chat_worker_t *w, const bool *taken, int32_t id)
+{
+    const chat_conversation_t *c = &w->conversation;
+    bool by_pictures =
+        c->rules.videos != NULL &&
+        loong_video_processor_form(c->rules.videos) == LOONG_VIDEO_FRAMES;
+    for (int64_t i = 0; i < c->num_images; i++) {
+        bool video = c->images[i].frames > 0 && !by_pictures;
+        if (!taken[i] && id == (video ? w->video_id : w->image_id)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static const char *path_at(const chat_conversation_t *c, int64_t i)
+{
+    const char *path = c->image_paths.data;
+    for (; i > 0; i--) {
+        path += strlen(path) + 1;
+    }
+    return path;
+}
+
+/* Templates may put pictures before videos, whatever the order of the contents:
+ * those of a kind keep theirs. */
+static loong_status_t sort_as_text(chat_worker_t *w, int64_t before)
+{
+    chat_conversation_t *c = &w->conversation;
+    loong_video_t images[LOONG_MAX_ITEMS];
+    bool taken[LOONG_MAX_ITEMS] = {false};
+    loong_text_t paths = loongi_text_begin(w->ctx);
+    int64_t count = 0, at = before;
+    while (count < c->num_images) {
+        int64_t i = next_of(w, taken, find_token(w, &at));
+        if (i < 0) {
+            break; /* who counts the tokens tells it */
+        }
+        taken[i] = true;
+        images[count++] = c->images[i];
+        loongi_text_append(&paths, path_at(c, i), strlen(path_at(c, i)) + 1);
+        for (int64_t k = 0; k < LOONG_MAX(c->images[i].parts, 1); k++) {
+            at += find_token(w, &at) >= 0;
+        }
+    }
+    loong_status_t status = paths.status;
+    if (status == LOONG_OK && count > 0 && count == c->num_images) {
+        memcpy(c->images, images, (size_t)count * sizeof(*images));
+        memcpy(c->image_paths.data, paths.data, paths.length);
+    }
+    loongi_text_free(&paths);
+    return status;
+}
+
 static loong_status_t add_image(chat_worker_t *w, int64_t before,
                                 const loong_video_t *of, int64_t *at,
                                 bool *stands_p)
@@ -166,6 +221,7 @@ loong_status_t loongi_chat_place_images(chat_worker_t *w, int64_t before)
     const chat_conversation_t *c = &w->conversation;
     int64_t at = before;
     bool stand = true;
+    LOONG_TRY(sort_as_text(w, before));
     for (int64_t i = 0; i < c->num_images; i++) {
         LOONG_TRY(add_image(w, before, &c->images[i], &at, &stand));
     }

@@ -65,6 +65,16 @@ void loongi_picture_pack(const loong_patch_params_t *p,
     rows->columns = rows->text;
 }
 
+void loongi_video_pack(loong_picture_rows_t *rows)
+{
+    int64_t high = (rows->height + 1) / 2, wide = (rows->width + 1) / 2;
+    rows->pack = (loong_picture_packing_t){
+        .packed = true, .video = true, .size = {high, wide}};
+    rows->text = rows->grids * high * wide + 1;
+    rows->columns = rows->text;
+    rows->moments = 1; /* of a text: all are one line */
+}
+
 /* A row of a text: the learned one, or a sum. */
 typedef struct packed {
     bool learned;
@@ -79,11 +89,32 @@ static int64_t row_of(const loong_picture_rows_t *of, int64_t y, int64_t x)
     return (grid * of->height + y % of->height) * of->width + x % of->width;
 }
 
+static packed_t video_row(const loong_picture_rows_t *of, int64_t i)
+{
+    const int64_t *size = of->pack.size;
+    int64_t each = size[0] * size[1];
+    packed_t row = {.learned = i == of->grids * each};
+    const loong_position_table_t high = {of->height, false, false};
+    const loong_position_table_t wide = {of->width, false, false};
+    loong_taps_t down = loongi_taps_of(&high, i % each / size[1], size[0]);
+    loong_taps_t across = loongi_taps_of(&wide, i % size[1], size[1]);
+    for (int t = 0; t < TAPS && !row.learned; t++) {
+        row.row[t] =
+            (i / each * of->height + down.row[t / 2]) * of->width +
+            across.row[t % 2];
+        row.weight[t] = down.weight[t / 2] * across.weight[t % 2];
+    }
+    return row;
+}
+
 static packed_t packed_row(const loong_picture_rows_t *of, int64_t i)
 {
     const loong_picture_packing_t *k = &of->pack;
     packed_t row = {.row = {i}, .weight = {1.0}};
     int64_t front = of->height * of->width;
+    if (k->video) {
+        return video_row(of, i);
+    }
     if (i < front) {
         return row;
     }

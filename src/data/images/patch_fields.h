@@ -90,6 +90,9 @@ void loongi_picture_pack(const loong_patch_params_t *p,
                          const loong_image_tiles_t *tiles,
                          loong_picture_rows_t *rows);
 
+/* Likewise those of a video's grids. */
+void loongi_video_pack(loong_picture_rows_t *rows);
+
 /* Slots of loong_processor_t. */
 LOONG_NODISCARD loong_status_t loongi_patch_example(const void *config,
                                                     int64_t i,

@@ -56,6 +56,9 @@ static loong_picture_rows_t video_rows(const loong_patch_params_t *p,
     rows.step = p->tokens_per_second > 0
                     ? (float)p->tokens_per_second * (float)video->seconds
                     : 1.0F;
+    if (p->packed_tiles > 0) {
+        loongi_video_pack(&rows);
+    }
     return rows;
 }
 

@@ -66,6 +66,9 @@ static const struct {
                 .min_frames = 4,
                 .max_frames = 768,
                 .max_tokens = 768}}},
+    {"LlavaOnevision",
+     {SCALED, CLIP_COLOURS, .size = SQUARE(384),
+      .video = {.form = LOONG_VIDEO_WHOLE}}},
     {"InternVL",
      {SCALED, CLIP_COLOURS, .size = SQUARE(384),
       .is_tiled = true, /* its files of pictures say so; frames are not cut */
@@ -402,8 +405,8 @@ static loong_status_t find_video_kind(loong_context_t *ctx, const char *path,
                 *kind_p >= 0 && (type == NULL ||
                                  (end != NULL && strcmp(end, ending) == 0)),
                 LOONG_ERR_UNSUPPORTED,
-                "%s: video_processor_type is \"%s\", of which Qwen2VL, Qwen3VL "
-                "and InternVLVideoProcessor are read",
+                "%s: video_processor_type is \"%s\", of which Qwen2VL, "
+                "Qwen3VL, LlavaOnevision and InternVLVideoProcessor are read",
                 path != NULL ? path : "videos", name);
     return LOONG_OK;
 }

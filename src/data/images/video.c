@@ -91,6 +91,19 @@ static double shift_of(const video_rules_t *v, double total, double wanted)
                                          : v->shift;
 }
 
+/* Qwen2-VL's frames are as many as whole patches have, between bounds. */
+static bool is_bounded(const video_rules_t *v)
+{
+    return v->form == LOONG_VIDEO_WHOLE && v->max_frames > 0;
+}
+
+/* Those of the class that all are made of, LLaVA-OneVision's: at whole parts of
+ * the video, rounded down. */
+static bool is_plain(const video_rules_t *v)
+{
+    return v->form == LOONG_VIDEO_WHOLE && v->max_frames == 0;
+}
+
 /* What the processors call num_frames, of a video with a sampling. */
 static int64_t wanted_frames(const video_rules_t *v, int64_t each,
                              const loong_video_t *video)
@@ -98,7 +111,7 @@ static int64_t wanted_frames(const video_rules_t *v, int64_t each,
     double total = (double)video->total;
     double by_rate = total / video->fps * v->fps;
     double most = (double)LOONG_MIN(v->max_frames, video->total);
-    if (v->form == LOONG_VIDEO_WHOLE && v->num_frames > 0) {
+    if (is_bounded(v) && v->num_frames > 0) {
         return (int64_t)nearbyint((double)v->num_frames / (double)each) * each;
     }
     if (v->num_frames > 0) {
@@ -110,7 +123,7 @@ static int64_t wanted_frames(const video_rules_t *v, int64_t each,
                                v->max_frames)
                    : video->total;
     }
-    if (v->form == LOONG_VIDEO_WHOLE) {
+    if (is_bounded(v)) {
         most = floor(most / (double)each) * (double)each;
         double n =
             fmin(fmin(fmax(by_rate, (double)v->min_frames), most), total);
@@ -119,7 +132,7 @@ static int64_t wanted_frames(const video_rules_t *v, int64_t each,
     if (v->form == LOONG_VIDEO_TIMES) {
         return (int64_t)fmin(fmax(trunc(by_rate), (double)v->min_frames), most);
     }
-    return (int64_t)trunc(by_rate);
+    return LOONG_MAX((int64_t)trunc(by_rate), is_plain(v) ? 1 : 0);
 }
 
 /* Every frame, or those of a distance. */
@@ -146,7 +159,7 @@ static loong_status_t choose(loong_context_t *ctx, const char *path,
                     "has %g a second): data.video_fps or data.video_frames "
                     "says how many",
                     path, wanted, video->total, video->fps);
-        video->frames = v->form == LOONG_VIDEO_TIMES
+        video->frames = v->form == LOONG_VIDEO_TIMES || is_plain(v)
                             ? wanted
                             : range(shift_of(v, total, (double)wanted), total,
                                     total / (double)wanted);
@@ -175,6 +188,9 @@ int64_t loong_video_frame(const loong_image_processor_t *processor,
                    : (int64_t)nearbyint((double)k * step);
     }
     int64_t wanted = wanted_frames(v, patch_frames(processor), video);
+    if (is_plain(v)) {
+        return k * video->total / wanted;
+    }
     double from = shift_of(v, total, (double)wanted);
     return (int64_t)(float)(from + (double)k * (total / (double)wanted));
 }

@@ -463,6 +463,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .num_layouts = LOONG_COUNT_OF(onevision_layouts),
      .layouts = onevision_layouts,
      .image_token = "<image>",
+     .video_token = "<video>",
      .image_token_id = "image_token_index"},
     {.model_type = "llava",
      .architecture = "LlavaForConditionalGeneration",

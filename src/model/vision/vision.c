@@ -583,7 +583,7 @@ static loong_status_t configure(loong_context_t *ctx,
 static const loong_family_t families[] = {
     FAMILY("vit", "ViT", NULL, "mlp_projector"),
     FAMILY("clip_vision_model", "CLIP", NULL, "mlp_projector"),
-    FAMILY("siglip_vision_model", "Siglip", NULL, "mlp_projector"),
+    FAMILY("siglip_vision_model", "Siglip", "LlavaOnevision", "mlp_projector"),
     FAMILY("qwen2_vl_vision", "Qwen2VL", "Qwen2VL", "patch_merger"),
     FAMILY("qwen2_5_vl_vision", "Qwen2VL", "Qwen2VL", "qwen2_5_vl_merger"),
     FAMILY("qwen3_vl_vision", "Qwen2VL", "Qwen3VL", "qwen3_vl_merger"),

@@ -187,9 +187,8 @@ void layout_pin_for(layout_draws_t *d, const loong_recipe_t *r)
     bool limited = above_0(r, MODEL_KEY("moe_expert_capacity_factor"));
     const char *balance =
         loong_recipe_text(r, MODEL_KEY("moe_router_load_balancing_type"));
-    if (loong_recipe_component(r, 1) != NULL) { /* whole texts on each rank */
+    if (loong_recipe_component(r, 1) != NULL) {
         d->axes = LAYOUT_AXES;
-        layout_pin(d, "parallel.context_parallel_size=1");
         layout_pin(d, "parallel.data_parallel_shares=null");
     }
     if (!loong_recipe_is_set(r, MODEL_KEY("num_experts"))) {
@@ -311,33 +310,66 @@ static bool on_all_ranks(const layout_t *layout)
     return ranks[0] == '\0' || strcmp(ranks, "null") == 0;
 }
 
-static int common_multiple(int a, int b)
+/* Of so many ranks those that a component names; 0: there are none of these. */
+static int named(const char *list, int ranks)
 {
-    int m = a;
-    while (m % b != 0) {
-        m += a;
+    int count = 0;
+    if (strcmp(list, "null") == 0 || list[0] == '\0') {
+        return ranks;
     }
-    return m;
+    while (*list != '\0') {
+        char *end = NULL;
+        long first = strtol(list, &end, 10);
+        long last = end[0] != '-'   ? first
+                    : end[1] == '\0' ? ranks - 1
+                                     : strtol(end + 1, NULL, 10);
+        if (last < first || last >= ranks) {
+            return 0;
+        }
+        count += (int)(last - first + 1);
+        list += strcspn(list, ",");
+        list += *list == ',';
+    }
+    return count;
 }
 
-/* What the ranks are a multiple of, for each component that is on all of
- * them. */
-static int units_of(const layout_t *layout)
+/* Of so many ranks each component has a multiple of those of a replica. */
+static bool divides(const layout_draws_t *d, const layout_t *layout, int ranks)
 {
     static const struct {
         const char *ranks;
         const char *sizes[3];
     } own[] = {{"e.ranks", {"e.tp", "e.cp", "e.pp"}}, {"j.ranks", {"j.tp"}}};
-    int all = on_all_ranks(layout) ? unit_of(layout) : 1;
+    if (d->axes == LAYOUT_ALONE) {
+        return ranks % unit_of(layout) == 0;
+    }
+    int last = named(value_at(layout, "ranks"), ranks);
+    bool whole = last > 0 && last % unit_of(layout) == 0;
     for (int64_t i = 0; i < LOONG_COUNT_OF(own); i++) {
         int unit = 1;
         for (int k = 0; k < 3 && own[i].sizes[k] != NULL; k++) {
             unit *= LOONG_MAX(atoi(value_at(layout, own[i].sizes[k])), 1);
         }
-        bool on_all = strcmp(value_at(layout, own[i].ranks), "null") == 0;
-        all = on_all ? common_multiple(all, unit) : all;
+        int count = named(value_at(layout, own[i].ranks), ranks);
+        whole = whole && count > 0 && count % unit == 0;
     }
-    return all;
+    return whole;
+}
+
+/* One of the numbers of ranks that a layout may have; 0: there is none. */
+static int draw_ranks(const layout_draws_t *d, const layout_t *layout)
+{
+    int possible = 0;
+    for (int n = 1; n <= d->max_ranks; n++) {
+        possible += divides(d, layout, n);
+    }
+    int rest = draw(d, d->axes, possible);
+    for (int n = 1; n <= d->max_ranks; n++) {
+        if (divides(d, layout, n) && rest-- == 0) {
+            return n;
+        }
+    }
+    return 0;
 }
 
 /* What is drawn only with another value stands beside it. */
@@ -388,9 +420,8 @@ void layout_draw(layout_draws_t *d, const layout_t *of, layout_t *layout)
                 draw_axis(d, i, layout);
             }
         }
-    } while (units_of(layout) > d->max_ranks || !fits(d, layout));
-    int unit = units_of(layout);
-    layout->ranks = unit * (1 + draw(d, d->axes, d->max_ranks / unit));
+        layout->ranks = fits(d, layout) ? draw_ranks(d, layout) : 0;
+    } while (layout->ranks == 0);
     settle_shares(d, layout);
 }
 

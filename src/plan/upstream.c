@@ -266,11 +266,11 @@ loong_status_t loongi_upstream_apart(const loong_plan_t *plan, int count,
                 LOONG_ERR_CONFIG,
                 "model.%s.parallel: found %d ranks (tensor and context "
                 "parallel) that share its layers and are of several stages of "
-                "%s, which with join %s compute at different times; sizes that "
-                "divide parallel.tensor_model_parallel_size %d are there, or "
-                "another join",
+                "%s, which with join %s compute at different times; sizes "
+                "whose product divides its tensor x context parallel ranks, "
+                "%d, are there, or another join",
                 params[c].name, ranks, last->name, join,
-                last->mesh.size[LOONG_AXIS_TP]);
+                loongi_replica_ranks(last));
         }
     }
     return LOONG_OK;
@@ -436,11 +436,6 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
     if (count == 1) {
         return LOONG_OK;
     }
-    LOONG_CHECK(plan->ctx, last->mesh.size[LOONG_AXIS_CP] == 1,
-                LOONG_ERR_UNSUPPORTED,
-                "parallel.context_parallel_size %d: a model with %s has whole "
-                "texts on each rank",
-                last->mesh.size[LOONG_AXIS_CP], params[0].name);
     read_projectors(count - 1, params, &plan->pictures);
     for (int i = 0; i < count - 1; i++) {
         if (reads_pictures(&params[i])) {

@@ -16,10 +16,22 @@ const char *const loongi_cost_parts[LOONG_COST_PARTS] = {
 
 /* ---- operations ---------------------------------------------------------- */
 
-/* In thousands. What nobody learns from has a forward alone. */
+/* Ranks that share the rows and layers of a replica. */
+static double ranks_of(const loong_component_t *c)
+{
+    return loongi_replica_ranks(&c->params) *
+           c->params.mesh.size[LOONG_AXIS_PP];
+}
+
+/* In thousands, as many as the ranks of the texts would have if each had what a
+ * rank has. What nobody learns from has a forward alone. */
 static int64_t operations(const loong_component_t *c, double rows, double each)
 {
-    return (int64_t)(1e-3 * rows * each / (c->params.train ? 1.0 : 3.0));
+    const loong_model_t *m = c->model;
+    double times =
+        ranks_of(m->components[m->num_components - 1]) / ranks_of(c);
+    return (int64_t)(1e-3 * rows * each * times /
+                     (c->params.train ? 1.0 : 3.0));
 }
 
 /* Attention in something of n rows, 0 <= n <= most. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "loong/image.h"
+#include "picture_rows.h"
 #include "upstream.h"
 
 /* ---- who reads which picture --------------------------------------------- */
@@ -169,22 +170,8 @@ void loongi_images_close(loong_images_t *images)
 
 /* ---- rows of edges ------------------------------------------------------- */
 
-/* Where rows of pictures are at one end of a message. */
-typedef enum place {
-    IN_TEXTS,   /* pictures stand in texts */
-    IN_ENCODER, /* they are dealt, behind their rows that nobody else reads */
-    IN_FRONT,   /* likewise, without those: what a projector reads */
-    BEHIND      /* what it makes */
-} place_t;
-
-typedef struct end {
-    place_t place;
-    int component, replica;
-    int64_t begin, limit; /* rows that the rank has */
-} end_t;
-
-static end_t end_of(const loong_upstream_step_t *s, int component, bool sends,
-                    int rank)
+static loong_picture_end_t end_of(const loong_upstream_step_t *s, int component,
+                                  bool sends, int rank)
 {
     const loong_component_t *c = s->model->components[component];
     const loong_model_request_t *request = &c->params.request;
@@ -192,90 +179,22 @@ static end_t end_of(const loong_upstream_step_t *s, int component, bool sends,
     bool encoder = component == encoder_of(s->plan);
     bool texts = !encoder && !is_projector(s->plan, component);
     int tp = c->params.mesh.size[LOONG_AXIS_TP];
-    int cp_rank = 0;
     int tp_rank = 0;
-    end_t end = {.place = encoder ? IN_ENCODER
-                          : texts ? IN_TEXTS
-                          : sends ? BEHIND
-                                  : IN_FRONT,
-                 .component = component,
-                 .replica = replica_of(c, rank, &cp_rank, &tp_rank)};
-    int64_t rows = end.place != BEHIND           ? request->rows
-                   : request->packed_rows > 0 ? request->packed_rows
-                                              : request->rows / merge;
+    loong_picture_end_t end = {.place = encoder ? LOONG_IN_ENCODER
+                                        : texts ? LOONG_IN_TEXTS
+                                        : sends ? LOONG_BEHIND
+                                                : LOONG_IN_FRONT,
+                               .component = component,
+                               .cp_size = c->params.mesh.size[LOONG_AXIS_CP]};
+    end.replica = replica_of(c, rank, &end.cp_rank, &tp_rank);
+    end.rows = end.place != LOONG_BEHIND  ? request->rows
+               : request->packed_rows > 0 ? request->packed_rows
+                                          : request->rows / merge;
     bool split = tp > 1 && request->sequence_parallel;
-    int64_t first = rows * cp_rank;
-    end.begin = first + (split ? rows / tp * tp_rank : 0);
-    end.limit = first + (split ? rows / tp * (tp_rank + 1) : rows);
+    end.begin = split ? end.rows / tp * tp_rank : 0;
+    end.limit = split ? end.rows / tp * (tp_rank + 1) : end.rows;
+    end.length = texts && end.cp_size > 1 ? s->plan->set->seq_length : 0;
     return end;
-}
-
-/* Parts of a picture whose rows lie together at both ends: all of it, or each
- * of its grids, where the encoder has rows in front of those, or the text other
- * tokens between them. */
-static int64_t parts_of(const loong_planned_image_t *image, bool dense)
-{
-    bool whole = image->rows.sent == image->rows.encoder ||
-                 (!dense && image->rows.pack.packed);
-    return whole && image->part_at == NULL ? 1 : image->rows.grids;
-}
-
-/* The row where a part of a picture begins; -1: it is not there. */
-static int64_t first_row(const end_t *e, const loong_planned_image_t *image,
-                         int64_t part, int64_t parts)
-{
-    const loong_picture_rows_t *rows = &image->rows;
-    int64_t text = part * rows->text / parts;
-    if (e->place == IN_TEXTS) {
-        int64_t between =
-            image->part_at != NULL ? image->part_at[part] - part : 0;
-        return image->replica == e->replica ? image->row + text + between : -1;
-    }
-    if (image->at[e->component].replica != e->replica) {
-        return -1;
-    }
-    switch (e->place) {
-    case IN_ENCODER:
-        return image->at[e->component].row +
-               ((part + 1) * rows->encoder - rows->sent) / parts;
-    case IN_FRONT:
-        return image->at[e->component].sent_row + part * rows->sent / parts;
-    default:
-        return image->at[e->component].text_row + text;
-    }
-}
-
-/* The rows of a part of a picture that both ends have. */
-static loong_segment_t cut(const end_t *from, int64_t from_row, const end_t *to,
-                           int64_t to_row, int64_t rows)
-{
-    int64_t first =
-        LOONG_MAX(LOONG_MAX(from->begin - from_row, to->begin - to_row), 0);
-    int64_t last =
-        LOONG_MIN(LOONG_MIN(from->limit - from_row, to->limit - to_row), rows);
-    return (loong_segment_t){from_row + first - from->begin,
-                             to_row + first - to->begin,
-                             LOONG_MAX(last - first, 0)};
-}
-
-static loong_status_t add_parts(loong_context_t *ctx,
-                                const loong_planned_image_t *image,
-                                const end_t *from, const end_t *to,
-                                loong_segment_list_t *list)
-{
-    bool dense = from->place != IN_TEXTS && to->place != IN_TEXTS;
-    int64_t parts = parts_of(image, dense);
-    int64_t rows = dense ? image->rows.sent : image->rows.text;
-    for (int64_t part = 0; part < parts; part++) {
-        int64_t from_row = first_row(from, image, part, parts);
-        int64_t to_row = first_row(to, image, part, parts);
-        if (from_row < 0 || to_row < 0) {
-            continue;
-        }
-        loong_segment_t g = cut(from, from_row, to, to_row, rows / parts);
-        LOONG_TRY(g.rows > 0 ? loongi_segment_add(ctx, list, g) : LOONG_OK);
-    }
-    return LOONG_OK;
 }
 
 /* The pictures of a component's micro-batch. */
@@ -289,14 +208,17 @@ static loong_status_t images_of(const loong_upstream_step_t *s, int component,
                                     micro_batch, images_p, count_p);
 }
 
-/* Pictures that both ends have, in all their parts. */
+/* Pictures that both ends have, in all their parts, of each of which ranks of
+ * CP have two pieces. */
 static int64_t most_rows(void *user, int edge)
 {
     const loong_upstream_step_t *s = user;
     const loong_edge_t *e = &s->model->edges[edge];
+    const int *size = s->model->components[e->to]->params.mesh.size;
+    int64_t runs = size[LOONG_AXIS_CP] > 1 ? 2 : 1;
     int64_t images =
         LOONG_MIN(most_images(s->plan, e->from), most_images(s->plan, e->to));
-    return LOONG_MAX(images * LOONG_MAX(s->plan->pictures.tiles, 1), 1);
+    return LOONG_MAX(images * runs * LOONG_MAX(s->plan->pictures.tiles, 1), 1);
 }
 
 /* Components that both read texts have the same rows on the same ranks. */
@@ -307,12 +229,13 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
     loong_context_t *ctx = s->model->ctx;
     const loong_edge_t *edge = &s->model->edges[message->edge];
     bool back = message->backward;
-    end_t from =
+    loong_picture_end_t from =
         end_of(s, back ? edge->to : edge->from, !back, message->from_rank);
-    end_t to = end_of(s, back ? edge->from : edge->to, back, message->to_rank);
+    loong_picture_end_t to =
+        end_of(s, back ? edge->from : edge->to, back, message->to_rank);
     const loong_planned_image_t *images = NULL, *read = NULL;
     int64_t count = 0, num_read = 0;
-    if (from.place == IN_TEXTS && to.place == IN_TEXTS) {
+    if (from.place == LOONG_IN_TEXTS && to.place == LOONG_IN_TEXTS) {
         const loong_segment_t all = {
             0, 0, s->model->components[edge->to]->params.request.rows};
         return message->from_rank == message->to_rank
@@ -327,7 +250,7 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
                                                  read + num_read);
     for (const loong_planned_image_t *i = LOONG_MAX(images, read); i < end;
          i++) {
-        LOONG_TRY(add_parts(ctx, i, &from, &to, list));
+        LOONG_TRY(loongi_picture_segments(ctx, i, &from, &to, list));
     }
     return LOONG_OK;
 }
@@ -342,7 +265,8 @@ static loong_status_t is_hollow(void *user, int component, int micro_batch,
     if (!loongi_upstream_reads_images(s, component)) {
         return LOONG_OK;
     }
-    end_t own = end_of(s, component, false, s->model->ranks.cell_rank);
+    loong_picture_end_t own =
+        end_of(s, component, false, s->model->ranks.cell_rank);
     LOONG_TRY(images_of(s, component, micro_batch, &images, &count));
     int64_t first = loongi_planned_first(images, count, component, own.replica);
     *hollow_p =
@@ -387,7 +311,8 @@ static loong_status_t fill_packing(void *user, int component, int64_t consumed,
     const loong_reader_t *reader = &s->plan->readers[component];
     const loong_planned_image_t *images = NULL;
     int64_t count = 0, own = 0;
-    end_t end = end_of(s, component, false, s->model->ranks.cell_rank);
+    loong_picture_end_t end =
+        end_of(s, component, false, s->model->ranks.cell_rank);
     (void)consumed; /* the step's */
     LOONG_TRY(images_of(s, component, (int)micro_batch, &images, &count));
     int64_t first = loongi_planned_first(images, count, component, end.replica);

@@ -1,6 +1,8 @@
 # The engine: passes on a real model, what a step may do, memory.
 loong_test(NAME edges LABELS engine SOURCES tests/engine/test_edges.c)
 loong_test(NAME cell_ranks LABELS engine SOURCES tests/engine/test_cell_ranks.c)
+loong_test(NAME picture_rows LABELS engine
+  SOURCES tests/engine/test_picture_rows.c)
 loong_test(NAME shared_params LABELS engine
   SOURCES tests/engine/test_shared_params.c)
 loong_test(NAME compile LABELS engine SOURCES tests/engine/test_compile.c)

@@ -15,15 +15,19 @@ typedef struct drawn {
     loong_component_params_t params[MOST];
 } drawn_t;
 
-static void put(loong_context_t *ctx, drawn_t *d, int tp, int pp, int world,
+static loong_mesh_params_t sizes(int tp, int cp, int pp, int world)
+{
+    return (loong_mesh_params_t){
+        .world = world, .tp = tp, .cp = cp, .pp = pp, .ep = 1, .etp = 1};
+}
+
+static void put(loong_context_t *ctx, drawn_t *d, loong_mesh_params_t mesh,
                 const int *ranks)
 {
-    const loong_mesh_params_t mesh = {
-        .world = world, .tp = tp, .cp = 1, .pp = pp, .ep = 1, .etp = 1};
     loong_component_params_t *p = &d->params[d->count];
     memset(p, 0, sizeof(*p));
     assert_ok(ctx, loong_mesh_create(ctx, &mesh, 0, &p->mesh));
-    for (int i = 0; i < world; i++) {
+    for (int i = 0; i < mesh.world; i++) {
         d->ranks[d->count][i] = ranks != NULL ? ranks[i] : i;
     }
     p->ranks = ranks != NULL ? d->ranks[d->count] : NULL;
@@ -41,12 +45,9 @@ static bool find(loong_context_t *ctx, loong_arena_t *arena, const drawn_t *d,
         *p = d->params[c];
         int own = loongi_component_rank(p, rank);
         const int *size = p->mesh.size;
-        const loong_mesh_params_t mesh = {.world = p->mesh.world,
-                                          .tp = size[LOONG_AXIS_TP],
-                                          .cp = 1,
-                                          .pp = size[LOONG_AXIS_PP],
-                                          .ep = 1,
-                                          .etp = 1};
+        const loong_mesh_params_t mesh =
+            sizes(size[LOONG_AXIS_TP], size[LOONG_AXIS_CP],
+                  size[LOONG_AXIS_PP], p->mesh.world);
         p->absent = own < 0;
         any = any || own >= 0;
         assert_ok(ctx,
@@ -88,31 +89,35 @@ static void test_by_hand(void **state)
     static const int odd[] = {1, 3, 5};
     loong_context_t *ctx = test_context();
     drawn_t d = {.count = 0};
-    put(ctx, &d, 1, 1, 8, NULL);
-    put(ctx, &d, 2, 2, 8, NULL);
+    put(ctx, &d, sizes(1, 1, 1, 8), NULL);
+    put(ctx, &d, sizes(2, 1, 2, 8), NULL);
     assert_cells(ctx, &d, " 0 1 4 5 | 2 3 6 7");
     d.count = 0;
-    put(ctx, &d, 4, 1, 8, NULL);
-    put(ctx, &d, 2, 1, 8, NULL);
+    put(ctx, &d, sizes(4, 1, 1, 8), NULL);
+    put(ctx, &d, sizes(2, 1, 1, 8), NULL);
     assert_cells(ctx, &d, " 0 1 2 3 | 4 5 6 7");
     d.count = 0; /* sizes that do not divide each other */
-    put(ctx, &d, 2, 1, 6, NULL);
-    put(ctx, &d, 3, 1, 6, NULL);
+    put(ctx, &d, sizes(2, 1, 1, 6), NULL);
+    put(ctx, &d, sizes(3, 1, 1, 6), NULL);
     assert_cells(ctx, &d, " 0 1 2 3 4 5");
     d.count = 0;
-    put(ctx, &d, 1, 1, 2, low);
-    put(ctx, &d, 2, 1, 4, high);
+    put(ctx, &d, sizes(1, 1, 1, 2), low);
+    put(ctx, &d, sizes(2, 1, 1, 4), high);
     assert_cells(ctx, &d, " 0 2 3 | 1 4 5");
     d.count = 0;
-    put(ctx, &d, 2, 1, 2, low);
-    put(ctx, &d, 1, 1, 4, high);
+    put(ctx, &d, sizes(2, 1, 1, 2), low);
+    put(ctx, &d, sizes(1, 1, 1, 4), high);
     assert_cells(ctx, &d, " 0 1 2 3 4 5");
     d.count = 0; /* an encoder on some of the ranks */
-    put(ctx, &d, 1, 1, 3, odd);
-    put(ctx, &d, 1, 1, 6, NULL);
+    put(ctx, &d, sizes(1, 1, 1, 3), odd);
+    put(ctx, &d, sizes(1, 1, 1, 6), NULL);
     assert_cells(ctx, &d, " 0 1 | 2 3 | 4 5");
+    d.count = 0; /* ranks that share a text, in pipelines of two stages */
+    put(ctx, &d, sizes(1, 1, 1, 8), NULL);
+    put(ctx, &d, sizes(1, 2, 2, 8), NULL);
+    assert_cells(ctx, &d, " 0 1 4 5 | 2 3 6 7");
     d.count = 0; /* alone: a pipeline */
-    put(ctx, &d, 2, 2, 4, high);
+    put(ctx, &d, sizes(2, 1, 2, 4), high);
     assert_cells(ctx, &d, " 2 4 | 3 5");
     test_context_end(&ctx);
 }
@@ -132,6 +137,7 @@ static void draw_components(loong_context_t *ctx, uint64_t seed, drawn_t *d)
         int ranks[RANKS];
         int world = 0;
         int tp = 1 + draw(&seed, 3);
+        int cp = 1 + draw(&seed, 2);
         int pp = 1 + draw(&seed, 2);
         int skip = draw(&seed, 4) / 3 * 2;
         for (int r = draw(&seed, 2) * 4; r < RANKS; r++) {
@@ -139,9 +145,9 @@ static void draw_components(loong_context_t *ctx, uint64_t seed, drawn_t *d)
                 ranks[world++] = r;
             }
         }
-        world -= world % (tp * pp);
+        world -= world % (tp * cp * pp);
         if (world > 0) {
-            put(ctx, d, tp, pp, world, ranks);
+            put(ctx, d, sizes(tp, cp, pp, world), ranks);
         }
     }
 }
@@ -152,17 +158,17 @@ static void check_component(const drawn_t *d, int c,
 {
     const loong_component_params_t *p = &d->params[c];
     const loong_component_place_t *place = &cell->component[c];
-    int tp = p->mesh.size[LOONG_AXIS_TP];
+    int of = loongi_replica_ranks(p);
     int dp = p->mesh.size[LOONG_AXIS_DP];
     int pp = p->mesh.size[LOONG_AXIS_PP];
-    assert_int_equal(place->pipelines, place->replicas * tp);
+    assert_int_equal(place->pipelines, place->replicas * of);
     for (int k = 0; k < place->replicas; k++) {
         int replica = place->replica[k];
         assert_true(replica >= 0 && replica < dp);
         assert_true(k == 0 || replica > place->replica[k - 1]);
-        for (int i = 0; i < tp * pp; i++) {
-            int own = i % tp + tp * (replica + dp * (i / tp));
-            int at = place->rank[(k * tp + i % tp) * pp + i / tp];
+        for (int i = 0; i < of * pp; i++) {
+            int own = i % of + of * (replica + dp * (i / of));
+            int at = place->rank[(k * of + i % of) * pp + i / of];
             assert_int_equal(cell->rank[at], p->ranks[own]);
         }
     }

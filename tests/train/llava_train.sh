@@ -16,6 +16,7 @@ export OMP_NUM_THREADS=1
 . "$source/tests/train/texts_with_pictures.sh"
 write_texts "$source" "$place"
 e=model.image_encoder.parallel. t=tensor_model_parallel_size
+c=parallel.context_parallel_size k=parallel.cp_comm_type
 
 model=llava_train
 golden=
@@ -58,6 +59,9 @@ steps 4 1 ${e}$t=2 parallel.$t=2 parallel.pipeline_model_parallel_size=2 \
 m=model. r=ranks
 also 4 1 ${m}image_encoder.$r=0-1 ${m}image_projector.$r=0-1 \
     ${m}foundation.$r=2-3 parallel.pipeline_model_parallel_size=2
+also 2 1 $c=2 $k=a2a join=bubbles train.micro_batch_size=1 data.max_images=2
+also 4 21 $c=2 parallel.$t=2 parallel.sequence_parallel=true join=two_pass \
+    model.image_encoder.freeze=true
 also 4 21 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=1- ${e}$t=2 model.image_encoder.freeze=true
 also 1 21 model.image_encoder.freeze=true
@@ -135,6 +139,7 @@ also 4 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
     model.image_projector.parallel.$t=2 \
     model.image_projector.parallel.sequence_parallel=true \
     parallel.pipeline_model_parallel_size=2
+also 4 1 $c=4 $k=all_gather ${e}context_parallel_size=2 join=phases
 also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
 
@@ -152,7 +157,7 @@ also 1 1
 also 1 21 model.image_encoder.freeze=true train.micro_batch_size=1
 also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
-also 4 1 join=bubbles parallel.pipeline_model_parallel_size=2 \
+also 4 1 join=bubbles parallel.pipeline_model_parallel_size=2 $c=2 \
     train.micro_batch_size=1 data.max_images=2 data.max_patches=80
 steps 4 1 ${e}$t=2 parallel.$t=2 parallel.sequence_parallel=true \
     model.image_projector.parallel.$t=2 \
@@ -234,12 +239,14 @@ model=qwen2_5_vl_train
 also 1 21 model.image_encoder.freeze=true
 also 2 1 ${e}$t=2 ${e}sequence_parallel=true
 steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
-    ${m}foundation.$r=2-3 parallel.$t=2 \
+    ${m}foundation.$r=2-3 $c=2 $k=p2p \
     parallel.data_parallel_sharding=optim_grads_params
 
 # Positions that are resampled, features of two deep layers.
 model=qwen3_vl_train
 also 1 1 train.micro_batch_size=1 data.max_images=2
+also 4 1 $c=2 $k=a2a parallel.pipeline_model_parallel_size=2 \
+    ${e}pipeline_model_parallel_size=2
 also 1 21 model.image_encoder.freeze=true
 also 4 1 parallel.$t=2 parallel.sequence_parallel=true ${e}$t=2 \
     model.image_projector.parallel.$t=2 ${e}sequence_parallel=true \
@@ -264,7 +271,9 @@ packed=(data.packing=best_fit data.seq_length=48 data.row_patches=160
     data.row_images=8 "~data.max_patches" "~data.max_images"
     model.foundation.max_position_embeddings=64 train.global_batch_size=6
     train.micro_batch_size=1)
-steps 2 1 "${packed[@]}" parallel.data_parallel_sharding=optim_grads_params
+steps 2 1 "${packed[@]}" $c=2 $k=a2a $x=2 \
+    parallel.data_parallel_sharding=optim_grads_params
+also 2 1 "${packed[@]}" parallel.data_parallel_sharding=optim_grads_params
 also 2 1 "${packed[@]}" parallel.$t=2 parallel.sequence_parallel=true \
     train.micro_batch_size=2
 also 2 21 "${packed[@]}" model.image_encoder.freeze=true \
@@ -280,7 +289,7 @@ grep -qE 'texts.jsonl:[0-9]+ .* 16 \(data.row_patches\)' "$place/out" || {
 model=qwen2_5_vl_train
 also 1 1 "${packed[@]}" data.packing=greedy train.micro_batch_size=2
 model=qwen2_vl_train
-also 2 1 "${packed[@]}" ${e}$t=2 train.micro_batch_size=2
+also 2 1 "${packed[@]}" ${e}$t=2 train.micro_batch_size=3
 model=qwen3_vl_train
 # The first stage has one of the two layers that read them.
 "$build/loongrun" "$source/tests/golden/$model.yaml" --dry-run --ranks 2 \
@@ -304,11 +313,12 @@ also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
 steps 2 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
     model.image_projector.parallel.$t=2
+also 2 1 $c=2 $k=p2p
 # RICE: a class token for each picture, which turns by learned angles.
 model=llavaonevision1_5_train
 also 1 1
 also 1 21 model.image_encoder.freeze=true
-also 2 1 ${e}context_parallel_size=2
+also 2 1 ${e}context_parallel_size=2 $c=2
 steps 4 1 ${e}$t=2 ${e}sequence_parallel=true ${e}pipeline_model_parallel_size=2
 # Pictures, videos and texts, in a row each and several in a row (the golden of
 # vl_video_train.py).
@@ -332,13 +342,15 @@ if [ -e "$build/libloong_video.so" ]; then
     echo '{"video_processor_type": "Qwen2VLVideoProcessor", "fps": 2, "size":
         {"shortest_edge": 64, "longest_edge": 384},' "$cut}" >"$place/videos.json"
     also 1 1
-    steps 2 1 "${shared[@]}"
+    steps 2 1 "${shared[@]}" $c=2 $k=p2p
+    also 2 1 "${shared[@]}"
     model=qwen3_vl_train golden=qwen3_vl_video_train
     echo '{"video_processor_type": "Qwen3VLVideoProcessor", "fps": 1.5, "size":
         {"shortest_edge": 128, "longest_edge": 4096},' "$cut}" \
         >"$place/videos.json"
     also 1 1
     also 2 1 "${shared[@]}"
+    also 4 1 "${shared[@]}" $c=2 parallel.$t=2
     steps 4 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
         ${m}image_projector.parallel.$t=2 \
         ${m}image_projector.parallel.sequence_parallel=true \

@@ -9,9 +9,11 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "port.h"
+
 /* e^x, relative error below 2^-22. Below -87 and above 88 the value at that
  * end; NaN of NaN. The series has degree 7 on [-ln2/2, ln2/2]. */
-static inline float fast_exp(float x)
+LOONG_EVERYWHERE static inline float fast_exp(float x)
 {
     x = x < -87.0f ? -87.0f : x;
     x = x > 88.0f ? 88.0f : x;
@@ -44,7 +46,7 @@ static inline float fast_sigmoid(float x)
 /* The normal distribution: *density_p = phi(x), returns Phi(x), absolute error
  * of both below 2^-22. The upper tail is phi times a polynomial in
  * t = 1 / (1 + 0.27 |x|), fitted to fp64 on [0, 14] (2.4e-8). */
-static inline float fast_normal(float x, float *density_p)
+LOONG_EVERYWHERE static inline float fast_normal(float x, float *density_p)
 {
     float a = x < 0.0f ? -x : x;
     a = a > 14.0f ? 14.0f : a;

@@ -25,34 +25,29 @@ typedef struct loong_raw_kernel {
     int (*launch)(const loong_kernel_call_t *call);
 } loong_raw_kernel_t;
 
-/* X(op) of each, in the order of their files. */
-#define LOONG_RAW_KERNELS(X)      \
-    X(accumulate)                 \
-    X(copy)                       \
-    X(sum_rows)                   \
-    X(swiglu)                     \
-    X(swiglu_grad)                \
-    X(softmax_cross_entropy)      \
-    X(softmax_cross_entropy_grad) \
-    X(permute)                    \
-    X(unpermute)                  \
-    X(rmsnorm)                    \
-    X(add_rmsnorm)                \
-    X(rmsnorm_grad)               \
-    X(adamw)                      \
-    X(softmax_stats)              \
-    X(softmax_turn)               \
-    X(attention)                  \
-    X(attention_grad)             \
-    X(rope_table)                 \
-    X(rope)                       \
-    X(embedding)                  \
-    X(embedding_grad)             \
-    X(sum)                        \
-    X(sumsq)
+/* X(op) of each, by the folders of their files. */
+#define LOONG_RAW_KERNELS(X) \
+    X(gelu) X(gelu_grad) X(swiglu) X(swiglu_grad) X(attention) \
+    X(attention_grad) X(softmax_cross_entropy) X(softmax_cross_entropy_grad) \
+    X(softmax_stats) X(softmax_turn) X(accumulate) X(sum_rows) X(add) \
+    X(multiply) X(scale) X(cast) X(dropout) X(copy) X(zero) X(concat) \
+    X(slice_grad) X(select_rows) X(zigzag) X(repeat_heads) X(sum_heads) \
+    X(latent_keys) X(latent_keys_grad) X(embedding) X(embedding_grad) \
+    X(bias) X(expert_counts) X(expert_excess) X(expert_order) \
+    X(expert_rounds) X(expert_window) X(expert_routes) X(topk_router) \
+    X(topk_router_grad) X(router_loss) X(router_loss_grad) X(permute) \
+    X(unpermute) X(unpermute_dw) X(sigmoid_gate) X(sigmoid_gate_grad) \
+    X(layernorm) X(add_layernorm) X(layernorm_grad) X(mean_squares) \
+    X(mean_squares_grad) X(rms_scale) X(rms_scale_grad) X(rmsnorm) \
+    X(add_rmsnorm) X(rmsnorm_grad) X(adamw) X(sign_step) X(sum) X(sumsq) \
+    X(rope) X(rope_table) X(segment_sum) X(segment_repeat) X(loss_scale)
 #define LOONG_RAW_DECLARE(op_) extern const loong_raw_kernel_t loong_raw_##op_;
 LOONG_RAW_KERNELS(LOONG_RAW_DECLARE)
 #undef LOONG_RAW_DECLARE
+
+/* What kernels/xpu/products_xpu.c asks for behind a product:
+ * bias: z f32 [T,N], bias f32 [N] or none -> y [T,N] = act(z + bias), the value
+ * before act or none; loong_linear_attr_t. */
 
 /* What kernels/xpu/cross_entropy_xpu.c asks for between its products.
  * softmax_stats: logits f32 [R,V], labels i32 [R] -> loong_softmax_stats_t of

@@ -15,12 +15,13 @@
 #include "loong/comm.h"
 #include "loong/device.h"
 #include "loong/loss_ops.h"
+#include "parts_xpu.h"
 #include "raw_xpu.h"
 #include "xpu_kernels.h"
 
-/* As many rows of a chunk as have so many logits, but no fewer than the last,
- * since w and dw are read and written once a chunk. */
-enum { LOGITS = 1 << 28, STEP = 256, LEAST = 2048 };
+/* Rows of a chunk, which are as many as have the logits of a part, but no fewer
+ * than the last, since w and dw are read and written once a chunk. */
+enum { STEP = 256, LEAST = 2048 };
 
 typedef struct state {
     const loong_kernel_t *linear, *linear_dw;
@@ -53,10 +54,11 @@ static int64_t ld_of(const loong_kernel_query_t *q)
 /* Ranks that share a vocabulary cut alike, whatever devices they have. */
 static int64_t chunk_of(const loong_kernel_query_t *q)
 {
-    int64_t rows = LOGITS / ld_of(q) / STEP * STEP;
-    rows = attr_of(q)->size > 1
-               ? loongi_cross_entropy_chunk(q)
-               : LOONG_MIN(LOONG_MAX(rows, LEAST), loong_karg_rows(&q->arg[0]));
+    int64_t part = loongi_xpu_part_elements() / ld_of(q);
+    int64_t most = part < STEP ? part : LOONG_MAX(part / STEP * STEP, LEAST);
+    int64_t rows = attr_of(q)->size > 1
+                       ? loongi_cross_entropy_chunk(q)
+                       : LOONG_MIN(most, loong_karg_rows(&q->arg[0]));
     return LOONG_MAX(rows, 1);
 }
 
@@ -70,113 +72,54 @@ static size_t workspace(const loong_kernel_query_t *q)
 
 /* ---- parts of a launch --------------------------------------------------- */
 
-/* A matrix, and where it is. */
-typedef struct mat {
-    loong_karg_t arg;
-    void *ptr;
-} mat_t;
-
-static mat_t mat_none(void)
-{
-    mat_t none = {.ptr = NULL};
-    return none;
-}
-
-static mat_t mat_of(loong_dtype_t dtype, int64_t rows, int64_t cols, int64_t ld,
-                    void *ptr)
-{
-    mat_t m = {{.dtype = dtype, .rank = 2, .dim = {rows, cols}, .ld = ld}, ptr};
-    return m;
-}
-
-/* An operand's rows [first, first + rows). */
-static mat_t rows_of(const chunk_t *c, int operand, int64_t first, int64_t rows)
-{
-    const loong_karg_t *a = &c->call->query->arg[operand];
-    bool vector = a->rank < 2;
-    int64_t ld = vector ? 1 : a->ld;
-    char *from = c->call->ptr[operand];
-    mat_t m = {*a, from + (size_t)(first * ld) * loong_dtype_size(a->dtype)};
-    m.arg.dim[0] = rows;
-    return m;
-}
-
-static mat_t chunk_rows(const chunk_t *c, int role)
+static loong_xpu_mat_t chunk_rows(const chunk_t *c, int role)
 {
     return role > 0 && c->call->ptr[role] != NULL
-               ? rows_of(c, role, c->first, c->rows)
-               : mat_none();
-}
-
-static loong_kernel_query_t query_of(const chunk_t *c, const char *op,
-                                     const void *attr, int num_in, int num_out)
-{
-    loong_kernel_query_t q = {.op = op,
-                              .attr = attr,
-                              .num_in = num_in,
-                              .num_out = num_out,
-                              .threads = c->call->query->threads,
-                              .policy = c->call->query->policy};
-    return q;
-}
-
-static loong_status_t launch(const chunk_t *c, const loong_kernel_t *kernel,
-                             void *state, loong_kernel_query_t *q,
-                             const mat_t *operands, bool add)
-{
-    void *ptr[LOONG_MAX_OPERANDS] = {NULL};
-    for (int i = 0; i < q->num_in + q->num_out; i++) {
-        q->arg[i] = operands[i].arg;
-        ptr[i] = operands[i].ptr;
-    }
-    loong_kernel_call_t call = *c->call;
-    call.query = q;
-    call.ptr = ptr;
-    call.state = state;
-    call.accumulate = add ? 1 : 0;
-    call.workspace = NULL;
-    return kernel->run(&call);
+               ? loongi_xpu_rows(c->call, role, c->first, c->rows)
+               : loongi_xpu_mat_none();
 }
 
 static loong_status_t multiply(const chunk_t *c, const loong_kernel_t *kernel,
-                               bool transposed, const mat_t operands[3],
-                               bool add)
+                               bool transposed,
+                               const loong_xpu_mat_t operands[3], bool add)
 {
     loong_linear_attr_t attr = {.transposed = transposed};
-    loong_kernel_query_t q = query_of(c, kernel->op, &attr, 2, 1);
-    return launch(c, kernel, c->state->products, &q, operands, add);
+    loong_xpu_part_t part = {kernel, c->state->products, NULL, &attr, 2, 1};
+    return loongi_xpu_launch(c->call, &part, operands, add);
 }
 
 /* ---- one chunk ----------------------------------------------------------- */
 
-static mat_t logits_of(const chunk_t *c)
+static loong_xpu_mat_t logits_of(const chunk_t *c)
 {
     const loong_kernel_query_t *q = c->call->query;
-    return mat_of(LOONG_F32, c->rows, loongi_cross_entropy_columns(q), ld_of(q),
-                  c->logits);
+    return loongi_xpu_mat(LOONG_F32, c->rows, loongi_cross_entropy_columns(q),
+                          ld_of(q), c->logits);
 }
 
 /* In their place, as wide as x. */
-static mat_t gradient_of(const chunk_t *c)
+static loong_xpu_mat_t gradient_of(const chunk_t *c)
 {
     const loong_kernel_query_t *q = c->call->query;
     loong_dtype_t dtype = q->arg[0].dtype;
-    return mat_of(dtype, c->rows, loongi_cross_entropy_columns(q),
-                  ld_of(q) * (dtype == LOONG_BF16 ? 2 : 1), c->logits);
+    return loongi_xpu_mat(dtype, c->rows, loongi_cross_entropy_columns(q),
+                          ld_of(q) * (dtype == LOONG_BF16 ? 2 : 1), c->logits);
 }
 
 /* The rows of w or dw that have logits. */
-static mat_t columns_of(const chunk_t *c, int operand)
+static loong_xpu_mat_t columns_of(const chunk_t *c, int operand)
 {
-    return rows_of(c, operand, 0, loongi_cross_entropy_columns(c->call->query));
+    return loongi_xpu_rows(c->call, operand, 0,
+                           loongi_cross_entropy_columns(c->call->query));
 }
 
 static loong_status_t make_logits(const chunk_t *c)
 {
     for (int i = 0; i < c->roles->num_pairs; i++) {
         const loong_head_pair_t *pair = &c->roles->pair[i];
-        const mat_t operands[3] = {rows_of(c, pair->x, c->first, c->rows),
-                                   columns_of(c, pair->w), logits_of(c)};
+        const loong_xpu_mat_t operands[3] = {
+            loongi_xpu_rows(c->call, pair->x, c->first, c->rows),
+            columns_of(c, pair->w), logits_of(c)};
         LOONG_TRY(multiply(c, c->state->linear, false, operands, i > 0));
     }
     return LOONG_OK;
@@ -192,14 +135,15 @@ static loong_status_t make_gradients(const chunk_t *c,
 {
     const loong_kernel_call_t *call = c->call;
     if (loongi_cross_entropy_makes(call->query, pair->dx)) {
-        const mat_t operands[3] = {gradient_of(c), columns_of(c, pair->w),
-                                   chunk_rows(c, pair->dx)};
+        const loong_xpu_mat_t operands[3] = {
+            gradient_of(c), columns_of(c, pair->w), chunk_rows(c, pair->dx)};
         LOONG_TRY(multiply(c, c->state->linear, true, operands, false));
     }
     if (loongi_cross_entropy_makes(call->query, pair->dw)) {
-        const mat_t operands[3] = {gradient_of(c),
-                                   rows_of(c, pair->x, c->first, c->rows),
-                                   columns_of(c, pair->dw)};
+        const loong_xpu_mat_t operands[3] = {
+            gradient_of(c),
+            loongi_xpu_rows(c->call, pair->x, c->first, c->rows),
+            columns_of(c, pair->dw)};
         LOONG_TRY(multiply(c, c->state->linear_dw, false, operands,
                            c->first > 0 || adds(call, pair)));
     }
@@ -213,12 +157,12 @@ static loong_raw_turn_t turn_attr(const chunk_t *c)
     return turn;
 }
 
-static mat_t stats_of(const chunk_t *c)
+static loong_xpu_mat_t stats_of(const chunk_t *c)
 {
     int64_t ranks = attr_of(c->call->query)->size;
     return ranks > 1 && !c->roles->known
-               ? mat_of(LOONG_F64, ranks * c->rows, 3, 3, c->shared)
-               : mat_none();
+               ? loongi_xpu_mat(LOONG_F64, ranks * c->rows, 3, 3, c->shared)
+               : loongi_xpu_mat_none();
 }
 
 /* The ranks' statistics of a chunk, on the stream of the launch. */
@@ -227,9 +171,11 @@ static loong_status_t exchange(const chunk_t *c)
     const loong_kernel_call_t *call = c->call;
     const loong_cross_entropy_attr_t *attr = attr_of(call->query);
     loong_raw_turn_t turn = turn_attr(c);
-    loong_kernel_query_t q = query_of(c, "softmax_stats", &turn, 2, 1);
-    const mat_t operands[3] = {logits_of(c), chunk_rows(c, 2), stats_of(c)};
-    LOONG_TRY(launch(c, c->state->raw, c->state->stats, &q, operands, false));
+    loong_xpu_part_t part = {
+        c->state->raw, c->state->stats, "softmax_stats", &turn, 2, 1};
+    const loong_xpu_mat_t operands[3] = {logits_of(c), chunk_rows(c, 2),
+                                         stats_of(c)};
+    LOONG_TRY(loongi_xpu_launch(call, &part, operands, false));
     LOONG_CHECK(call->ctx, call->group != NULL, LOONG_ERR_INTERNAL,
                 "%s: no communicator of group %s", call->query->op,
                 loong_group_name(attr->group));
@@ -260,15 +206,17 @@ static loong_status_t run_chunk(const chunk_t *c)
     if (stats_of(c).ptr != NULL) {
         LOONG_TRY(exchange(c));
     }
-    loong_kernel_query_t q = query_of(c, "softmax_turn", &turn, 4, 3);
-    const mat_t operands[7] = {logits_of(c),
-                               chunk_rows(c, 2),
-                               chunk_rows(c, c->roles->weight),
-                               stats_of(c),
-                               chunk_rows(c, c->roles->value),
-                               chunk_rows(c, c->roles->lse),
-                               gradient ? gradient_of(c) : mat_none()};
-    LOONG_TRY(launch(c, c->state->raw, c->state->turn, &q, operands, false));
+    loong_xpu_part_t part = {
+        c->state->raw, c->state->turn, "softmax_turn", &turn, 4, 3};
+    const loong_xpu_mat_t operands[7] = {logits_of(c),
+                                         chunk_rows(c, 2),
+                                         chunk_rows(c, c->roles->weight),
+                                         stats_of(c),
+                                         chunk_rows(c, c->roles->value),
+                                         chunk_rows(c, c->roles->lse),
+                                         gradient ? gradient_of(c)
+                                                  : loongi_xpu_mat_none()};
+    LOONG_TRY(loongi_xpu_launch(c->call, &part, operands, false));
     for (int i = 0; i < c->roles->num_pairs; i++) {
         LOONG_TRY(make_gradients(c, &c->roles->pair[i]));
     }
@@ -283,15 +231,9 @@ static loong_status_t clear_rest(const loong_kernel_call_t *call,
         adds(call, pair) || call->load) {
         return LOONG_OK;
     }
-    const loong_karg_t *dw = &call->query->arg[pair->dw];
-    size_t size = loong_dtype_size(dw->dtype);
-    for (int64_t r = first; r < loong_karg_rows(dw); r++) {
-        LOONG_TRY(loong_device_fill(call->device,
-                                    (char *)call->ptr[pair->dw] +
-                                        (size_t)(r * dw->ld) * size,
-                                    0, (size_t)loong_karg_cols(dw) * size));
-    }
-    return LOONG_OK;
+    int64_t rows = loong_karg_rows(&call->query->arg[pair->dw]) - first;
+    loong_xpu_mat_t rest = loongi_xpu_rows(call, pair->dw, first, rows);
+    return loongi_xpu_clear(call, &rest);
 }
 
 static loong_status_t run(const loong_kernel_call_t *call)
@@ -352,29 +294,12 @@ static bool support(const loong_kernel_query_t *q,
 static void destroy(loong_context_t *ctx, void *state)
 {
     state_t *s = state;
-    if (s != NULL && s->stats != NULL) {
+    if (s != NULL) {
+        s->linear->destroy(ctx, s->products);
         s->raw->destroy(ctx, s->stats);
-    }
-    if (s != NULL && s->turn != NULL) {
         s->raw->destroy(ctx, s->turn);
     }
     loongi_free(ctx, s);
-}
-
-static loong_status_t make_raw(loong_context_t *ctx, state_t *s, const char *op,
-                               void **state_p)
-{
-    const loong_kernel_query_t q = {.op = op, .num_in = 0};
-    return s->raw->prepare(ctx, &q, state_p);
-}
-
-static const loong_kernel_t *product(const char *op)
-{
-    int i = 0;
-    while (strcmp(loongi_xpu_products[i]->op, op) != 0) {
-        i++;
-    }
-    return loongi_xpu_products[i];
 }
 
 static loong_status_t prepare(loong_context_t *ctx,
@@ -385,14 +310,14 @@ static loong_status_t prepare(loong_context_t *ctx,
     LOONG_TRY(loongi_calloc(ctx, 1, sizeof(*s) + ranks * sizeof(s->counts[0]),
                             "cross entropy", &s));
     s->raw = &loongi_xpu_raw;
-    s->linear = product("linear");
-    s->linear_dw = product("linear_dw");
+    s->linear = loongi_xpu_product("linear");
+    s->linear_dw = loongi_xpu_product("linear_dw");
     loong_status_t status = s->linear->prepare(ctx, query, &s->products);
     if (status == LOONG_OK) {
-        status = make_raw(ctx, s, "softmax_stats", &s->stats);
+        status = loongi_xpu_prepare_raw(ctx, "softmax_stats", &s->stats);
     }
     if (status == LOONG_OK) {
-        status = make_raw(ctx, s, "softmax_turn", &s->turn);
+        status = loongi_xpu_prepare_raw(ctx, "softmax_turn", &s->turn);
     }
     if (status != LOONG_OK) {
         destroy(ctx, s);

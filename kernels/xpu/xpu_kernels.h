@@ -22,6 +22,9 @@ bool loongi_xpu_has_blas(char reason[LOONG_REASON_SIZE]);
 /* Best first; ends with NULL. */
 extern const loong_kernel_t *const loongi_xpu_products[];
 
+/* Products of experts, two of them. */
+extern const loong_kernel_t loongi_xpu_grouped, loongi_xpu_grouped_dw;
+
 /* Losses, of products and what a shim may have between them (raw_xpu.h). */
 extern const loong_kernel_t *const loongi_xpu_heads[];
 

@@ -14,8 +14,10 @@
 #define LOONG_CLONES
 #endif
 
-/* Before an inline function that kernels of a device call as well. */
-#ifdef __CUDACC__
+/* Before an inline function that kernels of a device call as well; some
+ * devices say themselves what stands there. */
+#if defined(LOONG_EVERYWHERE)
+#elif defined(__CUDACC__)
 #define LOONG_EVERYWHERE __host__ __device__
 #else
 #define LOONG_EVERYWHERE

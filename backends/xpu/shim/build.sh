@@ -26,7 +26,8 @@ expand() {
 # Found where they are now, wherever the loader looks later.
 rpath=$(expand -Wl,-rpath, "$XPU_LIB")
 flags="-std=c++17 -O2 -fPIC -fvisibility=hidden -I$top/include \
-  -I$top/kernels -I$top/backends/xpu -I$top/src/base $(expand -I "$XPU_INCLUDE")"
+  -I$top/kernels -I$top/backends/xpu -I$top/src/base -I$top/src/mesh \
+  $(expand -I "$XPU_INCLUDE")"
 [ -z "${BKCL_INCLUDE:-}" ] ||
   flags="$flags -DLOONG_SHIM_BKCL $(expand -I "$BKCL_INCLUDE")"
 

@@ -10,7 +10,8 @@ set(clustersim_checked -O3 -fno-tree-vectorize -fno-tree-slp-vectorize
 function(clustersim_flags target)
   target_include_directories(${target} PRIVATE ${xpusim}/include ${xpusim}
     ${PROJECT_SOURCE_DIR}/tests/sim ${PROJECT_SOURCE_DIR}/kernels
-    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src/base)
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src/base
+    ${PROJECT_SOURCE_DIR}/src/mesh)
   # Contexts are switched by hand: no frame may be assumed.
   target_compile_options(${target} PRIVATE -O2 -Wno-psabi
     -Wno-ignored-attributes -fno-omit-frame-pointer)
@@ -54,19 +55,22 @@ clustersim_test(xpu_cluster clustersim_proof LABELS sim
   SOURCES ${xpusim}/test_cluster.c)
 clustersim_kernels(loong_raw_sim ${LOONG_RAW_KERNELS})
 clustersim_test(xpu_raw loong_raw_sim LABELS "sim;ops"
-  SOURCES ${xpusim}/test_raw.c ${xpusim}/raw_register.c LIBS loong_op_cases_cpu)
+  SOURCES ${xpusim}/test_raw.c ${xpusim}/raw_cases.c ${xpusim}/raw_cases_more.c
+  ${xpusim}/raw_cases_experts.c ${xpusim}/raw_register.c LIBS loong_op_cases_cpu)
 add_test(NAME xpu_raw_long COMMAND test_xpu_raw long
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(xpu_raw_long PROPERTIES LABELS "sim;ops;full" TIMEOUT 600
   ENVIRONMENT OMP_NUM_THREADS=1)
 # The tests of these ops, with the raw kernels among the others.
-foreach(name optimizer moe in_place softmax_cross_entropy)
+set(LOONG_RAW_OP_TESTS optimizer moe in_place softmax_cross_entropy
+  attention pointwise router router_sets rms_scale select_rows segment tables)
+foreach(name ${LOONG_RAW_OP_TESTS})
   clustersim_test(xpu_raw_op_${name} loong_raw_sim LABELS "sim;ops;full"
     TIMEOUT 600 SOURCES ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c
     ${xpusim}/raw_register.c LIBS loong_op_cases_cpu)
 endforeach()
-foreach(name xpu_raw xpu_raw_op_optimizer xpu_raw_op_moe
-    xpu_raw_op_in_place xpu_raw_op_softmax_cross_entropy)
+list(TRANSFORM LOONG_RAW_OP_TESTS PREPEND xpu_raw_op_)
+foreach(name xpu_raw ${LOONG_RAW_OP_TESTS})
   target_link_options(test_${name} PRIVATE LINKER:--wrap=loong_register_builtin)
 endforeach()
 
@@ -88,3 +92,10 @@ set_target_properties(xpusim_card PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/xpusim_card
   INSTALL_RPATH "${XPUSIM_DIR}")
 add_dependencies(xpusim_all xpusim_card)
+# Models of transformers on it, without an op of the host.
+foreach(name xpu_golden xpu_golden_vision)
+  add_test(NAME ${name}_card COMMAND test_${name})
+  set_tests_properties(${name}_card PROPERTIES LABELS "sim;golden;full"
+    TIMEOUT 600 ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;\
+LOONG_XPU_PATH=${PROJECT_BINARY_DIR}/xpusim_card:${XPUSIM_DIR}")
+endforeach()

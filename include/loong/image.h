@@ -96,7 +96,9 @@ typedef struct loong_image_processor loong_image_processor_t;
  * GOT-OCR2, LLaVA-OneVision or Qwen2-VL image processor ("...Fast" and the
  * older
  * "...FeatureExtractor" are the same one here, and computed as the slow one
- * is). What the file leaves out has that class's default. Errors:
+ * is), or the config.json of a model of type internvl_chat, which says of its
+ * pictures what no file of a processor does. What the file leaves out has that
+ * class's default. Errors:
  * LOONG_ERR_UNSUPPORTED names another processor, or a field that is not known
  * and not off; LOONG_ERR_FORMAT one whose value is not allowed. */
 LOONG_API LOONG_NODISCARD loong_status_t
@@ -120,8 +122,9 @@ loong_image_processor_size(const loong_image_processor_t *processor,
                            int64_t *height_p);
 
 /* Tiles of a picture: columns x rows of them, row by row; each has the size
- * above. Of InternVL (crop_to_patches) the picture fills them, and where they
- * are several the whole picture stands behind them. Of LLaVA-OneVision
+ * above. Of InternVL (crop_to_patches, dynamic_image_size) the picture fills
+ * them, and where they are several the whole picture stands behind them, of
+ * internvl_chat where use_thumbnail says so. Of LLaVA-OneVision
  * (image_grid_pinpoints) it keeps its proportions in their middle, and the
  * whole picture stands before them; a picture among others has no tiles, but a
  * margin that makes it square. */

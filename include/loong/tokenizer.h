@@ -89,7 +89,7 @@ LOONG_API int32_t loong_tokenizer_get_role(const loong_tokenizer_t *tokenizer,
 /* The tokens that a processor of pictures and texts puts around the one that
  * stands for a picture; false: it puts none. InternVL's are named in
  * tokenizer_config.json: context_image_token, start_image_token,
- * end_image_token. */
+ * end_image_token; without these they are <IMG_CONTEXT>, <img> and </img>. */
 LOONG_API bool loong_tokenizer_image_bounds(const loong_tokenizer_t *tokenizer,
                                             int32_t image, int32_t bounds[2]);
 

@@ -97,7 +97,8 @@ choose_files(const loong_native_source_t *source,
              const loong_checkpoint_export_params_t *params,
              const char *kept_files, loong_hf_export_params_t *hf)
 {
-    bool code = loongi_pairs_get(hf->tokens, LOONG_HF_AUTO_MAP) != NULL &&
+    bool named = loongi_pairs_get(hf->tokens, LOONG_HF_AUTO_MAP) != NULL;
+    bool code = (hf->composite != NULL ? hf->composite->foreign : named) &&
                 params->map == NULL;
     hf->files_dir = params->tokenizer_dir;
     if (hf->files_dir != NULL && !code) {
@@ -245,11 +246,10 @@ read_tokens(loong_context_t *ctx, const loong_pairs_t *model,
                : LOONG_OK;
 }
 
-/* The model's keys, as the type that is asked for has them. */
-static loong_status_t
-read_model(const loong_native_source_t *source,
-           const loong_checkpoint_export_params_t *params,
-           const loong_pairs_t *metadata, loong_pairs_t **model_p)
+/* The model's keys. */
+static loong_status_t read_model(const loong_native_source_t *source,
+                                 const loong_pairs_t *metadata,
+                                 loong_pairs_t **model_p)
 {
     loong_pairs_t *own = NULL;
     LOONG_TRY(loongi_pairs_create(source->ctx, &own));
@@ -264,13 +264,29 @@ read_model(const loong_native_source_t *source,
                             source->component,
                             loongi_view_list_components(metadata, found));
     }
-    /* names of a map are no type's */
-    bool free_names = params->map != NULL ||
-                      loongi_pairs_get(metadata, LOONG_HF_AUTO_MAP) != NULL;
-    if (status == LOONG_OK) {
-        status = loongi_hf_model_as(source->ctx, own, params->as, free_names,
-                                    model_p);
+    if (status != LOONG_OK) {
+        loongi_pairs_destroy(&own);
+        return status;
     }
+    *model_p = own;
+    return LOONG_OK;
+}
+
+/* The keys of a part as the type that is asked for has them. */
+static loong_status_t name_model(const export_t *e, const loong_pairs_t *meta,
+                                 loong_native_part_t *part)
+{
+    loong_pairs_t *own = part->model;
+    part->model = NULL;
+    /* names of a map are no type's */
+    bool free_names = e->params->map != NULL ||
+                      loongi_pairs_get(meta, LOONG_HF_AUTO_MAP) != NULL;
+    loong_status_t status =
+        e->composite != NULL
+            ? loongi_hf_part_as(e->ctx, e->composite, own, e->params->as,
+                                &part->model)
+            : loongi_hf_model_as(e->ctx, own, e->params->as, free_names,
+                                 &part->model);
     loongi_pairs_destroy(&own);
     return status;
 }
@@ -308,24 +324,27 @@ static loong_status_t choose_parts(export_t *e)
                                                .ema = e->params->ema,
                                                .checkpoint = e->checkpoint,
                                                .component = roles[i]};
-        LOONG_TRY(read_model(&part->source, e->params, meta, &part->model));
+        LOONG_TRY(read_model(&part->source, meta, &part->model));
         families[i] = loongi_pairs_get(part->model, "family");
     }
-    if (e->count == 1) {
-        return LOONG_OK;
+    if (e->count > 1) {
+        const char *as = e->params->as;
+        e->composite = loongi_hf_composite_of_families(families, meta, as);
+        LOONG_CHECK(e->ctx, e->composite != NULL && e->params->map == NULL,
+                    LOONG_ERR_UNSUPPORTED,
+                    "%s: has components of families %s, %s and %s, which %s%s "
+                    "has together; one of them is exported by its name "
+                    "(--component NAME)",
+                    loongi_checkpoint_path(e->checkpoint), families[0],
+                    families[1], families[2] != NULL ? families[2] : "none",
+                    e->composite != NULL ? "no map"
+                    : as != NULL         ? "no model type "
+                                         : "no model type",
+                    e->composite == NULL && as != NULL ? as : "");
     }
-    e->composite = loongi_hf_composite_of_families(families);
-    LOONG_CHECK(e->ctx, e->composite != NULL && e->params->as == NULL &&
-                            e->params->map == NULL,
-                LOONG_ERR_UNSUPPORTED,
-                "%s: has components of families %s, %s and %s, which no model "
-                "type %s; one of them is exported by its name (--component "
-                "NAME)",
-                loongi_checkpoint_path(e->checkpoint),
-                families[0], families[1],
-                families[2] != NULL ? families[2] : "none",
-                e->composite == NULL ? "has together"
-                                     : "other than their own, and no map, has");
+    for (int i = 0; i < e->count; i++) {
+        LOONG_TRY(name_model(e, meta, &e->parts[i]));
+    }
     return LOONG_OK;
 }
 

@@ -153,7 +153,7 @@ static loong_status_t read_beside(importer_t *im)
                                   im->metadata));
     LOONG_TRY(loongi_file_set_create(im->ctx, &im->files));
     LOONG_TRY(loongi_hf_files_read(im->ctx, im->dir, im->files));
-    return loongi_pairs_get(im->metadata, LOONG_HF_AUTO_MAP) != NULL
+    return loongi_hf_has_code(im->metadata)
                ? loongi_file_set_read_dir(im->files, im->dir, ".py")
                : LOONG_OK;
 }

@@ -86,7 +86,8 @@ static loong_status_t keep_image_processor(const loong_trainer_t *t)
     const char *name = slash != NULL ? slash + 1 : path;
     bool other =
         path != NULL && strcmp(name, loongi_hf_image_processors[1]) == 0;
-    return path != NULL
+    bool written = path != NULL && strcmp(name, "config.json") == 0;
+    return path != NULL && !written
                ? loongi_file_set_read(t->saving.artifacts.files, path,
                                       other ? name : LOONG_HF_IMAGE_PROCESSOR)
                : LOONG_OK;
@@ -101,7 +102,8 @@ static loong_status_t keep_image_id(const loong_trainer_t *t)
         families[i] = loongi_pairs_get(t->keys.keys[i], "family");
     }
     const loong_hf_composite_t *composite =
-        loongi_hf_composite_of_families(families);
+        loongi_hf_composite_of_families(
+            families, t->saving.artifacts.hf_fields, NULL);
     const char *mark = loong_recipe_text(t->recipe, "data.image_token");
     loong_tokenizer_t *own = NULL;
     int32_t id = -1;

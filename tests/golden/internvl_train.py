@@ -46,8 +46,8 @@ NAMES = [
 ]
 
 
-def make(kind="qwen2", **rope):
-    text = dict(model_type=kind, vocab_size=12, hidden_size=16,
+def make(kind="qwen2", more=None, vision=None, **rope):
+    text = dict(more or {}, model_type=kind, vocab_size=12, hidden_size=16,
                 intermediate_size=24, num_hidden_layers=2,
                 num_attention_heads=4, num_key_value_heads=2,
                 max_position_embeddings=40, rms_norm_eps=1e-6,
@@ -58,12 +58,13 @@ def make(kind="qwen2", **rope):
         vision_config=dict(
             hidden_size=12, num_hidden_layers=2, num_attention_heads=2,
             intermediate_size=20, image_size=[SIDE, SIDE], patch_size=[4, 4],
-            use_qk_norm=True),
+            **(vision or dict(use_qk_norm=True))),
         text_config=text, image_token_id=qwen2.PICTURE,
         tie_word_embeddings=False)
     with llava_train.wide.widened():
         return transformers.InternVLForConditionalGeneration._from_config(
-            config, attn_implementation="eager").double().eval()
+            config, attn_implementation="eager",
+            experts_implementation="eager").double().eval()
 
 
 load = functools.partial(qwen2.load, names=NAMES)

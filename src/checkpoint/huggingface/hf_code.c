@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "hf_composite.h"
 #include "hf_extra.h"
 #include "hf_kind.h"
 #include "json.h"
@@ -81,6 +82,13 @@ loong_status_t loongi_hf_code_read(loong_context_t *ctx, const char *dir,
     return status;
 }
 
+bool loongi_hf_has_code(const loong_pairs_t *kept)
+{
+    const loong_hf_composite_t *composite = loongi_hf_composite_kept_type(kept);
+    return loongi_pairs_get(kept, LOONG_HF_AUTO_MAP) != NULL ||
+           (composite != NULL && composite->foreign);
+}
+
 bool loongi_hf_code_tokenizes(loong_context_t *ctx, const char *dir)
 {
     char path[PATH_MAX];
@@ -100,8 +108,7 @@ bool loongi_hf_code_tokenizes(loong_context_t *ctx, const char *dir)
     return found;
 }
 
-/* NULL: transformers has a class for it. */
-static const char *like(const loong_context_t *ctx, const char *family)
+const char *loongi_hf_like(const loong_context_t *ctx, const char *family)
 {
     const loong_hf_kind_t *kind = loongi_hf_kind_find(ctx, family);
     const loong_hf_fixed_t *pair = kind != NULL ? kind->like : NULL;
@@ -116,7 +123,7 @@ static loong_status_t check_own(loong_context_t *ctx,
                                 const loong_pairs_t *model, bool has_code)
 {
     const char *family = loongi_pairs_get(model, "family");
-    const char *other = like(ctx, family);
+    const char *other = loongi_hf_like(ctx, family);
     LOONG_CHECK(ctx, other == NULL || has_code, LOONG_ERR_CONFIG,
                 "transformers has no class for model type %s, and no Python "
                 "files are kept that bring one (docs/checkpoints.md): as "
@@ -173,4 +180,15 @@ loong_status_t loongi_hf_model_as(loong_context_t *ctx,
     }
     *model_p = out;
     return LOONG_OK;
+}
+
+loong_status_t loongi_hf_part_as(loong_context_t *ctx,
+                                 const loong_hf_composite_t *composite,
+                                 const loong_pairs_t *model, const char *as,
+                                 loong_pairs_t **model_p)
+{
+    const char *type = as != NULL && !composite->foreign
+                           ? loongi_hf_like(ctx, loongi_pairs_get(model, "family"))
+                           : NULL;
+    return loongi_hf_model_as(ctx, model, type, composite->foreign, model_p);
 }

@@ -9,6 +9,8 @@
 
 #include "pairs.h"
 
+struct loong_hf_composite;
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -24,8 +26,14 @@ LOONG_NODISCARD loong_status_t loongi_hf_code_read(loong_context_t *ctx,
                                                    const char *family,
                                                    loong_pairs_t *pairs);
 
+/* What is kept of a directory has a model whose Python files go along. */
+bool loongi_hf_has_code(const loong_pairs_t *kept);
+
 /* DIR/tokenizer_config.json names code as well. */
 bool loongi_hf_code_tokenizes(loong_context_t *ctx, const char *dir);
+
+/* The type whose class computes what a family does; NULL: it has one itself. */
+const char *loongi_hf_like(const loong_context_t *ctx, const char *family);
 
 /* The keys of a model as an export of model type `as` has them; NULL: of its
  * own type, which is refused when transformers has no class for it and
@@ -34,6 +42,12 @@ bool loongi_hf_code_tokenizes(loong_context_t *ctx, const char *dir);
 LOONG_NODISCARD loong_status_t
 loongi_hf_model_as(loong_context_t *ctx, const loong_pairs_t *model,
                    const char *as, bool has_code, loong_pairs_t **model_p);
+
+/* The same of a component of a whole model, `as` being the type of the whole:
+ * in one that transformers has a class for it is of a type that has one. */
+LOONG_NODISCARD loong_status_t loongi_hf_part_as(
+    loong_context_t *ctx, const struct loong_hf_composite *composite,
+    const loong_pairs_t *model, const char *as, loong_pairs_t **model_p);
 
 #ifdef __cplusplus
 }

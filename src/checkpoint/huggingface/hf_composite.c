@@ -16,6 +16,7 @@
 
 /* Kept fields and names: "hf.image_token_index", "hf.prefix.image_encoder". */
 #define KEPT "hf."
+#define KEPT_TYPE KEPT "model_type"
 #define KEPT_PREFIX KEPT "prefix."
 enum { KEY_BYTES = 160 };
 
@@ -87,17 +88,36 @@ loongi_hf_composite_image_id(loong_context_t *ctx,
 }
 
 const loong_hf_composite_t *
-loongi_hf_composite_of_families(const char *const family[LOONG_HF_PARTS])
+loongi_hf_composite_kept_type(const loong_pairs_t *kept)
 {
-    const loong_hf_composite_t *c = loongi_hf_composites;
-    for (; c->model_type != NULL; c++) {
-        int fits = 0;
-        for (int i = 0; i < LOONG_HF_PARTS; i++) {
-            const char *own = c->parts[i].family;
-            fits += family[i] != NULL &&
-                    (own == NULL || strcmp(own, family[i]) == 0);
-        }
-        if (fits == LOONG_HF_PARTS) {
+    const char *type = loongi_pairs_get(kept, KEPT_TYPE);
+    return type != NULL ? loongi_hf_composite_find(type) : NULL;
+}
+
+static bool has_families(const loong_hf_composite_t *c,
+                         const char *const family[LOONG_HF_PARTS])
+{
+    bool fits = true;
+    for (int i = 0; i < LOONG_HF_PARTS; i++) {
+        const char *own = c->parts[i].family;
+        fits = fits && family[i] != NULL &&
+               (own == NULL || strcmp(own, family[i]) == 0);
+    }
+    return fits;
+}
+
+const loong_hf_composite_t *
+loongi_hf_composite_of_families(const char *const family[LOONG_HF_PARTS],
+                                const loong_pairs_t *kept, const char *as)
+{
+    const loong_hf_composite_t *c =
+        as != NULL ? loongi_hf_composite_find(as)
+                   : loongi_hf_composite_kept_type(kept);
+    if (as != NULL || (c != NULL && has_families(c, family))) {
+        return c != NULL && has_families(c, family) ? c : NULL;
+    }
+    for (c = loongi_hf_composites; c->model_type != NULL; c++) {
+        if (has_families(c, family)) {
             return c;
         }
     }
@@ -231,7 +251,8 @@ static loong_status_t map_fields(loong_hf_reader_t *r, const char *role)
         own.key = own_key(&f->field, role);
         r->json = find_section(r, f->section);
         r->json = r->json != NULL ? r->json : r->whole;
-        if (own.key != NULL || own.kind == LOONG_HF_NEUTRAL) {
+        if (own.key != NULL || own.kind == LOONG_HF_NEUTRAL ||
+            own.kind == LOONG_HF_STATED) {
             LOONG_TRY(loongi_hf_map_field(r, &own));
         }
     }
@@ -417,7 +438,10 @@ loong_status_t loongi_hf_composite_keep(loong_context_t *ctx, const char *dir,
     const loong_hf_composite_t *composite = of_config(config);
     loong_status_t status = LOONG_OK;
     if (composite != NULL) {
-        status = keep_fields(composite, config, pairs);
+        status = loongi_pairs_set(pairs, KEPT_TYPE, composite->model_type);
+        if (status == LOONG_OK) {
+            status = keep_fields(composite, config, pairs);
+        }
         if (status == LOONG_OK) {
             status = loongi_safetensors_set_open(ctx, dir, &set);
         }

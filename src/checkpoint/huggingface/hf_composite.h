@@ -68,7 +68,10 @@ typedef struct loong_hf_composite {
     /* The token where pictures stand: its text, and the field of its id. */
     const char *image_token;
     const char *video_token; /* NULL: it reads none */
-    const char *image_token_id;
+    const char *image_token_id; /* which no field need be: it is kept */
+    bool foreign; /* transformers has no class for it: directories bring one */
+    /* config.json says how pictures are processed, whatever stands beside. */
+    bool states_processor;
 } loong_hf_composite_t;
 
 /* src/model/composite/hf_composites.c; ends with a NULL model_type. */
@@ -86,9 +89,15 @@ loongi_hf_composite_of(loong_context_t *ctx, const char *dir,
 LOONG_NODISCARD loong_status_t loongi_hf_composite_image_id(
     loong_context_t *ctx, const loong_hf_composite_t *composite,
     const char *dir, int64_t *id_p);
-/* The model of components of these families; NULL: there is none. */
+/* Of the directory that `kept` is of; NULL: it is none of several. */
 const loong_hf_composite_t *
-loongi_hf_composite_of_families(const char *const family[LOONG_HF_PARTS]);
+loongi_hf_composite_kept_type(const loong_pairs_t *kept);
+/* The model of components of these families: that of the directory they were
+ * read from, as `kept` says, or the first; `as` (NULL: none)
+ * asks for that type. NULL: there is none. */
+const loong_hf_composite_t *
+loongi_hf_composite_of_families(const char *const family[LOONG_HF_PARTS],
+                                const loong_pairs_t *kept, const char *as);
 /* The part of that role, NULL: the one with the loss; -1: none. */
 int loongi_hf_composite_part(const loong_hf_composite_t *composite,
                              const char *role);

@@ -58,7 +58,8 @@ static void emit_shared(const writing_t *c, const char *section,
             emit_key(c, &f->field, to);
             continue;
         }
-        if (f->field.kind == LOONG_HF_NEUTRAL) {
+        if (f->field.kind == LOONG_HF_NEUTRAL ||
+            f->field.kind == LOONG_HF_STATED) {
             snprintf(value, sizeof(value), "%.*s",
                      (int)strcspn(f->field.fallback, "|"), f->field.fallback);
             kept = value;
@@ -204,6 +205,9 @@ loong_status_t loongi_hf_composite_write(loong_hf_writer_t *w,
         }
         c.parts[i] = i < LOONG_HF_PART_LOSS ? &beside[i] : w;
         c.parts[i]->section_keys = p->keys;
+        if (c.composite->foreign) {
+            c.parts[i]->code = c.composite->model_type;
+        }
         c.parts[i]->section_type = p->family != NULL && p->type != NULL
                                        ? loongi_hf_type_find(w->ctx, p->type)
                                        : NULL;

@@ -231,9 +231,13 @@ loong_status_t loongi_hf_map_field(loong_hf_reader_t *r,
         return map_list(r, value, f);
     case LOONG_HF_CODE:
         return LOONG_OK;
+    case LOONG_HF_STATED:
     case LOONG_HF_NEUTRAL:
         value = loongi_json_get(r->json, f->name);
-        if (value != NULL) {
+        if (value == NULL && f->kind == LOONG_HF_STATED) {
+            loongi_problems_add(&r->problems, "%s is missing (%s is)", f->name,
+                                f->fallback);
+        } else if (value != NULL) {
             loongi_hf_check_neutral(r, f->name, value, f->fallback);
         }
         return LOONG_OK;

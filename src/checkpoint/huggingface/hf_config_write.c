@@ -87,6 +87,7 @@ void loongi_hf_emit_field(loong_hf_writer_t *w, const loong_hf_field_t *f,
         break;
     case LOONG_HF_COUNT:
     case LOONG_HF_NEUTRAL:
+    case LOONG_HF_STATED:
     case LOONG_HF_CODE:
         break;
     }

@@ -25,15 +25,16 @@ typedef enum loong_hf_field_kind {
     LOONG_HF_COUNT,   /* of a list whose numbers another field maps: how many
                          there are, to an integer key */
     LOONG_HF_NEUTRAL, /* text: the only values allowed, JSON, '|' between */
+    LOONG_HF_STATED,  /* the same of a field that must be there */
     LOONG_HF_CODE     /* handled by code */
 } loong_hf_field_kind_t;
 
 typedef struct loong_hf_field {
     const char *name; /* in config.json */
     loong_hf_field_kind_t kind;
-    const char *key;      /* in the recipe; NULL for NEUTRAL and CODE */
-    const char *fallback; /* value when absent; NULL: must be there. NEUTRAL:
-                             the allowed values */
+    const char *key; /* in the recipe; NULL for NEUTRAL, STATED and CODE */
+    const char *fallback; /* value when absent; NULL: must be there. NEUTRAL,
+                             STATED: the allowed values */
 } loong_hf_field_t;
 
 typedef struct loong_hf_fixed {

@@ -36,6 +36,10 @@
     {                                           \
         name_, LOONG_HF_NEUTRAL, NULL, allowed_ \
     }
+#define STATED_FIELD(name_, allowed_)          \
+    {                                          \
+        name_, LOONG_HF_STATED, NULL, allowed_ \
+    }
 #define WORD_FIELD(name_, key_, words_)    \
     {                                      \
         name_, LOONG_HF_WORD, key_, words_ \

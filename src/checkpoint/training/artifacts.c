@@ -114,12 +114,14 @@ static loong_status_t code_of_dir(loong_context_t *ctx,
     LOONG_TRY(loongi_hf_composite_of(ctx, dir, &composite));
     if (composite != NULL) {
         LOONG_TRY(loongi_hf_composite_keep(ctx, dir, pairs));
-        return files != NULL ? loongi_hf_files_read(ctx, dir, files) : LOONG_OK;
+        LOONG_TRY(files != NULL ? loongi_hf_files_read(ctx, dir, files)
+                                : LOONG_OK);
+    } else {
+        LOONG_TRY(loongi_hf_code_read(
+            ctx, dir, loongi_model_family(recipe, loongi_model_role(recipe)),
+            pairs));
     }
-    LOONG_TRY(loongi_hf_code_read(
-        ctx, dir, loongi_model_family(recipe, loongi_model_role(recipe)),
-        pairs));
-    return files != NULL && loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) != NULL
+    return files != NULL && loongi_hf_has_code(pairs)
                ? loongi_file_set_read_dir(files, dir, ".py")
                : LOONG_OK;
 }
@@ -134,13 +136,14 @@ static loong_status_t code_of_earlier(const loong_recipe_t *recipe,
     if (!same_family(recipe, meta)) {
         return LOONG_OK;
     }
+    bool known = loongi_hf_has_code(pairs);
     LOONG_TRY(loongi_hf_extra_take(meta, pairs));
     LOONG_TRY(loongi_hf_composite_take(meta, pairs));
-    if (loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) != NULL) {
+    if (known) {
         return LOONG_OK;
     }
     LOONG_TRY(take_known(pairs, meta, LOONG_HF_AUTO_MAP));
-    if (files == NULL || loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) == NULL) {
+    if (files == NULL || !loongi_hf_has_code(pairs)) {
         return LOONG_OK;
     }
     return loongi_file_set_read_dir(files, kept_dir(ck, dir), ".py");

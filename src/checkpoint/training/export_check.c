@@ -113,6 +113,29 @@ static loong_status_t check_frozen(loong_context_t *ctx,
     return LOONG_OK;
 }
 
+/* Its config.json can be written. */
+static loong_status_t check_config(loong_context_t *ctx,
+                                   const loong_model_keys_t *model,
+                                   const loong_hf_composite_t *composite,
+                                   const char *as, const loong_pairs_t *code)
+{
+    loong_pairs_t *named[LOONG_HF_PARTS] = {NULL, NULL, NULL};
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; i < model->count && status == LOONG_OK; i++) {
+        status =
+            loongi_hf_part_as(ctx, composite, model->keys[i], as, &named[i]);
+    }
+    const loong_hf_config_params_t config = {
+        "",   NULL,      LOONG_F32,
+        code, composite, (const loong_pairs_t *const *)named};
+    status = status != LOONG_OK ? status
+                                : loongi_hf_config_check_as(ctx, &config);
+    for (int i = 0; i < model->count; i++) {
+        loongi_pairs_destroy(&named[i]);
+    }
+    return status;
+}
+
 /* The same of several components. */
 static loong_status_t check_whole(loong_context_t *ctx,
                                   const loong_recipe_t *recipe,
@@ -120,16 +143,18 @@ static loong_status_t check_whole(loong_context_t *ctx,
                                   const char *dir, loong_pairs_t *code)
 {
     const char *families[LOONG_HF_PARTS] = {NULL, NULL, NULL};
+    const char *as = loong_recipe_text(recipe, "export.as");
     for (int i = 0; i < model->count; i++) {
         families[i] = loongi_pairs_get(model->keys[i], "family");
     }
+    LOONG_TRY(loongi_artifacts_code(ctx, recipe, code));
     const loong_hf_composite_t *composite =
-        loongi_hf_composite_of_families(families);
+        loongi_hf_composite_of_families(families, code, as);
     LOONG_CHECK(ctx, composite != NULL, LOONG_ERR_UNSUPPORTED,
                 "components of families %s and %s, with others: no model type "
-                "has them together; one is written, by loong-ckpt export "
+                "%s has them together; one is written, by loong-ckpt export "
                 "--component NAME",
-                families[0], families[1]);
+                families[0], families[1], as != NULL ? as : "");
     if (dir != NULL) {
         LOONG_TRY(loongi_checkpoint_check_outside(ctx, dir));
         LOONG_TRY(check_no_source(ctx, recipe, dir));
@@ -137,11 +162,7 @@ static loong_status_t check_whole(loong_context_t *ctx,
     LOONG_TRY(dir != NULL && exports_adapters(recipe)
                   ? check_frozen(ctx, recipe)
                   : LOONG_OK);
-    LOONG_TRY(loongi_artifacts_code(ctx, recipe, code));
-    const loong_hf_config_params_t config = {
-        "",   NULL,      LOONG_F32,
-        code, composite, (const loong_pairs_t *const *)model->keys};
-    LOONG_TRY(loongi_hf_config_check_as(ctx, &config));
+    LOONG_TRY(check_config(ctx, model, composite, as, code));
     const loong_pairs_t *last = model->keys[LOONG_HF_PART_LOSS];
     return dir == NULL ? LOONG_OK
            : exports_adapters(recipe)

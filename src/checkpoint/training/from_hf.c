@@ -279,6 +279,11 @@ static loong_status_t set_processor(loong_recipe_t *recipe,
     static const char key[] = "data.image_processor";
     LOONG_TRY(set_mark(recipe, composite, dir));
     LOONG_TRY(set_video_processor(recipe, composite, dir));
+    if (composite->states_processor) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof(path), "%s/config.json", dir);
+        return set_open(recipe, key, path, dir);
+    }
     for (int i = 0; loongi_hf_image_processors[i] != NULL; i++) {
         char path[PATH_MAX];
         snprintf(path, sizeof(path), "%s/%s", dir,

@@ -146,11 +146,37 @@ static loong_status_t fail_name(finder_t *f, const char *name)
     return status;
 }
 
+static loong_status_t take_built_in(finder_t *f, const char *name)
+{
+    const char *text = loongi_named_template(name);
+    f->where.length = 0;
+    loongi_text_printf(&f->where, "built-in template %s", name);
+    return text != NULL ? take_text(f, text, strlen(text)) : LOONG_OK;
+}
+
+/* That of an internvl_chat, which config.json names; its tokenizer's is without
+ * the system message. */
+static loong_status_t take_conversation(finder_t *f)
+{
+    loong_json_t *json = NULL;
+    LOONG_TRY(load_json(f, "config.json", &json));
+    const loong_json_t *type =
+        json != NULL ? loongi_json_get(json, "model_type") : NULL;
+    loong_status_t status =
+        strcmp(loongi_json_string(type), "internvl_chat") == 0
+            ? take_built_in(f, loongi_json_string(
+                                   loongi_json_get(json, "template")))
+            : LOONG_OK;
+    loongi_json_destroy(&json);
+    return status;
+}
+
 static loong_status_t find_text(finder_t *f, const char *name)
 {
     size_t length = name != NULL ? strlen(name) : 0;
     if (name == NULL) {
-        return take_named(f, "default");
+        LOONG_TRY(take_conversation(f));
+        return f->text != NULL ? LOONG_OK : take_named(f, "default");
     }
     if (length > 6 && strcmp(name + length - 6, ".jinja") == 0) {
         loongi_text_printf(&f->where, "%s", name);
@@ -160,10 +186,8 @@ static loong_status_t find_text(finder_t *f, const char *name)
     if (f->text != NULL) {
         return LOONG_OK;
     }
-    const char *text = loongi_named_template(name);
-    f->where.length = 0;
-    loongi_text_printf(&f->where, "built-in template %s", name);
-    return text != NULL ? take_text(f, text, strlen(text)) : fail_name(f, name);
+    LOONG_TRY(take_built_in(f, name));
+    return f->text != NULL ? LOONG_OK : fail_name(f, name);
 }
 
 /* Into *jinja_p, and forgets the text; nothing where there is none. */

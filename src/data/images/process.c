@@ -79,11 +79,11 @@ loong_image_processor_max_tiles(const loong_image_processor_t *processor)
 {
     const grids_t *grids = &processor->grids;
     bool several = processor->tile && processor->max_tiles > 1;
-    int64_t most = several ? processor->max_tiles : 0;
+    int64_t most = several ? processor->max_tiles + processor->thumbnail : 1;
     for (int64_t k = 0; k < grids->count; k++) {
-        most = LOONG_MAX(most, grids->of[k][0] * grids->of[k][1]);
+        most = LOONG_MAX(most, grids->of[k][0] * grids->of[k][1] + 1);
     }
-    return most + 1;
+    return most;
 }
 
 /* Those of whole tiles; by default all of one to six tiles a side. */
@@ -168,7 +168,7 @@ loong_image_processor_tiles(const loong_image_processor_t *processor,
             }
         }
     }
-    tiles.count += tiles.count > 1 ? 1 : 0;
+    tiles.count += tiles.count > 1 && p->thumbnail ? 1 : 0;
     return tiles;
 }
 
@@ -401,7 +401,7 @@ static loong_status_t put_all(job_t *job, const loong_image_t *image)
     }
     LOONG_TRY(put_tiles(job, image, tiles.columns, tiles.rows,
                         tiles.whole_first));
-    return tiles.count > 1 && !tiles.whole_first
+    return tiles.count > tiles.columns * tiles.rows && !tiles.whole_first
                ? put_tiles(job, image, 1, 1, false)
                : LOONG_OK;
 }

@@ -17,6 +17,10 @@
     .mean = {0.48145466, 0.4578275, 0.40821073}, \
     .deviation = {0.26862954, 0.26130258, 0.27577711}
 
+#define IMAGENET_COLOURS           \
+    .mean = {0.485, 0.456, 0.406}, \
+    .deviation = {0.229, 0.224, 0.225}
+
 /* What most classes do. */
 #define SCALED                                                               \
     .resize = true, .rescale = true, .normalize = true, .factor = 1.0 / 255, \
@@ -44,7 +48,10 @@ static const struct {
     {"Siglip", {SCALED, HALF, .size = SQUARE(224)}},
     {"GotOcr2",
      {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_tiled = true,
-      .min_tiles = 1, .max_tiles = 12}},
+      .thumbnail = true, .min_tiles = 1, .max_tiles = 12}},
+    {"InternVLChat", /* config.json of the model: it has no processor */
+     {SCALED, IMAGENET_COLOURS, .size = SQUARE(448), .is_tiled = true,
+      .is_model = true, .min_tiles = 1, .max_tiles = 6}},
     {"LlavaOnevision",
      {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_gridded = true}},
     {"Qwen2VL",
@@ -321,6 +328,11 @@ static const struct {
     {"device", NULL, 0, NULL},
     {"default_to_square", NULL, 0, NULL},
     {"crop_to_patches", read_tile, AT(tile), "false or, GotOcr2's, true"},
+    {"force_image_size", read_exact_size, AT(size), SIZE},
+    {"dynamic_image_size", read_tile, AT(tile), "true or false"},
+    {"use_thumbnail", read_bool, AT(thumbnail), "true or false"},
+    {"min_dynamic_patch", read_tiles, AT(min_tiles), "a number of 1 to 1024"},
+    {"max_dynamic_patch", read_tiles, AT(max_tiles), "a number of 1 to 1024"},
     {"min_patches", read_tiles, AT(min_tiles), "a number of 1 to 1024"},
     {"max_patches", read_tiles, AT(max_tiles), "a number of 1 to 1024"},
     {"image_grid_pinpoints", read_grids, AT(grids),
@@ -341,7 +353,7 @@ static loong_status_t read_field(const char *path, const char *key,
     if (f == LOONG_COUNT_OF(fields)) {
         off = off || (loongi_json_kind(value) == LOONG_JSON_BOOL &&
                       !loongi_json_bool(value));
-        LOONG_CHECK(p->ctx, off, LOONG_ERR_UNSUPPORTED,
+        LOONG_CHECK(p->ctx, off || p->is_model, LOONG_ERR_UNSUPPORTED,
                     "%s: %s is not done by this image processor", path, key);
     } else if (!off && fields[f].read != NULL) {
         LOONG_CHECK(
@@ -364,7 +376,8 @@ static int64_t kind_named(const char *name, size_t length, bool videos)
     return -1;
 }
 
-/* "CLIPImageProcessor", "CLIPImageProcessorFast", "CLIPFeatureExtractor". */
+/* "CLIPImageProcessor", "CLIPImageProcessorFast", "CLIPFeatureExtractor", or
+ * the config.json of an internvl_chat. */
 static loong_status_t find_kind(loong_context_t *ctx, const char *path,
                                 const loong_json_t *json, int64_t *kind_p)
 {
@@ -374,6 +387,11 @@ static loong_status_t find_kind(loong_context_t *ctx, const char *path,
     const loong_json_t *type = loongi_json_get(json, "image_processor_type");
     const char *name = loongi_json_string(
         type != NULL ? type : loongi_json_get(json, "feature_extractor_type"));
+    if (strcmp(loongi_json_string(loongi_json_get(json, "model_type")),
+               "internvl_chat") == 0) {
+        *kind_p = kind_named("InternVLChat", strlen("InternVLChat"), false);
+        return LOONG_OK;
+    }
     for (int64_t e = 0; e < LOONG_COUNT_OF(endings); e++) {
         const char *end = strstr(name, endings[e]);
         if (end != NULL && strcmp(end, endings[e]) == 0) {

@@ -48,6 +48,8 @@ struct loong_image_processor {
     bool resize, crop, rescale, normalize;
     bool convert_rgb; /* transparent pixels become white */
     bool is_tiled, tile; /* it may cut pictures into tiles, and does */
+    bool thumbnail;      /* the whole picture stands behind several */
+    bool is_model;       /* its file says much else of the model */
     int64_t min_tiles, max_tiles;
     bool is_gridded; /* tiles are of grids; else of numbers between these */
     grids_t grids;

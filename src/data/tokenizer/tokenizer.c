@@ -157,17 +157,19 @@ out:
     return status;
 }
 
-/* What InternVL's processor looks for in tokenizers. */
+/* What InternVL's processor looks for in tokenizers, and the tokens of those
+ * that name none. */
 static void read_image(loong_tokenizer_t *t, const loong_json_t *config)
 {
     static const char *const keys[] = {"context_image_token",
                                        "start_image_token", "end_image_token"};
+    static const char *const usual[] = {"<IMG_CONTEXT>", "<img>", "</img>"};
     const loong_json_t *more = loongi_json_get(config, "extra_special_tokens");
     for (int i = 0; i < 3; i++) {
         const loong_json_t *own = loongi_json_get(config, keys[i]);
-        const char *text = loongi_json_string(
-            own != NULL ? own : loongi_json_get(more, keys[i]));
-        t->image[i] = loong_tokenizer_token_to_id(t, text);
+        own = own != NULL ? own : loongi_json_get(more, keys[i]);
+        t->image[i] = loong_tokenizer_token_to_id(
+            t, own != NULL ? loongi_json_string(own) : usual[i]);
     }
 }
 

@@ -216,6 +216,32 @@ static const loong_hf_layout_t internvl_layouts[] = {
       "model.language_model."},
      {NULL, NULL, ""}}};
 
+/* The same as OpenGVLab publishes it. Its class shuffles pixels another way
+ * unless ps_version says otherwise; the rest is of tiles, of conversations and
+ * of training. */
+static const loong_hf_shared_field_t internvl_chat_fields[] = {
+    TOP(STATED_FIELD("ps_version", "\"v2\"")),
+    TOP(NEUTRAL_FIELD("downsample_ratio", "0.5")),
+    TOP(NEUTRAL_FIELD("select_layer", "-1")),
+    TOP(NEUTRAL_FIELD("pad2square", "false")),
+    TOP(NEUTRAL_FIELD("use_backbone_lora", "0")),
+    TOP(NEUTRAL_FIELD("use_llm_lora", "0")),
+    TOP(CODE_FIELD("force_image_size")),
+    TOP(CODE_FIELD("dynamic_image_size")),
+    TOP(CODE_FIELD("use_thumbnail")),
+    TOP(CODE_FIELD("min_dynamic_patch")),
+    TOP(CODE_FIELD("max_dynamic_patch")),
+    TOP(CODE_FIELD("template")),
+    TOP(CODE_FIELD("system_message")),
+    TOP(CODE_FIELD("hidden_size")),
+    TOP(CODE_FIELD("auto_map")),
+    TIED,
+    SHARED_END};
+
+static const loong_hf_layout_t internvl_chat_layouts[] = {
+    {{"vision_model.", "mlp1.", "language_model.model."},
+     {NULL, NULL, "language_model."}}};
+
 /* ---- Kimi-K2.5 (MoonViT, Kimi Team 2025) --------------------------------- */
 
 static const loong_hf_fixed_t kimi_projector[] = {{"family", "kimi_projector"},
@@ -408,6 +434,25 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .layouts = qwen2_vl_layouts,
      .image_token = "<|image_pad|>",
      .video_token = "<|video_pad|>",
+     .image_token_id = "image_token_id"},
+    {.model_type = "internvl_chat",
+     .architecture = "InternVLChatModel",
+     .foreign = true,
+     .states_processor = true,
+     .parts = {{.role = "image_encoder",
+                .section = "vision_config",
+                .type = "intern_vit_6b",
+                .family = "internvl_vision",
+                .names = "intern_vit_6b"},
+               {.role = "image_projector",
+                .family = "internvl_projector",
+                .names = "internvl_chat",
+                .keys = internvl_projector},
+               {.role = "foundation", .section = "llm_config"}},
+     .fields = internvl_chat_fields,
+     .num_layouts = LOONG_COUNT_OF(internvl_chat_layouts),
+     .layouts = internvl_chat_layouts,
+     .image_token = "<IMG_CONTEXT>",
      .image_token_id = "image_token_id"},
     {.model_type = "kimi_k25",
      .architecture = "Kimi_K25ForConditionalGeneration",

@@ -37,6 +37,11 @@ static const loong_hf_row_t internvl_rows[] = {
     BOTH("linear_1", "linear_1", HF_FFN, HF_PATCH),
     BOTH("linear_2", "linear_2", HF_HIDDEN, HF_FFN), ROWS_END};
 
+static const loong_hf_row_t internvl_chat_rows[] = {
+    BOTH("norm", "0", HF_PATCH, HF_NONE),
+    BOTH("linear_1", "1", HF_FFN, HF_PATCH),
+    BOTH("linear_2", "3", HF_HIDDEN, HF_FFN), ROWS_END};
+
 static const loong_hf_row_t kimi_rows[] = {
     BOTH("norm", "pre_norm", HF_QUERY, HF_NONE),
     BOTH("linear_1", "proj.0", HF_FFN, HF_PATCH),
@@ -65,6 +70,7 @@ static const loong_hf_names_t names[] = {
     {"qwen2_5_vl_merger", "", rms_merger_rows, false, NULL},
     {"qwen3_vl_merger", "", deep_merger_rows, false, NULL},
     {"internvl_projector", "", internvl_rows, false, NULL},
+    {"internvl_chat", "", internvl_chat_rows, false, NULL},
     {"kimi_projector", "", kimi_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 

@@ -127,17 +127,47 @@ static const loong_hf_row_t internvl_rows[] = {
     NAMED("layers.#.mlp_scale", LAYER "lambda_2", HF_HIDDEN, HF_NONE),
     ROWS_END};
 
+#define PART_IF(name_, hf_, columns_, part_, condition_)                    \
+    {                                                                       \
+        ATTN name_, LAYER hf_, HF_HIDDEN, columns_, condition_, 0, part_, 3, \
+            NULL                                                            \
+    }
+#define PARTS_IF(end_, columns_, condition_)                             \
+    PART_IF("q_proj." end_, "attn.qkv." end_, columns_, 0, condition_),   \
+        PART_IF("k_proj." end_, "attn.qkv." end_, columns_, 1, condition_), \
+        PART_IF("v_proj." end_, "attn.qkv." end_, columns_, 2, condition_)
+
+/* The same in OpenGVLab's files. */
+#undef LAYER
+#undef SELF
+#define LAYER "encoder.layers.#."
+#define SELF LAYER "attn."
+static const loong_hf_row_t intern_vit_rows[] = {
+    ROW("class_token.weight", "embeddings.class_embedding", HF_NONE, HF_HIDDEN,
+        HF_ALWAYS, HF_FIRST),
+    ROW("position_embeddings.weight", "embeddings.position_embedding",
+        HF_POSITION, HF_HIDDEN, HF_ALWAYS, HF_FIRST),
+    IMAGE("embeddings.patch_embedding.weight"),
+    NAMED("patch_embedding.bias", "embeddings.patch_embedding.bias", HF_HIDDEN,
+          HF_NONE),
+    NORM("layers.#.input_layernorm", LAYER "norm1"),
+    PARTS_IF("weight", HF_HIDDEN, HF_ALWAYS),
+    PARTS_IF("bias", HF_NONE, HF_IF_QKV_BIAS),
+    QK_NORM("q_norm"),
+    QK_NORM("k_norm"),
+    BOTH(ATTN "o_proj", LAYER "attn.proj", HF_HIDDEN, HF_HIDDEN),
+    NAMED("layers.#.attention_scale", LAYER "ls1", HF_HIDDEN, HF_NONE),
+    NORM("layers.#.post_attention_layernorm", LAYER "norm2"),
+    BOTH(MLP "up_proj", LAYER "mlp.fc1", HF_FFN, HF_HIDDEN),
+    BOTH(MLP "down_proj", LAYER "mlp.fc2", HF_HIDDEN, HF_FFN),
+    NAMED("layers.#.mlp_scale", LAYER "ls2", HF_HIDDEN, HF_NONE),
+    ROWS_END};
+
 #undef LAYER
 #define LAYER "blocks.#."
-#define PART(name_, hf_, columns_, part_)                                 \
-    {                                                                     \
-        ATTN name_, LAYER hf_, HF_HIDDEN, columns_, HF_ALWAYS, 0, part_, 3, \
-            NULL                                                          \
-    }
-#define PARTS(end_, columns_)                              \
-    PART("q_proj." end_, "attn.qkv." end_, columns_, 0),   \
-        PART("k_proj." end_, "attn.qkv." end_, columns_, 1), \
-        PART("v_proj." end_, "attn.qkv." end_, columns_, 2)
+#define PART(name_, hf_, columns_, part_) \
+    PART_IF(name_, hf_, columns_, part_, HF_ALWAYS)
+#define PARTS(end_, columns_) PARTS_IF(end_, columns_, HF_ALWAYS)
 #define QWEN_LAYERS                                                           \
     BOTH("layers.#.input_layernorm", LAYER "norm1", HF_HIDDEN, HF_NONE),      \
         PARTS("weight", HF_HIDDEN), PARTS("bias", HF_NONE),                   \
@@ -225,6 +255,7 @@ const loong_hf_names_t loongi_hf_vision_names[] = {
     {"qwen2_5_vl_vision", "", qwen2_5_vl_rows, false, NULL},
     {"qwen3_vl_vision", "", qwen3_vl_rows, false, NULL},
     {"internvl_vision", "", internvl_rows, false, NULL},
+    {"intern_vit_6b", "", intern_vit_rows, false, NULL},
     {"kimi_k25_vision", "", moonvit_rows, false, NULL},
     {"rice_vit", "", rice_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};

@@ -94,13 +94,11 @@ typedef struct loong_image_processor loong_image_processor_t;
 
 /* Reads a Hugging Face preprocessor_config.json of a ViT, CLIP, SigLIP,
  * GOT-OCR2, LLaVA-OneVision or Qwen2-VL image processor ("...Fast" and the
- * older
- * "...FeatureExtractor" are the same one here, and computed as the slow one
- * is), or the config.json of a model of type internvl_chat, which says of its
- * pictures what no file of a processor does. What the file leaves out has that
- * class's default. Errors:
- * LOONG_ERR_UNSUPPORTED names another processor, or a field that is not known
- * and not off; LOONG_ERR_FORMAT one whose value is not allowed. */
+ * older "...FeatureExtractor" are the same here, computed as the slow one is),
+ * or the config.json of an internvl_chat, which has none. What it leaves out
+ * has that class's default. Errors: LOONG_ERR_UNSUPPORTED names another
+ * processor, or a field that is not known and not off; LOONG_ERR_FORMAT one
+ * whose value is not allowed. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_image_processor_create(loong_context_t *ctx, const char *path,
                              loong_image_processor_t **processor_p);
@@ -123,8 +121,8 @@ loong_image_processor_size(const loong_image_processor_t *processor,
 
 /* Tiles of a picture: columns x rows of them, row by row; each has the size
  * above. Of InternVL (crop_to_patches, dynamic_image_size) the picture fills
- * them, and where they are several the whole picture stands behind them, of
- * internvl_chat where use_thumbnail says so. Of LLaVA-OneVision
+ * them, and where they are several the whole one stands behind them, if
+ * use_thumbnail does not deny it. Of LLaVA-OneVision
  * (image_grid_pinpoints) it keeps its proportions in their middle, and the
  * whole picture stands before them; a picture among others has no tiles, but a
  * margin that makes it square. */
@@ -136,8 +134,7 @@ typedef struct loong_image_tiles {
 LOONG_API loong_image_tiles_t
 loong_image_processor_tiles(const loong_image_processor_t *processor,
                             int64_t width, int64_t height, bool several);
-/* No more than so many beside the whole picture, 1: none at all; 0: as the file
- * says. Without effect on grids that a file lists. */
+/* At most so many beside the whole picture, 1: none; 0: as the file says. */
 LOONG_API void
 loong_image_processor_limit_tiles(loong_image_processor_t *processor,
                                   int64_t most);

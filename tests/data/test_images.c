@@ -315,45 +315,6 @@ static void test_late_orientation(void **state)
     test_context_end(&ctx);
 }
 
-/* Grids of tiles as transformers' get_optimal_tiled_canvas finds them. */
-static void test_tiles(void **state)
-{
-    (void)state;
-    static const struct {
-        int64_t width, height, columns, rows, count;
-    } cases[] = {{48, 48, 1, 1, 1},    {200, 200, 3, 3, 10}, {70, 70, 2, 2, 5},
-                 {100, 50, 2, 1, 3},   {300, 90, 6, 2, 13},
-                 {90, 300, 2, 6, 13},
-                 {1000, 10, 12, 1, 13}, {320, 210, 3, 2, 7},  {7, 5, 4, 3, 13},
-                 {9, 5, 2, 1, 3}};
-    static const char text[] =
-        "{\"image_processor_type\": \"GotOcr2ImageProcessor\", \"size\": "
-        "{\"height\": 48, \"width\": 48}, \"crop_to_patches\": %s, "
-        "\"processor_class\": \"%s\"}";
-    loong_context_t *ctx = test_context();
-    for (int kind = 0; kind < 3; kind++) {
-        char json[256];
-        loong_image_processor_t *p = NULL;
-        snprintf(json, sizeof(json), text, kind == 0 ? "true" : "false",
-                 kind == 1 ? "InternVLProcessor" : "GotOcr2Processor");
-        assert_ok(ctx, loongi_file_write(ctx, in_dir("p.json"), json,
-                                         strlen(json)));
-        assert_ok(ctx, loong_image_processor_create(ctx, in_dir("p.json"), &p));
-        assert_int_equal(loong_image_processor_max_tiles(p),
-                         kind < 2 ? 13 : 1);
-        for (size_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
-            loong_image_tiles_t found = loong_image_processor_tiles(
-                p, cases[i].width, cases[i].height, false);
-            bool cut = kind < 2;
-            assert_int_equal(found.columns, cut ? cases[i].columns : 1);
-            assert_int_equal(found.rows, cut ? cases[i].rows : 1);
-            assert_int_equal(found.count, cut ? cases[i].count : 1);
-        }
-        loong_image_processor_destroy(&p);
-    }
-    test_context_end(&ctx);
-}
-
 static const struct {
     const char *json, *says;
     loong_status_t status;
@@ -583,7 +544,6 @@ int main(void)
         cmocka_unit_test(test_processor_errors), cmocka_unit_test(test_cut_off),
         cmocka_unit_test(test_limits),           cmocka_unit_test(test_masks),
         cmocka_unit_test(test_memory),           cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_positions),
         cmocka_unit_test(test_late_orientation),
     };

@@ -5,6 +5,12 @@ loong_test(NAME golden_bf16 LABELS golden
   SOURCES tests/golden/test_bf16.c tests/golden/fixture.c)
 loong_test(NAME golden_vision LABELS golden SOURCES tests/golden/test_vision.c)
 loong_test(NAME golden_llava LABELS golden SOURCES tests/golden/test_llava.c)
+loong_test(NAME whole_models LABELS golden ARGS llava qwen3_vl internvl
+  SOURCES tests/golden/test_whole_models.c)
+add_test(NAME whole_models_long COMMAND test_whole_models
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(whole_models_long PROPERTIES LABELS "golden;full"
+  TIMEOUT 300 ENVIRONMENT OMP_NUM_THREADS=2)
 loong_test(NAME router_losses LABELS golden
   SOURCES tests/golden/test_router_losses.c tests/golden/fixture.c)
 # Also where products of bf16 are made of others.
@@ -39,6 +45,10 @@ if(LOONG_ORACLE)
   loong_oracle_test(lora_files tests/golden/lora_files.py
     ${PROJECT_BINARY_DIR})
   loong_oracle_test(llava tests/golden/llava.py --check)
+  loong_oracle_test(whole_models tests/golden/whole_models.py
+    ${PROJECT_BINARY_DIR} --check)
+  loong_oracle_test(internvl_chat tests/golden/internvl_chat.py
+    ${PROJECT_BINARY_DIR})
   loong_oracle_test(vision_export tests/golden/vision.py --export
     ${PROJECT_BINARY_DIR})
   loong_oracle_test(fields tests/golden/fields.py --check)

@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Directories of model type internvl_chat, as OpenGVLab publishes them.
 
+  internvl_chat.py --write  writes the first of them, and its loss, into
+                            vl_from_hf/
+  internvl_chat.py --grids  writes the tiles of pictures of many sizes into
+                            tests/fixtures/images/internvl_chat.txt
   internvl_chat.py BUILD   makes models of transformers' InternVL before each
                            kind of language model, writes them under the
                            publisher's names and with its config.json, trains a
@@ -33,24 +37,14 @@ import vl_from_hf
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SIDE = internvl_train.SIDE
+HERE = os.path.dirname(os.path.abspath(__file__))
+SIZES = os.path.join(HERE, "../fixtures/images/internvl_chat.txt")
 MOST = 4
 
 
 def tiles(image, least=1, most=MOST, side=SIDE, thumbnail=True):
-    """[tiles, 3, side, side]: the grid whose ratio is nearest to the picture's,
-    of equally near ones a larger one where the picture has half its pixels."""
-    width, height = image.size
-    best, near = (1, 1), float("inf")
-    for count in range(least, most + 1):
-        for columns in range(1, count + 1):
-            rows = count // columns
-            if columns * rows != count:
-                continue
-            far = abs(width / height - columns / rows)
-            if far < near or (far == near and width * height >
-                              0.5 * side * side * count):
-                best, near = (columns, rows), far
-    columns, rows = best
+    """[tiles, 3, side, side]."""
+    columns, rows = grid(*image.size, least, most, side)
     whole = image.resize((columns * side, rows * side))
     parts = [whole.crop((x * side, y * side, (x + 1) * side, (y + 1) * side))
              for y in range(rows) for x in range(columns)]
@@ -60,6 +54,21 @@ def tiles(image, least=1, most=MOST, side=SIDE, thumbnail=True):
                        for p in parts])
     pixels = (pixels - np.float32(MEAN)) / np.float32(DEVIATION)
     return torch.from_numpy(pixels.transpose(0, 3, 1, 2))
+
+
+def grid(width, height, least, most, side):
+    """Columns and rows whose ratio is nearest to the picture's, of equally near
+    ones the larger where the picture has half its pixels. Of as many tiles the
+    publisher takes them in the order that Python's set has."""
+    known = {(a, b) for n in range(least, most + 1) for a in range(1, n + 1)
+             for b in range(1, n + 1) if least <= a * b <= most}
+    best, near = (1, 1), float("inf")
+    for columns, rows in sorted(known, key=lambda r: r[0] * r[1]):
+        far = abs(width / height - columns / rows)
+        if far < near or (far == near and width * height >
+                          0.5 * side * side * columns * rows):
+            best, near = (columns, rows), far
+    return best
 
 
 def samples(place):
@@ -221,7 +230,7 @@ def write(model, kind, norm, place, to):
                        image_std=DEVIATION), f)
     for name in ("configuration_internvl_chat", "modeling_internvl_chat"):
         with open(os.path.join(to, name + ".py"), "w") as f:
-            f.write("# The publisher's.\n")
+            f.write("# SPDX-License-Identifier: Apache-2.0\n")
     shutil.copy(os.path.join(place, "tokenizer.json"), to)
     tensors = rename(model.state_dict(), kind,
                      model.config.text_config.num_key_value_heads)
@@ -285,7 +294,37 @@ def check(build, kind, norm, place):
     assert abs(ours - wanted) < 5e-9 * wanted and worst < 1e-9
 
 
+def write_sizes():
+    """Of each number of tiles: pictures around the ratios and the areas where
+    the choice changes, and drawn ones."""
+    rng = np.random.default_rng(20261126)
+    with open(SIZES, "w") as f:
+        for least, most in ((1, 12), (1, 6), (1, 2), (1, 40), (2, 9)):
+            sizes = rng.integers(8, 4000, (24, 2)).tolist()
+            sizes += [[448 * a, 448 * b] for a, b in ((1, 1), (2, 1), (1, 3))]
+            sizes += [[w, w] for w in (317, 633, 634, 900, 951, 1268, 1901)]
+            sizes += [[2 * w, w] for w in (448, 634, 950, 1267)]
+            f.writelines(f"{least} {most} {w} {h} "
+                         f"{' '.join(map(str, grid(w, h, least, most, 448)))}\n"
+                         for w, h in sizes)
+
+
+def write_fixture():
+    to = os.path.join(vl_from_hf.FIXTURE, "internvl_chat")
+    with tempfile.TemporaryDirectory() as place:
+        vl_from_hf.prepare(place)
+        model = make("internlm2", "layer_norm")
+        write(model, "internlm2", "layer_norm", place, to)
+        loss = vl_from_hf.loss_of(model, list(samples(place)))
+    with open(to + ".txt", "w") as f:
+        f.write(f"{loss!r}\n")
+
+
 def main():
+    if sys.argv[1] == "--grids":
+        return write_sizes()
+    if sys.argv[1] == "--write":
+        return write_fixture()
     with tempfile.TemporaryDirectory() as place:
         vl_from_hf.prepare(place)
         for i, kind in enumerate(TEXTS):

@@ -61,7 +61,9 @@ class FlashAttention(torch.autograd.Function):
         return ds @ k, ds.mT @ q, p.to(v.dtype).mT @ dout, None, None
 
 
-def attention(module, q, k, v, mask, scaling, **unused):
+def attention(module, q, k, v, mask=None, scaling=None, attention_mask=None,
+              **unused):
+    mask = attention_mask if mask is None else mask
     groups = q.shape[1] // k.shape[1]
     k, v = (x.repeat_interleave(groups, 1) for x in (k, v))
     return FlashAttention.apply(q, k, v, mask, scaling).transpose(1, 2), None

@@ -15,6 +15,8 @@ import json
 import os
 import sys
 
+import published
+
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                     "published_vl.json")
 IMAGE, VIDEO = 151655, 151656
@@ -98,6 +100,55 @@ def internvl3_5(large, language):
                   use_qk_norm=large, layer_scale_init_value=0.1,
                   norm_type="rms_norm" if large else "layer_norm")
     return whole("internvl", vision, language, image_token_id=151671)
+
+
+def internvl2_5(large, language):
+    """As published: a type of its own, whose class is not transformers'."""
+    vision = internvl3_5(large, {})["vision_config"]
+    sizes = {key: vision[key] for key in (
+        "num_hidden_layers", "hidden_size", "intermediate_size",
+        "num_attention_heads", "norm_type")}
+    return dict(model_type="internvl_chat", ps_version="v2", select_layer=-1,
+                downsample_ratio=0.5, force_image_size=448,
+                dynamic_image_size=True, use_thumbnail=True,
+                min_dynamic_patch=1, max_dynamic_patch=12,
+                template="internvl2_5", tie_word_embeddings=False,
+                llm_config=language, vision_config=dict(
+                    sizes, model_type="intern_vit_6b", image_size=448,
+                    patch_size=14, num_channels=3, qkv_bias=not large,
+                    qk_normalization=large, layer_norm_eps=1e-6,
+                    initializer_factor=0.1 if large else 1.0))
+
+
+def known_class(config):
+    """The same model in the words of a class that transformers has."""
+    key = "llm_config" if "llm_config" in config else "text_config"
+    kind, language = published.known_class(config[key])
+    language["model_type"] = kind
+    if config["model_type"] == "internvl_chat":
+        return internvl3_5(config["vision_config"]["qk_normalization"],
+                           language)
+    return dict(config, text_config=language)
+
+
+def internlm2(sizes, theta, factor):
+    return dict(published.internlm2(sizes, theta, factor), vocab_size=92553)
+
+
+def qwen2_5(sizes):
+    return text("qwen2", sizes, 151674, 32768, 1e6, use_sliding_window=False,
+                tie_word_embeddings=False)
+
+
+def kimi_k25():
+    language = dict(
+        published.MODELS["kimi_k2/kimi_k2_1t"], rms_norm_eps=1e-5,
+        max_position_embeddings=262144, rope_scaling=published.yarn(64.0, 1.0))
+    return whole("kimi_k25", dict(
+        model_type="kimi_k25_vision", num_hidden_layers=27, hidden_size=1152,
+        intermediate_size=4304, num_attention_heads=16, patch_size=14,
+        pos_emb_height=64, pos_emb_width=64, pos_emb_time=4), language,
+        projection_hidden_size=1152, image_token_id=163605)
 
 
 def qwen3(sizes):
@@ -190,6 +241,15 @@ def composed(seen, language):
 
 
 MODELS = {
+    "kimi_k2.5/kimi_k2.5_1t": kimi_k25(),
+    "internvl2.5/internvl2.5_8b": internvl2_5(False, internlm2(
+        (32, 4096, 14336, 32, 8), 1e6, 2.0)),
+    "internvl2.5/internvl2.5_26b": internvl2_5(True, internlm2(
+        (48, 6144, 16384, 48, 8), 5e7, 2.5)),
+    "internvl2.5/internvl2.5_38b": internvl2_5(True, qwen2_5(
+        (64, 5120, 27648, 40, 8))),
+    "internvl2.5/internvl2.5_78b": internvl2_5(True, qwen2_5(
+        (80, 8192, 29568, 64, 8))),
     "qwen_vit_llama3/qwen_vit_llama3_8b": composed(
         qwen2_5_vl((1, 4096, 64, 32, 8), 8),
         text("llama", (32, 4096, 14336, 32, 8), 128256, 8192, 5e5, 1e-5,
@@ -242,7 +302,8 @@ MODELS = {
     "internvl3.5/internvl3.5_241b_a28b": internvl3_5(
         True, qwen3_moe((94, 4096, 12288, 64, 4), 1536)),
 }
-PROJECTORS = ("multi_modal_projector.", "image_newline", "visual.merger.",
+PROJECTORS = ("multi_modal_projector.", "image_newline", "mm_projector.",
+              "visual.merger.",
               "visual.deepstack_merger_list.")
 ENCODERS = ("visual.", "vision_tower.")
 
@@ -275,6 +336,8 @@ def count(config):
     import llavaonevision1_5  # noqa: F401
     if "model_type" not in config:
         return count_composed(config)
+    if config["model_type"] in ("internvl_chat", "kimi_k25"):
+        config = known_class(config)
     fields = {k: v for k, v in config.items() if k != "model_type"}
     with torch.device("meta"):
         model = AutoModelForImageTextToText.from_config(
@@ -283,7 +346,9 @@ def count(config):
     shared = set(model._tied_weights_keys) if config["tie_word_embeddings"] \
         else set()
     counts = dict(image_encoder=0, image_projector=0, foundation=0)
-    for name, p in model.named_parameters(remove_duplicate=False):
+    biases = [(name, p) for name, p in model.named_buffers()
+              if name.endswith("e_score_correction_bias")]
+    for name, p in [*model.named_parameters(remove_duplicate=False), *biases]:
         if name not in shared:
             counts[component(name)] += p.numel()
     return dict(parameters=counts, counted_by=type(model).__name__)

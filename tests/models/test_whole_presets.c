@@ -216,6 +216,7 @@ static void test_encoder_alone(void **state)
 #define PATCHES "data.max_patches=4096"
 #define A2A "parallel.moe_token_dispatcher_type=alltoall"
 #define ON_8 "parallel.pipeline_model_parallel_layout=Et*11|(t*12|)*6t*11L"
+#define ON_61 "parallel.pipeline_model_parallel_layout=Et*5|(t*8|)*6t*8L"
 static const double SECONDS = 2.0;
 
 typedef struct plan {
@@ -239,6 +240,11 @@ static const plan_t plans[] = {
     {"llava_onevision1.5/llava_onevision1.5_8b", 64, false,
      {TP "4", SP, PP "4", PATCHES}},
     {"qianfan_vl/qianfan_vl_70b", 64, false, {TP "8", SP, PP "4"}},
+    {"internvl2.5/internvl2.5_78b", 64, false, {TP "8", SP, PP "4"}},
+    {"kimi_k2.5/kimi_k2.5_1t",
+     64,
+     false,
+     {TP "2", SP, PP "8", EP "8", A2A, ON_61, PATCHES}},
     {"qwen_vit_llama3/qwen_vit_llama3_8b", 8, false, {TP "2", SP, PATCHES}},
 };
 

@@ -41,6 +41,20 @@ diff <(sort ids) <(sort "$golden/ids.txt") >/dev/null || {
     fail "ids or masks are others than those of transformers"
 }
 
+# Of an internvl_chat: the conversation that config.json names, and the tokens
+# around pictures that no file names.
+mkdir published
+cp "$golden/internvl/tokenizer.json" published
+echo '{"eos_token": "<|im_end|>"}' >published/tokenizer_config.json
+for pair in 'internvl2_5 \n' 'internlm2-chat '; do
+    echo "{\"model_type\": \"internvl_chat\", \"template\": \"${pair% *}\"}" \
+        >published/config.json
+    "$build/loong-data" chat inspect --tokenizer published --image-token \
+        '<IMG_CONTEXT>' --image-root "$pictures" "$golden/openai.jsonl" >out 2>&1
+    grep -qF "。<|im_end|>${pair#* }<|im_start|>user\n<img><IMG_CONTEXT></img>W" \
+        out || fail "${pair% *}: $(tail -n 20 out)"
+done
+
 # Videos, in each of the forms that they take in a text.
 videos=$source/tests/fixtures/videos
 if [ -e "$build/libloong_video.so" ]; then

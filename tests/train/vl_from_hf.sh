@@ -35,11 +35,14 @@ step() {
             d = $1 - $2; d = d < 0 ? -d : d; exit d > 5e-9 * $2 }' ||
         fail "$model $*: the loss is another: $(cat "$place/log/metrics.jsonl")"
 }
-for model in llava qwen2_vl qwen3_vl_moe_resaved qwen3_vl_moe; do
+for model in internvl_chat llava qwen2_vl qwen3_vl_moe_resaved qwen3_vl_moe; do
     from=$golden/vl_from_hf/$model
-    step $model "init.from_hf=$from" "~data.image_token"
-    for file in "$from"/*processor_config.json "$from/tokenizer.json"; do
-        cmp "$file" "$place/out/${file##*/}" || fail "$model: $file"
+    key="~data.image_token"
+    [ $model != internvl_chat ] || key=data.seq_length=40
+    step $model "init.from_hf=$from" "$key"
+    for file in "$from"/*; do
+        [[ $file =~ /(config.json|model.safetensors)$ ]] ||
+            cmp "$file" "$place/out/${file##*/}" || fail "$model: $file"
     done
     "$ckpt" diff "$from" "$place/out" >"$place/text" || {
         cat "$place/text"
@@ -54,6 +57,19 @@ for model in llava qwen2_vl qwen3_vl_moe_resaved qwen3_vl_moe; do
     "$ckpt" inspect "$from" | grep -q '^model.image_projector family: ' ||
         fail "$model: inspect"
 done
+# What OpenGVLab publishes is an internvl of transformers' as well, and nothing
+# that this class has not goes along.
+"$ckpt" export --as internvl "$place/internvl_chat" "$place/as" >/dev/null
+rm "$place/as/preprocessor_config.json"
+step internvl_chat "init.from_hf=$place/as" data.seq_length=40 \
+    "data.image_processor=$golden/vl_from_hf/internvl_chat/config.json"
+grep -q '"model_type": "llama"' "$place/as/config.json" || fail "as internvl"
+[ ! -e "$place/as/modeling_internvl_chat.py" ] || fail "code of another class"
+sed 's/"ps_version": "v2",//' "$place/internvl_chat.hf/config.json" \
+    >"$place/as/config.json"
+"$ckpt" verify "$place/as" >"$place/text" 2>&1 && fail "ps_version v1 is read"
+grep -qF 'ps_version is missing ("v2" is)' "$place/text" ||
+    fail "ps_version: $(cat "$place/text")"
 # peft takes adapters of stacked experts in the order of its own module alone.
 step qwen3_vl_moe "init.from_hf=$from" finetune.method=lora \
     'finetune.target_modules=[q_proj, experts.gate_up_proj]'

@@ -278,7 +278,8 @@ static void test_peek(void **state)
     static const char text[] =
         "{\"model\": {\"vocab\": {\"\\\"added_tokens\\\": [\": 0,"
         " \"added_tokens\": 1, \"a\": 2}},\n \"added_tokens\" :\n [{\"id\": 3,"
-        " \"content\": \"<]\\\"[>\"}, {\"id\": 9, \"content\": \"<picture>\"}]}";
+        " \"content\": \"<]\\\"[>\"},"
+        " {\"id\": 9, \"content\": \"<picture>\"}]}";
     loong_context_t *ctx = test_context();
     char token[32];
     char path[] = "/tmp/peek.XXXXXX";

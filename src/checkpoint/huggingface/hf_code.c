@@ -187,8 +187,9 @@ loong_status_t loongi_hf_part_as(loong_context_t *ctx,
                                  const loong_pairs_t *model, const char *as,
                                  loong_pairs_t **model_p)
 {
-    const char *type = as != NULL && !composite->foreign
-                           ? loongi_hf_like(ctx, loongi_pairs_get(model, "family"))
-                           : NULL;
-    return loongi_hf_model_as(ctx, model, type, composite->foreign, model_p);
+    const char *family = loongi_pairs_get(model, "family");
+    bool takes = composite->foreign || (composite->takes != NULL &&
+                                        strcmp(composite->takes, family) == 0);
+    as = as != NULL && !takes ? loongi_hf_like(ctx, family) : NULL;
+    return loongi_hf_model_as(ctx, model, as, takes, model_p);
 }

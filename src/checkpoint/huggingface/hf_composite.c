@@ -97,24 +97,24 @@ loongi_hf_composite_kept_type(const loong_pairs_t *kept)
 static bool has_families(const loong_hf_composite_t *c,
                          const char *const family[LOONG_HF_PARTS])
 {
-    bool fits = true;
     for (int i = 0; i < LOONG_HF_PARTS; i++) {
         const char *own = c->parts[i].family;
-        fits = fits && family[i] != NULL &&
-               (own == NULL || strcmp(own, family[i]) == 0);
+        if (family[i] == NULL || (own != NULL && strcmp(own, family[i]) != 0)) {
+            return false;
+        }
     }
-    return fits;
+    return true;
 }
 
 const loong_hf_composite_t *
 loongi_hf_composite_of_families(const char *const family[LOONG_HF_PARTS],
                                 const loong_pairs_t *kept, const char *as)
 {
-    const loong_hf_composite_t *c =
-        as != NULL ? loongi_hf_composite_find(as)
-                   : loongi_hf_composite_kept_type(kept);
-    if (as != NULL || (c != NULL && has_families(c, family))) {
-        return c != NULL && has_families(c, family) ? c : NULL;
+    const loong_hf_composite_t *c = loongi_hf_composite_kept_type(kept);
+    c = as != NULL ? loongi_hf_composite_find(as) : c;
+    c = c != NULL && has_families(c, family) ? c : NULL;
+    if (as != NULL || c != NULL) {
+        return c;
     }
     for (c = loongi_hf_composites; c->model_type != NULL; c++) {
         if (has_families(c, family)) {
@@ -248,11 +248,11 @@ static loong_status_t map_fields(loong_hf_reader_t *r, const char *role)
     for (const loong_hf_shared_field_t *f = r->composite->fields;
          f->field.name != NULL; f++) {
         loong_hf_field_t own = f->field;
+        bool shared = own.key == NULL && own.kind != LOONG_HF_CODE;
         own.key = own_key(&f->field, role);
         r->json = find_section(r, f->section);
         r->json = r->json != NULL ? r->json : r->whole;
-        if (own.key != NULL || own.kind == LOONG_HF_NEUTRAL ||
-            own.kind == LOONG_HF_STATED) {
+        if (own.key != NULL || shared) {
             LOONG_TRY(loongi_hf_map_field(r, &own));
         }
     }
@@ -377,6 +377,7 @@ static loong_status_t keep_fields(const loong_hf_composite_t *composite,
                                   const loong_json_t *config,
                                   loong_pairs_t *pairs)
 {
+    LOONG_TRY(loongi_pairs_set(pairs, KEPT_TYPE, composite->model_type));
     for (const loong_hf_shared_field_t *f = composite->fields;
          f->field.name != NULL; f++) {
         char key[KEY_BYTES];
@@ -438,10 +439,7 @@ loong_status_t loongi_hf_composite_keep(loong_context_t *ctx, const char *dir,
     const loong_hf_composite_t *composite = of_config(config);
     loong_status_t status = LOONG_OK;
     if (composite != NULL) {
-        status = loongi_pairs_set(pairs, KEPT_TYPE, composite->model_type);
-        if (status == LOONG_OK) {
-            status = keep_fields(composite, config, pairs);
-        }
+        status = keep_fields(composite, config, pairs);
         if (status == LOONG_OK) {
             status = loongi_safetensors_set_open(ctx, dir, &set);
         }

@@ -69,6 +69,9 @@ typedef struct loong_hf_composite {
     const char *image_token;
     const char *video_token; /* NULL: it reads none */
     const char *image_token_id; /* which no field need be: it is kept */
+    /* A type of the last part that its class takes, of which transformers has
+     * none alone; NULL: none. */
+    const char *takes;
     bool foreign; /* transformers has no class for it: directories bring one */
     /* config.json says how pictures are processed, whatever stands beside. */
     bool states_processor;

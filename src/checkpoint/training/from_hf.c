@@ -235,15 +235,15 @@ static loong_status_t set_video_processor(loong_recipe_t *recipe,
 
 /* How the recipe's tokenizer calls an id: an added token almost always, for
  * which its vocabulary need not be loaded. "": it has none. */
-static void name_token(loong_context_t *ctx, const char *path, int32_t id,
-                       size_t room, char *token)
+static void name_mark(loong_context_t *ctx, const char *path, int32_t id,
+                      size_t room, char *mark)
 {
     loong_tokenizer_t *whole = NULL;
-    if (loong_tokenizer_peek(ctx, path, id, room, token) == LOONG_OK &&
-        token[0] == '\0' &&
+    if (loong_tokenizer_peek(ctx, path, id, room, mark) == LOONG_OK &&
+        mark[0] == '\0' &&
         loong_tokenizer_load(ctx, path, &whole) == LOONG_OK) {
         const char *text = loong_tokenizer_id_to_token(whole, id);
-        snprintf(token, room, "%s", text != NULL ? text : "");
+        snprintf(mark, room, "%s", text != NULL ? text : "");
     }
     loong_context_clear_error(ctx); /* who reads texts tells it */
     loong_tokenizer_destroy(&whole);
@@ -265,10 +265,10 @@ static loong_status_t set_mark(loong_recipe_t *recipe,
     }
     LOONG_TRY(loongi_hf_composite_image_id(recipe->ctx, composite, dir, &id));
     if (id >= 0 && id <= INT32_MAX && strcmp(path, "bytes") != 0) {
-        name_token(recipe->ctx, path, (int32_t)id, sizeof(mark), mark);
+        name_mark(recipe->ctx, path, (int32_t)id, sizeof(mark), mark);
     }
-    return set_open(recipe, key, mark[0] != '\0' ? mark : composite->image_token,
-                    dir);
+    return set_open(recipe, key,
+                    mark[0] != '\0' ? mark : composite->image_token, dir);
 }
 
 /* How the model's pictures are processed, and where they stand. */

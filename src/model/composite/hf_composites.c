@@ -456,6 +456,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .image_token_id = "image_token_id"},
     {.model_type = "kimi_k25",
      .architecture = "Kimi_K25ForConditionalGeneration",
+     .takes = "kimi_k2",
      .parts = {{.role = "image_encoder",
                 .section = "vision_config",
                 .type = "kimi_k25_vision",

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which tiles pictures are cut into, against transformers and against
+ * OpenGVLab's rule. */
+#include "file.h"
+#include "loong/image.h"
+#include "test.h"
+#include "test_dir.h"
+
+TEST_DIR(dir)
+
+/* Grids of tiles as transformers' get_optimal_tiled_canvas finds them. */
+static void test_tiles(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t width, height, columns, rows, count;
+    } cases[] = {{48, 48, 1, 1, 1},    {200, 200, 3, 3, 10}, {70, 70, 2, 2, 5},
+                 {100, 50, 2, 1, 3},   {300, 90, 6, 2, 13},
+                 {90, 300, 2, 6, 13},
+                 {1000, 10, 12, 1, 13}, {320, 210, 3, 2, 7},  {7, 5, 4, 3, 13},
+                 {9, 5, 2, 1, 3}};
+    static const char text[] =
+        "{\"image_processor_type\": \"GotOcr2ImageProcessor\", \"size\": "
+        "{\"height\": 48, \"width\": 48}, \"crop_to_patches\": %s, "
+        "\"processor_class\": \"%s\"}";
+    loong_context_t *ctx = test_context();
+    for (int kind = 0; kind < 3; kind++) {
+        char json[256];
+        loong_image_processor_t *p = NULL;
+        snprintf(json, sizeof(json), text, kind == 0 ? "true" : "false",
+                 kind == 1 ? "InternVLProcessor" : "GotOcr2Processor");
+        assert_ok(ctx, loongi_file_write(ctx, in_dir("p.json"), json,
+                                         strlen(json)));
+        assert_ok(ctx, loong_image_processor_create(ctx, in_dir("p.json"), &p));
+        assert_int_equal(loong_image_processor_max_tiles(p),
+                         kind < 2 ? 13 : 1);
+        for (size_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+            loong_image_tiles_t found = loong_image_processor_tiles(
+                p, cases[i].width, cases[i].height, false);
+            bool cut = kind < 2;
+            assert_int_equal(found.columns, cut ? cases[i].columns : 1);
+            assert_int_equal(found.rows, cut ? cases[i].rows : 1);
+            assert_int_equal(found.count, cut ? cases[i].count : 1);
+        }
+        loong_image_processor_destroy(&p);
+    }
+    test_context_end(&ctx);
+}
+
+/* Those that the publisher's rule finds for config.json of an internvl_chat
+ * (tests/golden/internvl_chat.py), with the whole picture and without. */
+static void test_published_tiles(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"model_type\": \"internvl_chat\", \"force_image_size\": 448,"
+        " \"dynamic_image_size\": %s, \"use_thumbnail\": %s,"
+        " \"min_dynamic_patch\": %d, \"max_dynamic_patch\": %d,"
+        " \"llm_config\": {}, \"ps_version\": \"v2\"}";
+    loong_context_t *ctx = test_context();
+    FILE *lines = fopen(LOONG_SOURCE_DIR
+                        "/tests/fixtures/images/internvl_chat.txt", "r");
+    int least = 0, most = 0, n = 0;
+    int w, h, columns, rows;
+    for (; fscanf(lines, "%d %d %d %d %d %d", &least, &most, &w, &h, &columns,
+                  &rows) == 6;
+         n++) {
+        char json[320];
+        loong_image_processor_t *p = NULL;
+        bool cuts = n % 7 != 0;
+        bool whole = n % 2 == 0;
+        snprintf(json, sizeof(json), text, cuts ? "true" : "false",
+                 whole ? "true" : "false", least, most);
+        assert_ok(ctx, loongi_file_write(ctx, in_dir("p.json"), json,
+                                         strlen(json)));
+        assert_ok(ctx, loong_image_processor_create(ctx, in_dir("p.json"), &p));
+        int tiles = cuts ? columns * rows : 1;
+        loong_image_tiles_t found = loong_image_processor_tiles(p, w, h, false);
+        if (cuts && (found.columns != columns || found.rows != rows)) {
+            fail_msg("%d x %d of %d to %d: %d x %d", w, h, least, most,
+                     (int)found.columns, (int)found.rows);
+        }
+        assert_int_equal(found.count, tiles + (tiles > 1 && whole));
+        assert_int_equal(loong_image_processor_max_tiles(p),
+                         cuts ? most + whole : 1);
+        loong_image_processor_destroy(&p);
+    }
+    fclose(lines);
+    assert_true(n > 150);
+    test_context_end(&ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_published_tiles),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

@@ -93,16 +93,23 @@ def rounded(model, seed):
     return copy.eval(), mode
 
 
+def unique(place):
+    """Keeps each text once, and returns them."""
+    with open(os.path.join(place, "texts.jsonl")) as f:
+        lines = list(dict.fromkeys(f))
+    with open(os.path.join(place, "texts.jsonl"), "w") as f:
+        f.writelines(lines)
+    return [json.loads(line) for line in lines]
+
+
 def compute(build, name, of):
     with tempfile.TemporaryDirectory() as place:
         vl_from_hf.prepare(place)
         keys = of.prepare(place) if hasattr(of, "prepare") else []
         file = os.path.basename(of.__file__)[:-3]
         params = llava_train.start(build, place, file, keys)
-        with open(os.path.join(place, "texts.jsonl")) as f:
-            lines = list(f)
-        batch = [s for i, s in enumerate(of.samples(place))
-                 if lines.index(lines[i]) == i]
+        texts = unique(place)
+        batch = list(of.samples(place))
         processor = None
         for key in keys:
             with open(key.split("=", 1)[1]) as f:
@@ -142,8 +149,8 @@ def compute(build, name, of):
         products = [sum((g * d).sum().item() for g, d in zip(exact, r))
                     for r in directions]
         tensors[key] = [norm, *products, *scale[key]]
-    return dict(processor=processor, routed=bool(replay.indices),
-                loss=[loss, scale["loss"][0]], tensors=tensors)
+    return dict(processor=processor, texts=texts, loss=[loss, scale["loss"][0]],
+                tensors=tensors)
 
 
 def text_of(result):

@@ -29,6 +29,8 @@ import vl_from_hf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TO = os.path.join(HERE, "whole_models")
+# A parameter of its own becomes a complex number, which no bfloat16 does.
+NOT_NARROW = {"llavaonevision1_5"}
 
 
 def direction(count, which):
@@ -125,7 +127,7 @@ def compute(build, name, of):
     for p, s, g in zip(model.named_parameters(), seen, exact):
         assert (s == 1).all() or not g.any(), p[0]
     squares = {key: [0.0, 0.0] for key in ["loss", *found]}
-    for seed in range(narrow.RUNS):
+    for seed in range(0 if name in NOT_NARROW else narrow.RUNS):
         copy, mode = rounded(model, seed)
         with mode, replay.again() if replay.indices else nullcontext():
             its, grads = run(copy, batch, mode)
@@ -149,6 +151,7 @@ def compute(build, name, of):
         products = [sum((g * d).sum().item() for g, d in zip(exact, r))
                     for r in directions]
         tensors[key] = [norm, *products, *scale[key]]
+        del tensors[key][3 if name in NOT_NARROW else 5:]
     return dict(processor=processor, texts=texts, loss=[loss, scale["loss"][0]],
                 tensors=tensors)
 

@@ -185,6 +185,7 @@ typedef struct loong_model_facts {
     int64_t window_size; /* pixels of a side of a window; 0: none */
     int64_t tokens_per_second; /* of a video's axis of time; 0: moments */
     loong_position_table_t positions; /* of one that is resampled */
+    bool patch_channels_last; /* as loong_patch_cut_t has it */
     /* Rows of other layers that an encoder sends, a projector has mergers for
      * and a foundation reads behind its first ones. */
     int deep_features;

@@ -92,13 +92,12 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_image_resize(
 
 typedef struct loong_image_processor loong_image_processor_t;
 
-/* Reads a Hugging Face preprocessor_config.json of a ViT, CLIP, SigLIP,
- * GOT-OCR2, LLaVA-OneVision or Qwen2-VL image processor ("...Fast" and the
- * older "...FeatureExtractor" are the same here, computed as the slow one is),
- * or the config.json of an internvl_chat, which has none. What it leaves out
- * has that class's default. Errors: LOONG_ERR_UNSUPPORTED names another
- * processor, or a field that is not known and not off; LOONG_ERR_FORMAT one
- * whose value is not allowed. */
+/* Reads a Hugging Face preprocessor_config.json of a ViT, CLIP, SigLIP, SigLIP
+ * 2 (NaFlex), GOT-OCR2, LLaVA-OneVision or Qwen2-VL image processor ("...Fast"
+ * and the older "...FeatureExtractor" are computed as the slow one), or the
+ * config.json of an internvl_chat, which has none. What it leaves out has its
+ * class's default. Errors: LOONG_ERR_UNSUPPORTED names another processor, or a
+ * field not known and not off; LOONG_ERR_FORMAT a value not allowed. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_image_processor_create(loong_context_t *ctx, const char *path,
                              loong_image_processor_t **processor_p);
@@ -148,6 +147,7 @@ typedef struct loong_patch_cut {
     int64_t merge;  /* m; 0: 1 */
     int64_t frames; /* of a patch, F, each of them the picture; 0: 1 */
     int64_t window; /* blocks of m x m of a side of a window, w; 0: none */
+    bool channels_last; /* of each pixel; F is 1 */
 } loong_patch_cut_t;
 
 /* Makes transparent pixels white (do_convert_rgb), resizes, crops, rescales and

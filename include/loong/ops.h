@@ -60,6 +60,8 @@ typedef struct loong_linear_attr {
 } loong_linear_attr_t;
 LOONG_API loong_val_t loong_linear(loong_graph_t *g, loong_val_t x,
                                    loong_val_t w, loong_val_t bias);
+LOONG_API loong_val_t loong_linear_transposed(loong_graph_t *g, loong_val_t x,
+                                              loong_val_t w);
 
 /* linear_add: y [T,C], x [T,K], w [N,K] (or [K,N] with `transposed`), all of
  * one type -> y with x w' added to its columns begin .. begin+N-1. */

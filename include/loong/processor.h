@@ -66,8 +66,8 @@ typedef struct loong_processor {
  * blocks of them (LLaVA-OneVision's packing; Li et al. 2024): the first grid as
  * it is, then a sheet of tiles x tiles grids, of which a window is taken and
  * resampled as torch's bilinear interpolate does; a learned row ends each line
- * of the sheet. Of a video each grid is resampled, and one learned row ends all.
- * Pairs are rows and columns. */
+ * of the sheet. Of a video each grid is resampled, and one learned row ends
+ * all. Pairs are rows and columns. */
 typedef struct loong_picture_packing {
     bool packed; /* false: blocks */
     bool video;  /* without a sheet: size is that of each grid */
@@ -93,15 +93,18 @@ typedef struct loong_picture_rows {
 
 /* A square table of learned positions, resampled to the patches of each picture
  * as torch's interpolate does: the weighted sum of 4 rows of the table, of 16
- * with `bicubic`. */
+ * with `bicubic`, of all with `antialias`, which is bilinear. */
 typedef struct loong_position_table {
     int64_t side; /* positions of a side; 0: there is none */
     bool bicubic;
     bool align_corners; /* the outermost patches are those of the table */
+    bool antialias; /* a smaller picture's patches have shares of more rows */
 } loong_position_table_t;
 static inline int loong_position_taps(const loong_position_table_t *table)
 {
-    return table->bicubic ? 16 : 4;
+    return table->antialias ? (int)(table->side * table->side)
+           : table->bicubic ? 16
+                            : 4;
 }
 
 /* Rows of padding that see each other, where pictures have sizes of their

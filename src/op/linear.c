@@ -237,3 +237,12 @@ loong_val_t loong_linear(loong_graph_t *g, loong_val_t x, loong_val_t w,
     return loong_graph_apply(g, &linear, &attr, bias == LOONG_NONE ? 2 : 3, in,
                              1, &y);
 }
+
+loong_val_t loong_linear_transposed(loong_graph_t *g, loong_val_t x,
+                                    loong_val_t w)
+{
+    loong_linear_attr_t attr = {true, LOONG_ACT_NONE};
+    loong_val_t in[2] = {x, w};
+    loong_val_t y[2];
+    return loong_graph_apply(g, &linear, &attr, 2, in, 2, y);
+}

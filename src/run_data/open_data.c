@@ -321,7 +321,7 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     config->cut = (loong_patch_cut_t){facts->patch_size,
                                       LOONG_MAX(d->plan->pictures.merge, 1),
                                       LOONG_MAX(facts->temporal_patch_size, 1),
-                                      0};
+                                      0, facts->patch_channels_last};
     config->cut.window =
         facts->window_size / (config->cut.patch * config->cut.merge);
     config->positions = facts->positions;

@@ -34,12 +34,13 @@ static void put_patch(const loong_show_t *s, const float *patch, int64_t f,
     int64_t side = s->cut->cut.patch;
     int64_t frames = LOONG_MAX(s->cut->cut.frames, 1);
     for (int c = 0; c < CHANNELS; c++) {
-        const float *from = patch + (c * frames + f) * side * side;
+        bool last = s->cut->cut.channels_last;
+        const float *from = patch + (last ? c : (c * frames + f) * side * side);
         for (int64_t i = 0; i < side * side; i++) {
             int64_t y = row * side + i / side;
             int64_t x = column * side + i % side;
             image->pixels[(y * image->width + x) * CHANNELS + c] =
-                byte_of(s->cut->processor, c, from[i]);
+                byte_of(s->cut->processor, c, from[last ? i * CHANNELS : i]);
         }
     }
 }

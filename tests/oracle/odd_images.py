@@ -7,7 +7,7 @@ of them.
 
 Sides from 1 to 600 pixels; JPEG, PNG and WebP of all modes that PIL writes;
 palettes, transparency, CMYK, 16 bits, animations, turned by Exif or XMP.
-load_image gives the pixels, the processors of six families what the model
+load_image gives the pixels, the processors of seven families what the model
 sees: sizes (and so the rows of a text) are equal and every pixel is within
 1/255. Needs pillow, numpy and transformers.
 """
@@ -27,6 +27,8 @@ from transformers import (CLIPImageProcessorPil, GotOcr2ImageProcessorPil,
 from transformers.image_utils import load_image
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision \
     import LlavaOnevisionImageProcessorPil
+from transformers.models.siglip2.image_processing_pil_siglip2 import \
+    Siglip2ImageProcessorPil
 
 I64 = ctypes.c_int64
 
@@ -47,7 +49,9 @@ class Tiles(ctypes.Structure):
 
 
 class Cut(ctypes.Structure):
-    _fields_ = [(name, I64) for name in ("patch", "merge", "frames", "window")]
+    _fields_ = [(name, I64) for name in (
+        "patch", "merge", "frames", "window")] + [
+        ("channels_last", ctypes.c_bool)]
 
 
 class Library:
@@ -182,6 +186,8 @@ def processors(folder, library):
         ("internvl_min", GotOcr2ImageProcessorPil(
             size={"height": 32, "width": 32}, crop_to_patches=True,
             min_patches=4, max_patches=6), 0),
+        ("siglip2", Siglip2ImageProcessorPil(
+            patch_size=8, max_num_patches=50), 8),
         ("onevision", LlavaOnevisionImageProcessorPil(
             size={"height": 48, "width": 48}, image_grid_pinpoints=[
                 [48, 48], [48, 96], [144, 48], [96, 96], [240, 144]]), 0),
@@ -210,7 +216,12 @@ def compare(library, picture, image, name, theirs, own, patch):
     wanted = wanted[0] if name == "onevision" else wanted
     width, height = library.size(own, picture)
     cut = Cut(patch, 2 if patch else 0, 2 if patch else 0, 0)
-    if patch:
+    if name == "siglip2":
+        cut = Cut(patch, 1, 1, 0, True)
+        rows, columns = got["spatial_shapes"][0]
+        assert (columns * patch, rows * patch) == (width, height), name
+        wanted = wanted[0][:rows * columns]
+    elif patch:
         grid = got["image_grid_thw"][0]
         assert (1, height // patch, width // patch) == tuple(grid), name
     else:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: llava_train.sh BUILD SOURCE MPIRUN [all]: twenty steps of models of the
 # shapes of LLaVA, LLaVA-OneVision, PaliGemma, InternVL, Qwen2-VL, Qwen2.5-VL, Qwen3-VL (with
-# experts, too), Kimi-K2.5 and LLaVA-OneVision-1.5 are those of transformers (*_train.py in tests/golden), with the image
+# experts, too), Kimi-K2.5, LLaVA-OneVision-1.5 and of SigLIP 2 are those of transformers (*_train.py in tests/golden), with the image
 # encoder trained and frozen, on several ranks; all: in every layout.
 set -eu
 build=$1
@@ -320,6 +320,18 @@ also 1 1
 also 1 21 model.image_encoder.freeze=true
 also 2 1 ${e}context_parallel_size=2 $c=2
 steps 4 1 ${e}$t=2 ${e}sequence_parallel=true ${e}pipeline_model_parallel_size=2
+# SigLIP 2: positions with antialias, pictures of up to so many patches.
+model=siglip2_train
+echo '{"image_processor_type": "Siglip2ImageProcessor", "patch_size": 4,
+    "max_num_patches": 20}' >"$place/preprocessor_config.json"
+also 1 1
+also 1 21 model.image_encoder.freeze=true
+also 2 1 ${e}context_parallel_size=2
+steps 4 1 ${e}$t=2 ${e}sequence_parallel=true ${e}pipeline_model_parallel_size=2
+echo '{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4,
+    "merge_size": 2, "temporal_patch_size": 1,
+    "size": {"shortest_edge": 64, "longest_edge": 384}}' \
+    >"$place/preprocessor_config.json"
 # Pictures, videos and texts, in a row each and several in a row (the golden of
 # vl_video_train.py).
 if [ -e "$build/libloong_video.so" ]; then

@@ -22,6 +22,7 @@ encoders=(
     "internvl_vision|image_size: 16, add_qkv_bias: true"
     "qwen2_vl_vision|" "qwen2_5_vl_vision|window_size: 16"
     "kimi_k25_vision|num_position_embeddings: 25" "rice_vit|"
+    "siglip2_vision_model|num_position_embeddings: 36"
     "qwen3_vl_vision|num_position_embeddings: 25, deepstack_layers: \"[0,1]\"")
 projectors=(mlp_projector linear_projector patch_merger qwen2_5_vl_merger qwen3_vl_merger
     internvl_projector kimi_projector anyres_projector)
@@ -44,6 +45,9 @@ for cut in 1_1 1_2 2_1 2_2; do
 JSON
 done
 
+echo '{"image_processor_type": "Siglip2ImageProcessor", "max_num_patches": 20}' \
+    >"$place/siglip2.json"
+
 fail() {
     echo "FAILED: $*"
     exit 1
@@ -58,6 +62,8 @@ pair() {
     [[ $e != kimi_k25_vision && $e != rice_vit ]] || frames=1
     [[ $1 == *image_size* ]] ||
         data="image_processor: $place/${merge}_$frames.json, max_patches: 80,"
+    [ "$e" != siglip2_vision_model ] ||
+        data="image_processor: $place/siglip2.json, max_patches: 80,"
     cat >"$place/r.yaml" <<YAML
 version: 1
 seed: 3

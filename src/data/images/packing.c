@@ -94,8 +94,8 @@ static packed_t video_row(const loong_picture_rows_t *of, int64_t i)
     const int64_t *size = of->pack.size;
     int64_t each = size[0] * size[1];
     packed_t row = {.learned = i == of->grids * each};
-    const loong_position_table_t high = {of->height, false, false};
-    const loong_position_table_t wide = {of->width, false, false};
+    const loong_position_table_t high = {of->height, false, false, false};
+    const loong_position_table_t wide = {of->width, false, false, false};
     loong_taps_t down = loongi_taps_of(&high, i % each / size[1], size[0]);
     loong_taps_t across = loongi_taps_of(&wide, i % size[1], size[1]);
     for (int t = 0; t < TAPS && !row.learned; t++) {
@@ -124,8 +124,8 @@ static packed_t packed_row(const loong_picture_rows_t *of, int64_t i)
     if (row.learned) {
         return row;
     }
-    const loong_position_table_t high = {k->window[0], false, false};
-    const loong_position_table_t wide = {k->window[1], false, false};
+    const loong_position_table_t high = {k->window[0], false, false, false};
+    const loong_position_table_t wide = {k->window[1], false, false, false};
     loong_taps_t down = loongi_taps_of(&high, y, k->size[0]);
     loong_taps_t across = loongi_taps_of(&wide, x, k->size[1]);
     for (int t = 0; t < TAPS; t++) {

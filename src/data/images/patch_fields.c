@@ -10,6 +10,8 @@
 #include "patch_place.h"
 #include "rng.h"
 
+enum { MOST_SIDE = 1000 }; /* of a table of positions */
+
 static loong_patch_grid_t grid_of(const loong_patch_params_t *p,
                                   const loong_picture_rows_t *size)
 {
@@ -168,6 +170,43 @@ loong_taps_t loongi_taps_of(const loong_position_table_t *table, int64_t index,
     return taps;
 }
 
+/* As torch's bilinear interpolation with antialias: what each of a side's
+ * positions weighs. */
+static void antialias_axis(const loong_position_table_t *table, int64_t index,
+                           int64_t size, double weight[MOST_SIDE])
+{
+    double scale = (double)table->side / (double)size;
+    double reach = fmax(scale, 1.0);
+    double center = scale * ((double)index + 0.5);
+    int64_t first = LOONG_MAX((int64_t)(center - reach + 0.5), 0);
+    int64_t end = LOONG_MIN((int64_t)(center + reach + 0.5), table->side);
+    double sum = 0.0;
+    memset(weight, 0, (size_t)table->side * sizeof(*weight));
+    for (int64_t i = first; i < end; i++) {
+        double far = fabs(((double)i - center + 0.5) / reach);
+        weight[i] = fmax(1.0 - far, 0.0);
+        sum += weight[i];
+    }
+    for (int64_t i = first; i < end; i++) {
+        weight[i] /= sum;
+    }
+}
+
+/* Of patch i, all of the table. */
+static void put_shares(const loong_patch_params_t *p,
+                       const loong_patch_grid_t *grid, loong_patch_place_t at,
+                       const loong_field_t *field, int64_t i)
+{
+    double down[MOST_SIDE], across[MOST_SIDE];
+    int64_t side = p->positions.side;
+    antialias_axis(&p->positions, at.row, grid->rows, down);
+    antialias_axis(&p->positions, at.column, grid->columns, across);
+    for (int64_t k = 0; k < side * side; k++) {
+        put_real(field, i * side * side + k,
+                 down[k / side] * across[k % side]);
+    }
+}
+
 /* Rows of the table, or their weights. */
 static void fill_taps(const loong_patch_params_t *p, void *const *rows,
                       const loong_field_t *field, bool weights)
@@ -180,6 +219,10 @@ static void fill_taps(const loong_patch_params_t *p, void *const *rows,
         loong_patch_grid_t grid = grid_of(p, &s.row->size);
         for (int64_t i = s.patches; i < s.end; i++) {
             loong_patch_place_t at = loongi_patch_place(&grid, i - s.patches);
+            if (p->positions.antialias) { /* whose taps nobody wants */
+                put_shares(p, &grid, at, field, i);
+                continue;
+            }
             loong_taps_t y = loongi_taps_of(&p->positions, at.row, grid.rows);
             loong_taps_t x =
                 loongi_taps_of(&p->positions, at.column, grid.columns);

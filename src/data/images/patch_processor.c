@@ -12,6 +12,7 @@
 #include "loong/image.h"
 #include "loong/video.h"
 #include "patch_fields.h"
+#include "processor.h"
 #include "source_class.h"
 
 enum { PICTURES_SUM, MASKED_SUM };
@@ -76,8 +77,7 @@ loong_picture_rows_t loong_picture_rows(const void *params,
     if (!loongi_pictures_all_equal(p)) {
         tiles = loong_image_processor_tiles(p->processor, width, height,
                                             picture->several);
-        loong_image_processor_size(p->processor, width, height, &size[0],
-                                   &size[1]);
+        loongi_processor_size(p->processor, &p->cut, width, height, size);
     }
     loong_picture_rows_t rows =
         loongi_picture_grids(p, tiles.count, size[0], size[1]);
@@ -92,8 +92,7 @@ static loong_status_t check_size(loong_context_t *ctx,
                                  const char *name, const int64_t from[2])
 {
     int64_t size[2];
-    loong_image_processor_size(p->processor, from[0], from[1], &size[0],
-                               &size[1]);
+    loongi_processor_size(p->processor, &p->cut, from[0], from[1], size);
     LOONG_CHECK(ctx,
                 !loongi_grids_all_equal(p) ||
                     (size[0] == p->image_size && size[1] == size[0]),
@@ -116,8 +115,8 @@ static loong_status_t check_all_sizes(loong_context_t *ctx,
     static const int64_t wide[2] = {64, 32}, high[2] = {32, 64};
     int64_t a[2], b[2];
     char name[128];
-    loong_image_processor_size(p->processor, wide[0], wide[1], &a[0], &a[1]);
-    loong_image_processor_size(p->processor, high[0], high[1], &b[0], &b[1]);
+    loongi_processor_size(p->processor, &p->cut, wide[0], wide[1], a);
+    loongi_processor_size(p->processor, &p->cut, high[0], high[1], b);
     if (memcmp(a, b, sizeof(a)) != 0) {
         return LOONG_OK; /* that of each picture decides */
     }

@@ -46,25 +46,51 @@ void loongi_bounded_size(const loong_image_processor_t *p,
     }
 }
 
-/* The size after resizing; the longer edge is rounded down. */
-static void resized_size(const loong_image_processor_t *p, int64_t width,
-                         int64_t height, int64_t *width_p, int64_t *height_p)
+/* NaFlex (Tschannen et al. 2025): the largest scale that a bisection finds at
+ * which sides of whole blocks, rounded up, have no more patches. */
+static void size_of_patches(const loong_image_processor_t *p,
+                            const loong_patch_cut_t *cut, const int64_t of[2],
+                            int64_t size[2])
 {
+    int64_t patch = p->cut.patch > 0 ? p->cut.patch : cut->patch;
+    int64_t merge = p->cut.merge > 0 ? p->cut.merge : cut->merge;
+    patch = LOONG_MAX(patch, 1);
+    int64_t unit = patch * LOONG_MAX(merge, 1);
+    double low = 1e-6, high = 100.0;
+    for (bool found = false; !found;) {
+        found = high - low < 1e-5;
+        double scale = found ? low : (low + high) / 2.0;
+        for (int i = 0; i < 2; i++) {
+            double blocks = ceil((double)of[i] * scale / (double)unit);
+            size[i] = LOONG_MAX((int64_t)blocks, 1) * unit;
+        }
+        bool fits = (size[0] / patch) * (size[1] / patch) <=
+                    p->size.max_patches;
+        *(fits ? &low : &high) = scale;
+    }
+}
+
+/* The size after resizing; the longer edge is rounded down. */
+static void resized_size(const loong_image_processor_t *p,
+                         const loong_patch_cut_t *cut, int64_t width,
+                         int64_t height, int64_t size[2])
+{
+    const int64_t of[] = {width, height};
     int64_t edge = p->size.edge;
-    if (loongi_processor_is_bounded(p)) {
-        int64_t size[2];
+    bool high = width <= height;
+    if (!p->resize) {
+        memcpy(size, of, sizeof(of));
+    } else if (p->size.max_patches > 0) {
+        size_of_patches(p, cut, of, size);
+    } else if (loongi_processor_is_bounded(p)) {
         loongi_bounded_size(p, &p->size, width, height, size);
-        *width_p = size[0];
-        *height_p = size[1];
-    } else if (!p->resize) {
-        *width_p = width;
-        *height_p = height;
-    } else if (edge == 0) {
-        *width_p = p->size.width;
-        *height_p = p->size.height;
     } else {
-        *width_p = width <= height ? edge : edge * width / height;
-        *height_p = width <= height ? edge * height / width : edge;
+        size[0] = edge == 0 ? p->size.width
+                  : high    ? edge
+                            : edge * width / height;
+        size[1] = edge == 0 ? p->size.height
+                  : high    ? edge * height / width
+                            : edge;
     }
 }
 
@@ -172,16 +198,26 @@ loong_image_processor_tiles(const loong_image_processor_t *processor,
     return tiles;
 }
 
+void loongi_processor_size(const loong_image_processor_t *p,
+                           const loong_patch_cut_t *cut, int64_t width,
+                           int64_t height, int64_t size[2])
+{
+    if (p->crop) {
+        size[0] = p->crop_size.width;
+        size[1] = p->crop_size.height;
+    } else {
+        resized_size(p, cut, width, height, size);
+    }
+}
+
 void loong_image_processor_size(const loong_image_processor_t *processor,
                                 int64_t width, int64_t height,
                                 int64_t *width_p, int64_t *height_p)
 {
-    if (processor->crop) {
-        *width_p = processor->crop_size.width;
-        *height_p = processor->crop_size.height;
-    } else {
-        resized_size(processor, width, height, width_p, height_p);
-    }
+    int64_t size[2];
+    loongi_processor_size(processor, &processor->cut, width, height, size);
+    *width_p = size[0];
+    *height_p = size[1];
 }
 
 /* Where the crop begins: half of what is too much, rounded down, so that a
@@ -192,13 +228,19 @@ static int64_t crop_from(int64_t has, int64_t wanted)
     return more >= 0 ? more / 2 : -((1 - more) / 2);
 }
 
+/* Where a row of a patch goes: so many numbers, every step-th one. */
+typedef struct row_to {
+    float *at;
+    int64_t count, step;
+} row_to_t;
+
 /* One row of a patch, of one channel; black outside of the picture. */
 static void copy_row(const loong_image_t *image, const float values[256],
-                     int64_t x, const uint8_t *row, int64_t count, float *to)
+                     int64_t x, const uint8_t *row, const row_to_t *to)
 {
-    for (int64_t i = 0; i < count; i++, x++) {
+    for (int64_t i = 0; i < to->count; i++, x++) {
         bool inside = row != NULL && x >= 0 && x < image->width;
-        to[i] = values[inside ? row[x * CHANNELS] : 0];
+        to->at[i * to->step] = values[inside ? row[x * CHANNELS] : 0];
     }
 }
 
@@ -215,27 +257,32 @@ static void unfold(const loong_image_processor_t *p, const loong_image_t *image,
                    const tiling_t *t, float *to)
 {
     int64_t pixels = t->width * t->height;
+    int64_t step = t->cut.channels_last ? CHANNELS : 1;
     const loong_patch_grid_t grid = {t->rows, t->columns, t->cut.merge,
                                      t->cut.window};
     for (int64_t tile = 0; tile < t->rows * t->columns; tile++) {
         loong_patch_place_t at = loongi_patch_place(&grid, tile);
         int64_t x = t->left + at.column * t->width;
         int64_t first = t->top + at.row * t->height;
-        for (int c = 0; c < CHANNELS; c++, to += t->cut.frames * pixels) {
-            float *frame = to + t->first * pixels;
+        for (int c = 0; c < CHANNELS; c++) {
+            int64_t plane = step > 1 ? 1 : t->cut.frames * pixels;
+            float *frame = to + c * plane + t->first * pixels;
             for (int64_t y = 0; y < t->height; y++) {
                 const uint8_t *row = NULL;
                 if (first + y >= 0 && first + y < image->height) {
                     row = image->pixels +
                           (first + y) * image->width * CHANNELS + c;
                 }
-                copy_row(image, p->values[c], x, row, t->width,
-                         frame + y * t->width);
+                const row_to_t own = {frame + y * t->width * step, t->width,
+                                      step};
+                copy_row(image, p->values[c], x, row, &own);
             }
             for (int64_t f = t->first + 1; f < t->last; f++) {
-                memcpy(to + f * pixels, frame, (size_t)pixels * sizeof(*to));
+                memcpy(frame + (f - t->first) * pixels, frame,
+                       (size_t)pixels * sizeof(*to));
             }
         }
+        to += CHANNELS * t->cut.frames * pixels;
     }
 }
 
@@ -246,7 +293,9 @@ static void cut_patches(const loong_patch_cut_t *cut, int64_t width,
     t->rows = height / cut->patch;
     t->columns = width / cut->patch;
     t->width = t->height = cut->patch;
+    t->cut.patch = cut->patch;
     t->cut.window = cut->window;
+    t->cut.channels_last = cut->channels_last;
     t->cut.merge = LOONG_MAX(cut->merge, 1);
     t->cut.frames = LOONG_MAX(cut->frames, 1);
 }
@@ -266,12 +315,13 @@ loong_status_t loongi_processor_check_cut(loong_context_t *ctx,
                                           const loong_patch_cut_t *cut)
 {
     const loong_patch_cut_t *own = &p->cut;
+    bool same = (own->patch == 0 || cut->patch == own->patch) &&
+                (own->merge == 0 || cut->merge == own->merge) &&
+                (own->frames == 0 || cut->frames == own->frames);
     LOONG_CHECK(ctx, cut->patch >= 0, LOONG_ERR_ARG,
                 "patches of %" PRId64 " pixels", cut->patch);
     LOONG_CHECK(ctx,
-                own->patch == 0 || cut->patch == 0 ||
-                    (cut->patch == own->patch && cut->merge == own->merge &&
-                     cut->frames == own->frames),
+                same || cut->patch == 0,
                 LOONG_ERR_CONFIG,
                 "the image processor has patch_size %" PRId64
                 ", merge_size %" PRId64 ", temporal_patch_size %" PRId64
@@ -311,14 +361,12 @@ static loong_status_t put_tiles(job_t *job, const loong_image_t *image,
     const loong_image_processor_t *p = job->p;
     tiling_t *t = &job->tiling;
     loong_image_t resized = {0};
-    int64_t width, height;
-    resized_size(p, image->width, image->height, &width, &height);
-    LOONG_CHECK(job->ctx, width > 0 && height > 0, LOONG_ERR_CONFIG,
+    int64_t of[2]; /* a tile */
+    resized_size(p, &t->cut, image->width, image->height, of);
+    LOONG_CHECK(job->ctx, of[0] > 0 && of[1] > 0, LOONG_ERR_CONFIG,
                 "a picture of %" PRId64 " x %" PRId64 " pixels is too narrow",
                 image->width, image->height);
-    int64_t of[2] = {width, height}; /* a tile */
-    width *= columns;
-    height *= rows;
+    int64_t width = of[0] * columns, height = of[1] * rows;
     if (keeps) {
         fit(image, &width, &height);
     }
@@ -413,11 +461,13 @@ loong_status_t loong_image_process(loong_context_t *ctx,
 {
     loong_image_t white;
     job_t job = {
-        ctx, processor, {0, 0, 1, 1, 0, 0, {0, 1, 1, 0}, 0, 1}, patches};
+        ctx, processor, {0, 0, 1, 1, 0, 0, {0, 1, 1, 0, false}, 0, 1}, patches};
     tiling_t *t = &job.tiling;
     LOONG_TRY(loongi_processor_check_cut(ctx, processor, cut));
-    loong_image_processor_size(processor, image->width, image->height,
-                               &t->width, &t->height);
+    int64_t size[2];
+    loongi_processor_size(processor, cut, image->width, image->height, size);
+    t->width = size[0];
+    t->height = size[1];
     if (cut->patch > 0) {
         cut_patches(cut, t->width, t->height, t);
         t->last = t->cut.frames;

@@ -26,7 +26,7 @@
     .resize = true, .rescale = true, .normalize = true, .factor = 1.0 / 255, \
     .convert_rgb = true, .filter = LOONG_IMAGE_BICUBIC
 #define SQUARE(side_) {.width = side_, .height = side_}
-#define BOUNDED(patch_) SCALED, .cut = {patch_, 2, 2, 0}
+#define BOUNDED(patch_) SCALED, .cut = {patch_, 2, 2, 0, false}
 
 /* Classes and what they take for fields that the file leaves out; those with
  * a form are of videos. */
@@ -46,6 +46,9 @@ static const struct {
      {SCALED, CLIP_COLOURS, .is_clip = true, .crop = true,
       .size = {.edge = 224}, .crop_size = SQUARE(224)}},
     {"Siglip", {SCALED, HALF, .size = SQUARE(224)}},
+    {"Siglip2",
+     {.resize = true, .rescale = true, .normalize = true, .factor = 1.0 / 255,
+      .filter = LOONG_IMAGE_BILINEAR, .size = {.max_patches = 256}, HALF}},
     {"GotOcr2",
      {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_tiled = true,
       .thumbnail = true, .min_tiles = 1, .max_tiles = 12}},
@@ -247,6 +250,14 @@ static bool read_count(const loong_image_processor_t *p,
     return bounded && loongi_json_int(value) > 0;
 }
 
+static bool read_patches(const loong_image_processor_t *p,
+                         const loong_json_t *value, void *to)
+{
+    bool counted = p->size.max_patches > 0;
+    *(int64_t *)to = loongi_json_int(value);
+    return counted && *(int64_t *)to > 0;
+}
+
 /* Qwen2-VL's bounds are called edges. */
 static bool read_bounds(const loong_json_t *value, target_t *to)
 {
@@ -272,7 +283,7 @@ static bool read_size(const loong_image_processor_t *p,
 
 #define AT(member) offsetof(loong_image_processor_t, member)
 #define SIZE "a size of 1 to 65536, or {\"height\": ., \"width\": .}"
-#define COUNT "a number above 0, of a Qwen2VLImageProcessor"
+#define COUNT "a number above 0, of a Qwen2VL or Siglip2ImageProcessor"
 #define VIDEO "of a video processor"
 
 /* Fields without a reader change nothing here. */
@@ -289,6 +300,8 @@ static const struct {
           "{\"longest_edge\": .}"},
     {"min_pixels", read_count, AT(size.min_pixels), COUNT},
     {"max_pixels", read_count, AT(size.max_pixels), COUNT},
+    {"max_num_patches", read_patches, AT(size.max_patches),
+     "a number above 0, of a Siglip2ImageProcessor"},
     {"patch_size", read_count, AT(cut.patch), COUNT},
     {"merge_size", read_count, AT(cut.merge), COUNT},
     {"temporal_patch_size", read_count, AT(cut.frames), COUNT},
@@ -403,7 +416,7 @@ static loong_status_t find_kind(loong_context_t *ctx, const char *path,
     }
     return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
                       "%s: image_processor_type is \"%s\", of which ViT, CLIP, "
-                      "Siglip, GotOcr2, LlavaOnevision and "
+                      "Siglip, Siglip2, GotOcr2, LlavaOnevision and "
                       "Qwen2VLImageProcessor are read",
                       path, name);
 }

@@ -14,12 +14,13 @@ extern "C" {
 
 enum { CHANNELS = 3 };
 
-/* A size: bounds of all pixels, where proportions are kept and sides are
- * multiples of patch x merge; a shortest edge; or exact. What is not meant is
- * 0. */
+/* A size: bounds of all pixels or of patches, where proportions are kept and
+ * sides are multiples of patch x merge; a shortest edge; or exact. What is not
+ * meant is 0. */
 typedef struct target {
     int64_t edge, width, height;
     int64_t min_pixels, max_pixels;
+    int64_t max_patches;
 } target_t;
 
 /* Which frames of a video are read, and for how many pixels; a processor of
@@ -71,6 +72,12 @@ void loongi_bounded_size(const loong_image_processor_t *p,
                          const target_t *bounds, int64_t width, int64_t height,
                          int64_t size[2]);
 
+/* loong_image_processor_size for a model that cuts its pictures so, whose
+ * patches a processor without a size of its own counts. */
+void loongi_processor_size(const loong_image_processor_t *p,
+                           const loong_patch_cut_t *cut, int64_t width,
+                           int64_t height, int64_t size[2]);
+
 /* The grids of a processor that has some, in tiles: those that it read, or all
  * of one to six tiles a side. Errors: LOONG_ERR_UNSUPPORTED, with the path. */
 LOONG_NODISCARD loong_status_t loongi_settle_grids(const char *path,
@@ -96,7 +103,7 @@ LOONG_NODISCARD loong_status_t loongi_processor_check_cut(
 static inline bool
 loongi_processor_is_bounded(const loong_image_processor_t *p)
 {
-    return p->size.max_pixels > 0;
+    return p->size.max_pixels > 0 || p->size.max_patches > 0;
 }
 
 #ifdef __cplusplus

@@ -75,12 +75,6 @@ static int64_t pixels_of(const loong_vision_config_t *c)
            c->patch_size;
 }
 
-static loong_position_table_t position_table(const loong_vision_config_t *c)
-{
-    return (loong_position_table_t){loongi_vision_side(c), c->bicubic,
-                                    c->align_corners};
-}
-
 /* Wide [rows of the stream, pixels of a patch]. */
 static loong_val_t input_patches(vision_t *v)
 {
@@ -104,20 +98,24 @@ static loong_val_t place_token(vision_t *v, loong_val_t x, const char *name,
 }
 
 /* The sum of the k rows of a table around a patch's place, each times its
- * weight: k rows of taps stand below one another for each row of the stream. */
+ * weight: k rows of taps stand below one another for each row of the stream.
+ * Where all rows have a weight the sums are a product. */
 static loong_val_t resampled(vision_t *v, loong_val_t table)
 {
     loong_graph_t *g = v->g;
-    loong_position_table_t of = position_table(v->c);
+    loong_position_table_t of = loongi_vision_table(v->c);
     int64_t k = loong_position_taps(&of);
     int64_t rows = all_rows(v);
-    loong_val_t taps =
-        stream_rows(v, loong_graph_input(g, "position_taps", LOONG_I32,
-                                         loong_shape_1d(rows * k)));
     loong_val_t weights =
         stream_rows(v, loong_graph_input(g, "position_weights",
                                          loong_graph_precision(g).wide,
                                          loong_shape_2d(rows, k)));
+    if (of.antialias) {
+        return loong_linear_transposed(g, compute_type(g, weights), table);
+    }
+    loong_val_t taps =
+        stream_rows(v, loong_graph_input(g, "position_taps", LOONG_I32,
+                                         loong_shape_1d(rows * k)));
     int64_t own = loong_value_shape(g, weights).dim[0];
     loong_val_t order =
         loong_graph_input(g, "tap_order", LOONG_I32, loong_shape_1d(own * k));
@@ -461,7 +459,8 @@ static void facts(const void *config, loong_model_facts_t *facts)
     facts->temporal_patch_size = c->temporal_patch_size;
     facts->window_size = c->window_size;
     facts->tokens_per_second = c->tokens_per_second;
-    facts->positions = position_table(c);
+    facts->positions = loongi_vision_table(c);
+    facts->patch_channels_last = c->channels_last;
     for (int64_t i = 0; i < c->num_layers; i++) {
         facts->deep_features += c->deep.of[i];
     }
@@ -589,7 +588,8 @@ static const loong_family_t families[] = {
     FAMILY("qwen3_vl_vision", "Qwen2VL", "Qwen3VL", "qwen3_vl_merger"),
     FAMILY("internvl_vision", "GotOcr2", "InternVL", "internvl_projector"),
     FAMILY("kimi_k25_vision", "Qwen2VL", NULL, "kimi_projector"),
-    FAMILY("rice_vit", "Qwen2VL", "Qwen2VL", "patch_merger")};
+    FAMILY("rice_vit", "Qwen2VL", "Qwen2VL", "patch_merger"),
+    FAMILY("siglip2_vision_model", "Siglip2", NULL, "mlp_projector")};
 
 loong_status_t loongi_register_vision(loong_context_t *ctx)
 {

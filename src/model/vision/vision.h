@@ -3,12 +3,13 @@
  * The configurable vision transformer: ViT (Dosovitskiy et al. 2021) and the
  * image encoders of CLIP (Radford et al. 2021), SigLIP (Zhai et al. 2023),
  * Qwen2-VL (Wang et al. 2024), Qwen2.5-VL and Qwen3-VL (Bai et al. 2025),
- * InternVL (Chen et al. 2024), Kimi (MoonViT) and LLaVA-OneVision-1.5 (RICE,
- * Xie et al. 2025) are settings of it. Layers' parameters have the decoder's
- * names (layers.N.self_attn.q_proj.weight); beside them are patch_embedding
- * (columns: channel, frame, row, column of a patch), class_token and its
- * class_angles, position_embeddings, pre_layernorm, norm and classifier; with
- * masked image modelling (Xie et al. 2022, SimMIM) mask_token and decoder.
+ * InternVL (Chen et al. 2024), Kimi (MoonViT), LLaVA-OneVision-1.5 (RICE, Xie
+ * et al. 2025) and SigLIP 2 (Tschannen et al. 2025) are settings of it. Layers'
+ * parameters have the decoder's names (layers.N.self_attn.q_proj.weight);
+ * beside them are patch_embedding (columns: channel, frame, row, column of a
+ * patch, or row, column, channel), class_token and its class_angles,
+ * position_embeddings, pre_layernorm, norm and classifier; with masked image
+ * modelling (Xie et al. 2022, SimMIM) mask_token and decoder.
  */
 #ifndef LOONG_VISION_H
 #define LOONG_VISION_H
@@ -47,7 +48,8 @@ typedef struct loong_vision_config {
     /* Of a square table that is resampled to the patches of a picture; 0: the
      * table has a row for each row of a picture. */
     int64_t num_positions;
-    bool bicubic, align_corners; /* how, see loong_position_table_t */
+    bool bicubic, align_corners, antialias; /* see loong_position_table_t */
+    bool channels_last; /* of the pixels of a patch */
     double rotary_base;
     bool rotary_interleaved; /* column and row by turns turn pairs of channels
                                 that are neighbours; else halves of a head */
@@ -100,6 +102,14 @@ static inline int64_t loongi_vision_side(const loong_vision_config_t *c)
     return side;
 }
 
+static inline loong_position_table_t
+loongi_vision_table(const loong_vision_config_t *c)
+{
+    loong_position_table_t table = {loongi_vision_side(c), c->bicubic,
+                                    c->align_corners, c->antialias};
+    return table;
+}
+
 /* Keys model.image_encoder. of a configuration. */
 extern const loong_recipe_table_t loongi_vision_fields;
 
@@ -141,8 +151,8 @@ LOONG_NODISCARD loong_status_t loongi_vision_state(const void *config,
                                                    void *user);
 
 /* Enters families vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision,
- * qwen2_5_vl_vision, qwen3_vl_vision, internvl_vision, kimi_k25_vision and
- * rice_vit. */
+ * qwen2_5_vl_vision, qwen3_vl_vision, internvl_vision, kimi_k25_vision,
+ * rice_vit and siglip2_vision_model. */
 LOONG_NODISCARD loong_status_t loongi_register_vision(loong_context_t *ctx);
 
 #ifdef __cplusplus

@@ -23,7 +23,7 @@ static const loong_recipe_field_t fields[] = {
     {TEXT("family", SAME,
           "vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision, "
           "qwen2_5_vl_vision, qwen3_vl_vision, internvl_vision, "
-          "kimi_k25_vision, rice_vit"),
+          "kimi_k25_vision, rice_vit, siglip2_vision_model"),
      .needed = true},
     {INT64("num_layers", num_layers, 1, 10000, SAME, "transformer layers"),
      .needed = true},
@@ -65,6 +65,9 @@ static const loong_recipe_field_t fields[] = {
           "how that is done, as torch's interpolate")},
     {BOOL("position_align_corners", align_corners, SAME,
           "the outermost patches are those of the table")},
+    {BOOL("position_antialias", antialias, SAME,
+          "bilinear, with antialias: patches of a picture with fewer than the "
+          "table has get shares of more than four of its rows")},
     {REAL("rotary_base", rotary_base, 1, 1e15, SAME, "rope_theta")},
     {BOOL("rotary_interleaved", rotary_interleaved, SAME,
           "with rope: column and row by turns turn pairs of neighbouring "
@@ -77,6 +80,9 @@ static const loong_recipe_field_t fields[] = {
           "with rope: the class token turns by angles that are learned, one "
           "for each pair of a head's channels; else it does not turn")},
     {BOOL("add_patch_bias", patch_bias, SAME, "bias of the patch projection")},
+    {BOOL("patch_channels_last", channels_last, SAME,
+          "the patch projection reads rows, columns and then channels; else "
+          "channels, frames, rows and columns")},
     {BOOL("add_qkv_bias", qkv_bias, SAME, "biases of q, k and v")},
     {BOOL("qk_layernorm", qk_norm, SAME, "norm of each head of q and k")},
     {BOOL("qk_layernorm_whole", qk_norm_whole, SAME,
@@ -186,6 +192,13 @@ static const struct {
     {"rice_vit", {"position_embedding_type", "rope"}},
     {"rice_vit", {"rotary_class_token", "true"}},
     {"rice_vit", {"layernorm_epsilon", "1e-5"}},
+    {"siglip2_vision_model", {"add_class_token", "false"}},
+    {"siglip2_vision_model", {"num_position_embeddings", "256"}},
+    {"siglip2_vision_model", {"position_antialias", "true"}},
+    {"siglip2_vision_model", {"patch_channels_last", "true"}},
+    {"siglip2_vision_model", {"activation", "gelu_tanh"}},
+    {"siglip2_vision_model", {"layernorm_epsilon", "1e-6"}},
+    {"siglip2_vision_model", {"pooling", "mean"}},
     {"internvl_vision", {"post_layernorm", "false"}},
     {"internvl_vision", {"add_qkv_bias", "false"}},
     {"internvl_vision", {"qk_layernorm_whole", "true"}},
@@ -226,6 +239,20 @@ static void check_native(loong_problems_t *problems,
         loongi_problems_add(problems,
                             "image_size 0: pictures of sizes of their own go "
                             "without num_classes and masked_image_modeling");
+    }
+    if (c->antialias && (c->num_positions == 0 || c->bicubic ||
+                         c->align_corners)) {
+        loongi_problems_add(problems,
+                            "position_antialias: true, which goes with "
+                            "num_position_embeddings, bilinear "
+                            "position_interpolation and without "
+                            "position_align_corners");
+    }
+    if (c->channels_last && c->temporal_patch_size > 1) {
+        loongi_problems_add(problems,
+                            "patch_channels_last: true, which goes with "
+                            "temporal_patch_size 1, found %lld",
+                            (long long)c->temporal_patch_size);
     }
     if (c->class_angles && !(c->rotary && c->class_token)) {
         loongi_problems_add(problems, "rotary_class_token: true, which goes "

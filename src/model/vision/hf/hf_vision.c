@@ -36,6 +36,7 @@ static const kind_t kinds[] = {
     {"internvl_vision", NULL, "gelu"},
     {"kimi_k25_vision", NULL, "gelu_tanh"},
     {"rice_vit", NULL, "gelu"},
+    {"siglip2_vision_model", "siglip2", "gelu_tanh"},
 };
 
 static const kind_t *kind_of(const loong_hf_type_t *type)

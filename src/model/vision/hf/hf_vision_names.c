@@ -91,6 +91,13 @@ static const loong_hf_row_t siglip_rows[] = {
     BOTH("norm", "post_layernorm", HF_HIDDEN, HF_NONE),
     CLASSIFIER};
 
+static const loong_hf_row_t siglip2_rows[] = {
+    TOWER_POSITIONS,
+    BOTH("patch_embedding", "embeddings.patch_embedding", HF_HIDDEN, HF_PATCH),
+    TOWER_LAYERS,
+    BOTH("norm", "post_layernorm", HF_HIDDEN, HF_NONE),
+    ROWS_END};
+
 #undef LAYER
 #undef SELF
 #define LAYER "encoder.layer.#."
@@ -258,6 +265,8 @@ const loong_hf_names_t loongi_hf_vision_names[] = {
     {"intern_vit_6b", "", intern_vit_rows, false, NULL},
     {"kimi_k25_vision", "", moonvit_rows, false, NULL},
     {"rice_vit", "", rice_rows, false, NULL},
+    {"siglip2_vision_model", "vision_model.", siglip2_rows, false,
+     tower_beside},
     {NULL, NULL, NULL, false, NULL}};
 
 loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,

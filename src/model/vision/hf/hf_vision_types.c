@@ -178,6 +178,19 @@ static const loong_hf_field_t rice_fields[] = {
     NEUTRAL_FIELD("temporal_patch_size", "1"),
     NEUTRAL_FIELD("layer_norm_eps", "1e-05"),
     CODE_FIELD(NULL)};
+static const loong_hf_field_t siglip2_fields[] = {
+    INT_FIELD("num_hidden_layers", "num_layers", "12"),
+    INT_FIELD("hidden_size", "hidden_size", "768"),
+    INT_FIELD("intermediate_size", "ffn_hidden_size", "3072"),
+    INT_FIELD("num_attention_heads", "num_attention_heads", "12"),
+    INT_FIELD("patch_size", "patch_size", "16"),
+    INT_FIELD("num_patches", "num_position_embeddings", "256"),
+    INT_FIELD("num_channels", "num_channels", "3"),
+    REAL_FIELD("layer_norm_eps", "layernorm_epsilon", "1e-06"),
+    CODE_FIELD("hidden_act"),
+    NEUTRAL_FIELD("attention_dropout", "0|0.0"),
+    CODE_FIELD("vision_use_head"),
+    CODE_FIELD(NULL)};
 /* What the classes compute, beside their sizes. */
 static const loong_hf_fixed_t vit_fixed[] = {{"add_class_token", "true"},
                                              {"add_patch_bias", "true"},
@@ -241,6 +254,21 @@ static const loong_hf_fixed_t kimi_fixed[] = {
     {"masked_image_modeling", "false"},
     {NULL, NULL}};
 
+static const loong_hf_fixed_t siglip2_fixed[] = {
+    {"add_class_token", "false"},
+    {"add_patch_bias", "true"},
+    {"pre_layernorm", "false"},
+    {"post_layernorm", "true"},
+    {"position_embedding_type", "learned_absolute"},
+    {"position_interpolation", "bilinear"},
+    {"position_align_corners", "false"},
+    {"position_antialias", "true"},
+    {"patch_channels_last", "true"},
+    {"image_size", "0"},
+    {"temporal_patch_size", "1"},
+    {"masked_image_modeling", "false"},
+    {NULL, NULL}};
+
 static const loong_hf_fixed_t rice_fixed[] = {
     {"add_class_token", "true"},
     {"add_patch_bias", "false"},
@@ -285,6 +313,8 @@ const loong_hf_type_t loongi_hf_vision_types[] = {
      .fixed = internvl_fixed},
     TYPE("kimi_k25_vision", "Kimi_K25Vision", "kimi_k25_vision", kimi),
     TYPE("rice_vit", "Rice", "rice_vit", rice),
+    TYPE("siglip2_vision_model", "Siglip2", "siglip2_vision_model", siglip2),
+    TYPE("siglip2", "Siglip2", "siglip2_vision_model", siglip2),
     TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
     {.model_type = NULL}};

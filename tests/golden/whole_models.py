@@ -25,12 +25,15 @@ import torch
 
 import llava_train
 import narrow
+import siglip2_train
 import vl_from_hf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TO = os.path.join(HERE, "whole_models")
-# A parameter of its own becomes a complex number, which no bfloat16 does.
-NOT_NARROW = {"llavaonevision1_5"}
+MODELS = dict(vl_from_hf.MODELS, siglip2=siglip2_train)
+# A parameter of the first becomes a complex number, which no bfloat16 does; the
+# other is no class of transformers'.
+NOT_NARROW = {"llavaonevision1_5", "siglip2"}
 
 
 def direction(count, which):
@@ -168,7 +171,7 @@ def main():
     build, checks = sys.argv[1], "--check" in sys.argv[2:]
     names = [a for a in sys.argv[2:] if not a.startswith("-")]
     os.makedirs(TO, exist_ok=True)
-    for name, of in vl_from_hf.MODELS.items():
+    for name, of in MODELS.items():
         path = os.path.join(TO, name + ".json")
         if names and name not in names:
             continue

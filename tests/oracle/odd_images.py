@@ -7,7 +7,7 @@ of them.
 
 Sides from 1 to 600 pixels; JPEG, PNG and WebP of all modes that PIL writes;
 palettes, transparency, CMYK, 16 bits, animations, turned by Exif or XMP.
-load_image gives the pixels, the processors of seven families what the model
+load_image gives the pixels, the processors of eight families what the model
 sees: sizes (and so the rows of a text) are equal and every pixel is within
 1/255. Needs pillow, numpy and transformers.
 """
@@ -29,6 +29,9 @@ from transformers.models.llava_onevision.image_processing_pil_llava_onevision \
     import LlavaOnevisionImageProcessorPil
 from transformers.models.siglip2.image_processing_pil_siglip2 import \
     Siglip2ImageProcessorPil
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../golden"))
+from internvl_chat import DEVIATION, tiles  # noqa: E402
 
 I64 = ctypes.c_int64
 
@@ -167,6 +170,25 @@ def save_webp(draw, rgba, path):
                lossless=draw.random() < .4, **more)
 
 
+class InternVLChat:
+    """OpenGVLab's own, as tests/golden/internvl_chat.py has it."""
+    image_std, do_normalize = DEVIATION, True
+
+    def __init__(self, side, least, most, thumbnail):
+        self.own = dict(least=least, most=most, side=side, thumbnail=thumbnail)
+
+    def to_dict(self):
+        own = self.own
+        return dict(model_type="internvl_chat", dynamic_image_size=True,
+                    force_image_size=own["side"], ps_version="v2",
+                    min_dynamic_patch=own["least"],
+                    max_dynamic_patch=own["most"],
+                    use_thumbnail=own["thumbnail"])
+
+    def __call__(self, image, return_tensors):
+        return dict(pixel_values=tiles(image, **self.own).numpy())
+
+
 def processors(folder, library):
     """Of each: its name, transformers', the library's, pixels of the side of a
     patch or 0."""
@@ -186,6 +208,8 @@ def processors(folder, library):
         ("internvl_min", GotOcr2ImageProcessorPil(
             size={"height": 32, "width": 32}, crop_to_patches=True,
             min_patches=4, max_patches=6), 0),
+        ("internvl_chat", InternVLChat(56, 1, 12, True), 0),
+        ("internvl_chat_min", InternVLChat(448, 2, 5, False), 0),
         ("siglip2", Siglip2ImageProcessorPil(
             patch_size=8, max_num_patches=50), 8),
         ("onevision", LlavaOnevisionImageProcessorPil(

@@ -22,9 +22,10 @@
     .deviation = {0.229, 0.224, 0.225}
 
 /* What most classes do. */
-#define SCALED                                                               \
+#define AS_IT_IS                                                             \
     .resize = true, .rescale = true, .normalize = true, .factor = 1.0 / 255, \
-    .convert_rgb = true, .filter = LOONG_IMAGE_BICUBIC
+    .filter = LOONG_IMAGE_BICUBIC
+#define SCALED AS_IT_IS, .convert_rgb = true
 #define SQUARE(side_) {.width = side_, .height = side_}
 #define BOUNDED(patch_) SCALED, .cut = {patch_, 2, 2, 0, false}
 
@@ -53,7 +54,7 @@ static const struct {
      {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_tiled = true,
       .thumbnail = true, .min_tiles = 1, .max_tiles = 12}},
     {"InternVLChat", /* config.json of the model: it has no processor */
-     {SCALED, IMAGENET_COLOURS, .size = SQUARE(448), .is_tiled = true,
+     {AS_IT_IS, IMAGENET_COLOURS, .size = SQUARE(448), .is_tiled = true,
       .is_model = true, .min_tiles = 1, .max_tiles = 6}},
     {"LlavaOnevision",
      {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_gridded = true}},

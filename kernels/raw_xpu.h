@@ -40,7 +40,8 @@ typedef struct loong_raw_kernel {
     X(layernorm) X(add_layernorm) X(layernorm_grad) X(mean_squares) \
     X(mean_squares_grad) X(rms_scale) X(rms_scale_grad) X(rmsnorm) \
     X(add_rmsnorm) X(rmsnorm_grad) X(adamw) X(sign_step) X(sum) X(sumsq) \
-    X(rope) X(rope_table) X(segment_sum) X(segment_repeat) X(loss_scale)
+    X(rope) X(rope_table) X(rope_angles) X(rope_table_grad) \
+    X(segment_sum) X(segment_repeat) X(loss_scale)
 #define LOONG_RAW_DECLARE(op_) extern const loong_raw_kernel_t loong_raw_##op_;
 LOONG_RAW_KERNELS(LOONG_RAW_DECLARE)
 #undef LOONG_RAW_DECLARE

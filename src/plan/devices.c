@@ -358,5 +358,6 @@ loong_status_t loongi_devices_open(loong_plan_t *plan)
     if (loong_recipe_count(plan->recipe, LIST) > 0) {
         LOONG_TRY(find_index(plan, kind, &index));
     }
-    return open_device(plan, kind, index);
+    LOONG_TRY(open_device(plan, kind, index));
+    return loongi_predict_check_device(plan);
 }

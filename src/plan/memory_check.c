@@ -121,12 +121,21 @@ loong_status_t loongi_memory_measure(loong_plan_t *plan)
     return status;
 }
 
+/* Of a plan for other machines this one says nothing, and no card that is not
+ * named. */
+static bool is_judged(const loong_plan_t *plan)
+{
+    return !plan->plan_only ||
+           (is_by_card(plan) ? loongi_predict_names_card(plan) : plan->judge);
+}
+
 /* The first planned rank of another kind of device than this one's that is more
  * than a card has, by its rates; -1: none. */
 static int find_other(const loong_plan_t *plan)
 {
     const char *own = loong_device_name(plan->device);
-    bool pretended = loong_comm_size(plan->comm) != plan->parallel.ranks;
+    bool pretended = is_judged(plan) &&
+                     loong_comm_size(plan->comm) != plan->parallel.ranks;
     for (int r = 0; r < plan->num_stage_plans && pretended; r++) {
         const char *kind = loongi_stage_plans_kind(plan, r);
         loong_device_rates_t rates = loongi_predict_rates(plan, kind);
@@ -136,13 +145,6 @@ static int find_other(const loong_plan_t *plan)
         }
     }
     return -1;
-}
-
-/* Of a plan for other machines this one says nothing. */
-static bool is_judged(const loong_plan_t *plan)
-{
-    return !plan->plan_only ||
-           (is_by_card(plan) ? loongi_predict_names_card(plan) : plan->judge);
 }
 
 static bool suffices_here(const loong_plan_t *plan)

@@ -37,13 +37,17 @@ void loongi_predict_tell_ranks(const loong_plan_t *plan, int first, int end,
 
 /* Errors: LOONG_ERR_CONFIG, predict.device names no card that is known. */
 LOONG_NODISCARD loong_status_t loongi_predict_check(const loong_plan_t *plan);
+/* Once the device is open. Errors: LOONG_ERR_CONFIG, a plan of processors alone
+ * names a card. */
+LOONG_NODISCARD loong_status_t
+loongi_predict_check_device(const loong_plan_t *plan);
 bool loongi_predict_names_card(const loong_plan_t *plan);
 /* Those of a kind of device, or what the recipe asks for in their place;
  * without a name: none are known. */
 loong_device_rates_t loongi_predict_rates(const loong_plan_t *plan,
                                           const char *kind);
 
-/* Predicts by them and tells. Errors: LOONG_ERR_CONFIG on a processor. */
+/* Predicts by them and tells. */
 LOONG_NODISCARD loong_status_t loongi_predict_by_rates(loong_plan_t *plan);
 
 #ifdef __cplusplus

@@ -87,6 +87,21 @@ loong_status_t loongi_predict_check(const loong_plan_t *plan)
                : status;
 }
 
+loong_status_t loongi_predict_check_device(const loong_plan_t *plan)
+{
+    bool named = plan->plan_only && loongi_predict_names_card(plan);
+    LOONG_CHECK(plan->ctx,
+                !named || loongi_devices_are_mixed(plan) ||
+                    !loong_device_is_host(plan->device),
+                LOONG_ERR_CONFIG,
+                CARD_KEY ": %s (%s), but this run is on the processor: set "
+                         "device, or leave the key out and launches are timed "
+                         "here",
+                loong_recipe_text(plan->recipe, CARD_KEY),
+                loong_recipe_where(plan->recipe, CARD_KEY));
+    return LOONG_OK;
+}
+
 loong_device_rates_t loongi_predict_rates(const loong_plan_t *plan,
                                           const char *kind)
 {
@@ -312,13 +327,6 @@ loong_status_t loongi_predict_by_rates(loong_plan_t *plan)
 {
     loong_predict_mix_t mix;
     loong_text_t ranks = loongi_text_begin(plan->ctx);
-    LOONG_CHECK(plan->ctx, !loong_device_is_host(plan->device),
-                LOONG_ERR_CONFIG,
-                CARD_KEY ": %s (%s), but this run is on the processor: set "
-                         "device, or leave the key out and launches are timed "
-                         "here",
-                loong_recipe_text(plan->recipe, CARD_KEY),
-                loong_recipe_where(plan->recipe, CARD_KEY));
     loong_status_t status = loongi_predict_mix_begin(plan, &mix);
     if (status == LOONG_OK) {
         status = predict_mix(plan, &mix, &ranks);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train_run.h"
 
+#include <execinfo.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "comm_impl.h"
@@ -41,10 +43,24 @@ static void make_set(loong_context_t *ctx, const char *name, int least,
     loong_dataset_writer_destroy(&writer);
 }
 
+static bool whole; /* all tests have run */
+
+/* What fails in a rank's thread, or crashes there, ends the program: cmocka
+ * keeps the message for its own thread. So the place at least is told. */
+static void tell_end(void)
+{
+    void *at[64];
+    if (!whole) {
+        fputs("the program ends in a thread of a test, here:\n", stderr);
+        backtrace_symbols_fd(at, backtrace(at, LOONG_COUNT_OF(at)), 2);
+    }
+}
+
 int make_data(void **state)
 {
     loong_context_t *ctx = test_context();
     (void)state;
+    assert_int_equal(atexit(tell_end), 0);
     snprintf(dir, sizeof(dir), "/tmp/loong_cuda_train_XXXXXX");
     assert_non_null(mkdtemp(dir));
     make_set(ctx, "data", 64, 64);
@@ -57,6 +73,7 @@ int remove_data(void **state)
 {
     loong_context_t *ctx = test_context();
     (void)state;
+    whole = true;
     assert_ok(ctx, loongi_dir_remove(ctx, dir));
     test_context_end(&ctx);
     return 0;

@@ -121,8 +121,14 @@ says 'rank 0 (cuda): forward'
 says 'rank 1 (xpu): forward'
 plan 0 ./loongrun "$mixed" $f.vocab_size=45000000
 says 'ranks that hold the same layers as rank 0 have devices of several kinds'
-says 'too little memory: rank 1 needs'
 says 'GiB  of 96.00 GiB, xpu:'
+! grep -q 'too little memory' "$room/out" || says 'nothing of a card unnamed'
+plan 1 ./loongrun "$mixed" $f.vocab_size=45000000 predict.device=p800_press
+says 'too little memory: '
+# A card is named where there is none: told before anything else.
+plan 2 ./loongrun device=cpu predict.device=h100
+says 'this run is on the processor'
+! grep -q 'memory of this rank' "$room/out" || says 'no table before it'
 plan 0 ./loongrun_cudasim device=cuda predict.device=h100
 plan 1 ./loongrun_cudasim device=cuda predict.device=h100 $f.vocab_size=45000000
 says 'GiB (all memory of cuda:h100)'

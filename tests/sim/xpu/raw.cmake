@@ -92,10 +92,17 @@ set_target_properties(xpusim_card PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/xpusim_card
   INSTALL_RPATH "${XPUSIM_DIR}")
 add_dependencies(xpusim_all xpusim_card)
-# Models of transformers on it, without an op of the host.
-foreach(name xpu_golden xpu_golden_vision)
-  add_test(NAME ${name}_card COMMAND test_${name})
-  set_tests_properties(${name}_card PROPERTIES LABELS "sim;golden;full"
-    TIMEOUT 600 ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;\
+# Models of transformers on it, without an op of the host: whole, and where
+# products and losses go by chunks of so many elements.
+foreach(part 0 2000)
+  foreach(name xpu_golden xpu_golden_vision)
+    add_test(NAME ${name}_card_${part} COMMAND test_${name})
+    set_tests_properties(${name}_card_${part} PROPERTIES
+      LABELS "sim;golden;full" TIMEOUT 900 ENVIRONMENT
+      "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_XPU_PART=${part};\
 LOONG_XPU_PATH=${PROJECT_BINARY_DIR}/xpusim_card:${XPUSIM_DIR}")
+  endforeach()
 endforeach()
+add_test(NAME xpu_presets COMMAND ${xpusim}/presets.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR})
+set_tests_properties(xpu_presets PROPERTIES LABELS "sim;full" TIMEOUT 1800)

@@ -45,8 +45,8 @@ if(NOT IMAGES_FOUND OR NOT ARCHIVE_FOUND)
     "on Debian: make deps, or "
     "apt-get install libjpeg-dev libpng-dev libwebp-dev libarchive-dev")
 endif()
-loong_module(NAME images DIR src/data/images PUBLIC image video USES base data
-  LIBS xxhash ${IMAGES_LINK_LIBRARIES} ${CMAKE_DL_LIBS}
+loong_module(NAME images DIR src/data/images PUBLIC image video packing
+  USES base data LIBS xxhash ${IMAGES_LINK_LIBRARIES} ${CMAKE_DL_LIBS}
   INCLUDES ${IMAGES_INCLUDE_DIRS} ${ARCHIVE_INCLUDE_DIRS}
   ${PROJECT_SOURCE_DIR}/backends/video)
 loong_module(NAME image_text DIR src/data/image_text

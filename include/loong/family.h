@@ -150,7 +150,8 @@ typedef struct loong_model_request {
      * the stream, (1 + n) hidden], a projector "projected" likewise; part k + 1
      * is added to the stream behind layer k. */
     int deep_features;
-    int64_t packed_rows; /* that a projector sends which packs them, else 0 */
+    /* That a projector sends which packs or resamples them, else 0. */
+    int64_t packed_rows;
     bool sequence_parallel; /* over TP; T is a multiple of its ranks */
     loong_model_head_t head;
     loong_param_rules_t rules;
@@ -183,17 +184,21 @@ typedef struct loong_model_facts {
     int64_t image_size, patch_size, num_classes;
     int64_t temporal_patch_size; /* frames of a patch; 0: 1 */
     int64_t window_size; /* pixels of a side of a window; 0: none */
+    int64_t chunk_frames; /* of a video that see each other; 0: 1 */
     int64_t tokens_per_second; /* of a video's axis of time; 0: moments */
     loong_position_table_t positions; /* of one that is resampled */
     bool patch_channels_last; /* as loong_patch_cut_t has it */
     /* Rows of other layers that an encoder sends, a projector has mergers for
      * and a foundation reads behind its first ones. */
     int deep_features;
-    /* Of a projector: m x m patches become one row; 0: 1 */
+    /* Of an encoder or a projector: m x m of the rows that it reads become one
+     * row of those that it makes; 0: 1 */
     int64_t merge_size;
     /* Likewise: it packs rows of tiles (loong_picture_packing_t), into lines of
      * so many tiles; 0: it does not. */
     int64_t packed_tiles;
+    int64_t latents; /* likewise: rows that it makes of each picture or tile,
+                        whatever there are; 0: it does not */
     bool class_token, pool_class_token;
     bool masked_image_modeling; /* reads masks of the patches */
     bool sends_class_token; /* it is among the rows that others read */

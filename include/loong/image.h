@@ -44,9 +44,8 @@ typedef struct loong_image_decode_params {
     /* A picture of more is refused before memory is taken; 0: 89478485, where
      * PIL begins to warn of decompression bombs. */
     int64_t max_pixels;
-    /* (optional) Where the pixels go, as many as loong_image_get_info says:
-     * memory that was used before has its pages, and large pictures are decoded
-     * into it in half the time. image->pixels is then this: the caller's. */
+    /* (optional) Where the pixels go: memory that was used before has its
+     * pages, which halves the time. image->pixels is then the caller's. */
     uint8_t *to;
 } loong_image_decode_params_t;
 
@@ -93,26 +92,25 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_image_resize(
 typedef struct loong_image_processor loong_image_processor_t;
 
 /* Reads a Hugging Face preprocessor_config.json of a ViT, CLIP, SigLIP, SigLIP
- * 2 (NaFlex), GOT-OCR2, LLaVA-OneVision or Qwen2-VL image processor ("...Fast"
- * and the older "...FeatureExtractor" are computed as the slow one), or the
- * config.json of an internvl_chat, which has none. What it leaves out has its
- * class's default. Errors: LOONG_ERR_UNSUPPORTED names another processor, or a
- * field not known and not off; LOONG_ERR_FORMAT a value not allowed. */
+ * 2 (NaFlex), GOT-OCR2, LLaVA-OneVision, Qwen2-VL or Kimi-K2.5 image processor
+ * ("...Fast" and "...FeatureExtractor" are computed as the slow one), or the
+ * config.json of an internvl_chat, which has none; with its class's defaults.
+ * Errors: LOONG_ERR_UNSUPPORTED names another processor, or a field not known
+ * and not off; LOONG_ERR_FORMAT a value not allowed. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_image_processor_create(loong_context_t *ctx, const char *path,
                              loong_image_processor_t **processor_p);
 /* That of a class, "ViT", "CLIP", "Siglip", "GotOcr2" (InternVL's, without
- * tiles), "LlavaOnevision" or "Qwen2VL", as transformers has it by default for
- * pictures of image_size pixels a side, which are of no meaning to the last
- * one. Errors: LOONG_ERR_ARG. */
+ * tiles), "LlavaOnevision", "Qwen2VL" or "Kimi_K25", by transformers' defaults,
+ * but the last two for pictures of image_size pixels a side. Errors:
+ * LOONG_ERR_ARG. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_processor_create_default(
     loong_context_t *ctx, const char *class_name, int64_t image_size,
     loong_image_processor_t **processor_p);
 LOONG_API void
 loong_image_processor_destroy(loong_image_processor_t **processor);
 
-/* The size, in pixels, to which it brings a picture of width x height; 0: it
- * refuses one so long and narrow. */
+/* The size in pixels that it gives a picture; 0: it is too long and narrow. */
 LOONG_API void
 loong_image_processor_size(const loong_image_processor_t *processor,
                            int64_t width, int64_t height, int64_t *width_p,
@@ -148,18 +146,20 @@ typedef struct loong_patch_cut {
     int64_t frames; /* of a patch, F, each of them the picture; 0: 1 */
     int64_t window; /* blocks of m x m of a side of a window, w; 0: none */
     bool channels_last; /* of each pixel; F is 1 */
+    int64_t inner;  /* n: those of a block stand in blocks of n x n; 0: 1 */
+    int64_t chunk;  /* frames of a video, of whose patches means are; 0: 1 */
 } loong_patch_cut_t;
 
 /* Makes transparent pixels white (do_convert_rgb), resizes, crops, rescales and
  * normalises `image` and cuts it into patches, tile after tile: f32
  * [tiles*(H/p)*(W/p), 3*F*p*p], H and W as loong_image_processor_size says.
  * Patches go row by row from the top left, blocks of m x m of them and then
- * those of a block; with windows those of w x w blocks, smaller ones on the
- * right and below, and then the blocks of each. Pixels right and below of the
- * last whole patch are left out, as a convolution of stride p does. Within a
- * patch the order is channel, frame, row, column: that of a convolution's
- * weight [D,3,F,p,p], which as [D,3*F*p*p] is the weight of a linear layer over
- * these rows. Of a picture as one: f32 [tiles,3,H,W]. */
+ * those of a block, in blocks of n x n; with windows those of w x w blocks,
+ * smaller ones on the right and below, and then the blocks of each. Pixels
+ * behind the last whole patch are left out, as a convolution of stride p does.
+ * Within a patch the order is channel, frame, row, column: that of a
+ * convolution's weight [D,3,F,p,p], of a linear layer's [D,3*F*p*p] over these
+ * rows. Of a picture as one: f32 [tiles,3,H,W]. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_process(
     loong_context_t *ctx, const loong_image_processor_t *processor,
     const loong_image_t *image, const loong_patch_cut_t *cut, float *patches);
@@ -232,7 +232,8 @@ typedef struct loong_patch_params {
     int64_t tokens_per_second;
     loong_position_table_t positions;
     int64_t packed_tiles;   /* of a sheet (loong_picture_packing_t); 0: none */
-    int64_t packed_rows;    /* of a micro-batch, behind that */
+    int64_t latents; /* rows of a text that each grid takes; 0: its blocks */
+    int64_t packed_rows;    /* of a micro-batch, behind either */
     bool class_token;       /* a row in front of the patches of a picture */
     bool sends_class_token; /* which others read as well */
     bool pool_class_token;  /* pooled_picture: that row; else the patches */
@@ -272,6 +273,11 @@ LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
  *                     parts of S or LOONG_PADDING_ROWS, then R in the rest; N +
  *                     2 elements suffice, or N x max_tiles + R /
  *                     LOONG_PADDING_ROWS + 2
+ *     cu_merged_seqlens i32 [count] those over n^2, cu_block_seqlens i32 [R /
+ *                     n^2 + 1] starts of blocks of n x n
+ *     frame_numbers   i32 [R] in the chunk; is_moving, 1: it has several
+ *     frame_taps      i32 [R chunk] of patches of first frames those of all,
+ *                     frame_weights the share of each; frame_order as tap_order
  *     cu_window_seqlens i32 [count] likewise starts of the windows, and of
  *                     padding no longer than one; N x max_tiles + R / min(m w,
  *                     LOONG_PADDING_ROWS) + 2 elements suffice
@@ -286,12 +292,6 @@ LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
  * number d P + i of (mask_seed, "masked patches") and K what is still to be
  * masked. */
 LOONG_API extern const loong_processor_t loong_patch_processor;
-
-/* What a projector packs its rows by, from loong_picture_rows_t or NULL: of
- * P = packed_rows pack_taps i32 [4 P], the rows before whose sum each has,
- * pack_weights f32 or f64 [P,4], 0 in learned rows and padding, is_line_end i32
- * [P], 1 in learned rows, and tap_order i32 [n], n <= 4 P: 0, 1, 2 ... */
-LOONG_API extern const loong_processor_t loong_packing_processor;
 
 #ifdef __cplusplus
 }

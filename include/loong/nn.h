@@ -163,6 +163,15 @@ LOONG_API loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
                                          const loong_nn_attention_t *params,
                                          const loong_nn_sequence_t *sequence);
 
+/* Rows of x [T,H] see those of the context [R,H] and x; both by segment, i32
+ * [T + R], of x where is_own is 1; places i32 [T] of x; scope "self_attn". */
+typedef struct loong_nn_cross_rows {
+    loong_val_t context, own, is_own, places, cu_seqlens;
+} loong_nn_cross_rows_t;
+LOONG_API loong_val_t loong_nn_cross_attention(loong_nn_t *nn, loong_val_t x,
+    loong_val_t context, const loong_nn_attention_t *params,
+    const loong_nn_cross_rows_t *rows);
+
 /* Multi-head latent attention (latent.h); scope "self_attn". Parameters: q_proj
  * (or with q_rank q_a_proj, q_a_layernorm, q_b_proj), kv_a_proj_with_mqa,
  * kv_a_layernorm, kv_b_proj, o_proj. The short vectors are made of this rank's

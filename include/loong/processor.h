@@ -80,10 +80,14 @@ typedef struct loong_picture_packing {
 typedef struct loong_picture_rows {
     int64_t grids;         /* tiles, or groups of a video's frames, which do not
                               see each other */
-    int64_t height, width; /* patches of each */
+    int64_t height, width; /* patches of each, of a frame */
+    int64_t frames;        /* that see each other, of each but the last grid */
+    int64_t all_frames;    /* of all of them */
     int64_t encoder;       /* rows of the encoder */
-    int64_t sent;          /* of them, the last ones of each grid, which others
-                              read */
+    int64_t made;          /* that become as many of those which it makes */
+    int64_t stride, lead;  /* of these, from one grid to the next, and of each
+                              in front of those that others read */
+    int64_t sent;          /* which these are, of all grids together */
     int64_t text;          /* rows of a text: blocks of m x m of those */
     int64_t columns;       /* of them: so many stand side by side */
     int64_t moments;       /* of a video, a grid each; else 1, or 0 */
@@ -91,20 +95,32 @@ typedef struct loong_picture_rows {
     loong_picture_packing_t pack;
 } loong_picture_rows_t;
 
-/* A square table of learned positions, resampled to the patches of each picture
- * as torch's interpolate does: the weighted sum of 4 rows of the table, of 16
- * with `bicubic`, of all with `antialias`, which is bilinear. */
+/* How a table is resampled, as torch's interpolate does it; nearest: the row
+ * and column in which a patch's upper left corner is. */
+typedef enum loong_interpolation {
+    LOONG_BILINEAR,
+    LOONG_BICUBIC,
+    LOONG_NEAREST
+} loong_interpolation_t;
+
+/* A square table of learned positions, resampled to the patches of each
+ * picture: each has the weighted sum of k x k rows of the table, of all with
+ * `antialias`, which is bilinear. */
 typedef struct loong_position_table {
     int64_t side; /* positions of a side; 0: there is none */
-    bool bicubic;
+    loong_interpolation_t interpolation;
     bool align_corners; /* the outermost patches are those of the table */
     bool antialias; /* a smaller picture's patches have shares of more rows */
 } loong_position_table_t;
+/* k */
+static inline int loong_position_side_taps(const loong_position_table_t *table)
+{
+    static const int taps[] = {2, 4, 1};
+    return table->antialias ? (int)table->side : taps[table->interpolation];
+}
 static inline int loong_position_taps(const loong_position_table_t *table)
 {
-    return table->antialias ? (int)(table->side * table->side)
-           : table->bicubic ? 16
-                            : 4;
+    return loong_position_side_taps(table) * loong_position_side_taps(table);
 }
 
 /* Rows of padding that see each other, where pictures have sizes of their

@@ -20,7 +20,7 @@ LOONG_API bool loong_video_loads(void);
 
 /* Reads a Hugging Face video_preprocessor_config.json, or the "video_processor"
  * of a processor_config.json, of a Qwen2-VL ("Qwen2VL", also Qwen2.5-VL's),
- * Qwen3-VL ("Qwen3VL"), LLaVA-OneVision
+ * Qwen3-VL ("Qwen3VL"), Kimi-K2.5 ("Kimi_K25"), LLaVA-OneVision
  * ("LlavaOnevision") or InternVL ("InternVL") video processor. class_name is
  * taken where the file names none, as a preprocessor_config.json of pictures;
  * path NULL: that class's defaults. It is an image processor of videos.
@@ -40,6 +40,9 @@ typedef enum loong_video_form {
     /* "<0.5 seconds>", the token between the tokens of vision's start and end,
      * of each patch's frames (Qwen3-VL) */
     LOONG_VIDEO_TIMES,
+    /* "00:00:02.500", the token between those of the begin of a medium,
+     * "video" and its content, and of its end, of each chunk (Kimi-K2.5) */
+    LOONG_VIDEO_CHUNKS,
     LOONG_VIDEO_FRAMES /* lines "Frame1: " and the token of a picture (InternVL)
                         */
 } loong_video_form_t;
@@ -69,7 +72,8 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_video_measure(
 /* The number in the file of its frame k that is chosen. */
 LOONG_API int64_t loong_video_frame(const loong_image_processor_t *processor,
                                     const loong_video_t *video, int64_t k);
-/* Seconds at which part k of a text begins and ends, on the mean. */
+/* Seconds at which part k of a text begins and ends, on the mean; at which a
+ * chunk begins. */
 LOONG_API double loong_video_time(const loong_image_processor_t *processor,
                                   const loong_video_t *video, int64_t k);
 /* Sides of its frames once they are resized; 0: it refuses them. */

@@ -176,7 +176,7 @@ static loong_status_t deal(const loong_batch_plan_t *p, int64_t micro_batch,
 {
     const loong_picture_room_t *room = &p->params.reader[reader];
     int64_t all = 0, before = 0, pictures = 0;
-    int64_t rows = 0, sent_rows = 0, text_rows = 0;
+    int64_t rows = 0, made = 0, sent_rows = 0, text_rows = 0;
     int replica = 0;
     for (int64_t i = 0; i < count; i++) {
         all += images[i].rows.encoder;
@@ -192,14 +192,15 @@ static loong_status_t deal(const loong_batch_plan_t *p, int64_t micro_batch,
                       ? owner_of_text(room->replicas, texts, text, turn)
                       : owner(room->replicas, before, all);
         if (own != replica) {
-            pictures = rows = sent_rows = text_rows = 0;
+            pictures = rows = made = sent_rows = text_rows = 0;
             replica = own;
         }
         image->at[reader].replica = replica;
-        image->at[reader].row = rows;
+        image->at[reader].row = made;
         image->at[reader].sent_row = sent_rows;
         image->at[reader].text_row = text_rows;
         rows += image->rows.encoder;
+        made += image->rows.made;
         sent_rows += image->rows.sent;
         text_rows += image->rows.text;
         pictures++;

@@ -60,9 +60,9 @@ typedef struct loong_planned_image {
     int replica;         /* likewise, from 0 on */
     int64_t row; /* its first one among those of that micro-batch */
     const int32_t *part_at; /* as loong_item_t has it; borrowed */
-    /* Of each reader: the replica that has it, its first row there, and the
-     * first of those that it sends and of those of texts, behind those of the
-     * pictures before it. */
+    /* Of each reader: the replica that has it, its first row there of those
+     * that the encoder makes, and the first of those that it sends and of those
+     * of texts, behind those of the pictures before it. */
     struct {
         int replica;
         int64_t row, sent_row, text_row;

@@ -147,6 +147,14 @@ static bool layout_reads_pictures(const loong_parallel_t *layout)
     return facts.patch_size > 0;
 }
 
+/* Rows of which a component makes one. */
+static int64_t merged_rows(const loong_parallel_t *layout)
+{
+    loong_model_facts_t facts = {0};
+    layout->family->facts(layout->config, &facts);
+    return LOONG_MAX(facts.merge_size * facts.merge_size, 1);
+}
+
 void loongi_parallel_request(const loong_parallel_t *layout,
                              const loong_mesh_t *mesh,
                              loong_model_request_t *request)
@@ -171,8 +179,9 @@ void loongi_parallel_request(const loong_parallel_t *layout,
         p->cp_comm = LOONG_CP_A2A; /* pictures and windows stay whole */
     }
     if (layout->component != NULL || layout_reads_pictures(layout)) {
-        /* padding has a segment of its own */
-        p->rows = loongi_round_up(p->rows, mesh->size[LOONG_AXIS_TP]);
+        /* blocks are whole on each rank, padding has a segment of its own */
+        p->rows = loongi_round_up(p->rows, mesh->size[LOONG_AXIS_TP] *
+                                               merged_rows(layout));
         p->max_segments++;
     }
     p->dispatcher = dispatcher_of(layout, mesh);

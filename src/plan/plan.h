@@ -45,8 +45,10 @@ typedef struct loong_picture_plan {
     int64_t samples, texts, text_most, text_rows;
     /* Of a picture, or moments of a video, at most, set before; 0: 1. */
     int64_t tiles;
-    int64_t merge;   /* m: m x m rows become one row of a text */
-    int64_t packed_tiles; /* as loong_model_facts_t has it */
+    /* m: m x m rows become one row of a text; n: of which n x n do in the
+     * encoder. */
+    int64_t merge, inner;
+    int64_t packed_tiles, latents; /* as loong_model_facts_t has them */
     int64_t side;         /* patches of one of each's rows */
     bool native;     /* pictures have numbers of rows of their own */
     bool whole;      /* those of a text's micro-batch go to one replica */

@@ -117,11 +117,17 @@ static loong_status_t read_room(const loong_plan_t *plan, int64_t patches,
                         : plan->set->micro_batch_size * plan->set->row_patches;
     if (p->each == 0) {
         int64_t most = unit * text + p->skip * p->most * LOONG_MAX(p->tiles, 1);
+        LOONG_CHECK(plan->ctx, asked > 0 || p->latents == 0, LOONG_ERR_CONFIG,
+                    "%s is missing: pictures of sizes of their own have any "
+                    "number of patches where each takes %lld rows of a text",
+                    key, (long long)p->latents);
         p->rows = loongi_round_up(asked > 0 ? asked : most, unit);
         p->longest = p->rows;
         return LOONG_OK;
     }
-    int64_t tiles = asked > 0 ? asked / p->each : unit * text / patches;
+    int64_t tiles = asked > 0         ? asked / p->each
+                    : p->latents > 0 ? text / p->latents
+                                     : unit * text / patches;
     if (asked == 0 && p->packed_tiles > 0) { /* one of which all has its rows */
         tiles *= p->tiles;
     }
@@ -278,20 +284,24 @@ loong_status_t loongi_upstream_apart(const loong_plan_t *plan, int count,
 
 /* ---- extents ------------------------------------------------------------- */
 
-/* What projectors make of rows. */
-static void read_projectors(int count, const loong_component_params_t *params,
-                            loong_picture_plan_t *p)
+/* What becomes of rows of patches on their way. */
+static void read_merges(int count, const loong_component_params_t *params,
+                        loong_picture_plan_t *p)
 {
-    p->merge = 1;
+    p->merge = p->inner = 1;
     for (int i = 0; i < count; i++) {
         loong_model_facts_t facts = {0};
         params[i].family->facts(params[i].config, &facts);
-        p->merge = LOONG_MAX(p->merge, facts.merge_size);
+        int64_t own = LOONG_MAX(facts.merge_size, 1);
+        p->merge *= own;
+        p->inner *= facts.patch_size > 0 ? own : 1;
         p->packed_tiles = LOONG_MAX(p->packed_tiles, facts.packed_tiles);
+        p->latents = LOONG_MAX(p->latents, facts.latents);
     }
 }
 
-/* A tile's rows at most: each of its lines and a learned row behind it. */
+/* What a projector makes at most: as many of each picture, or of a tile each of
+ * its lines and a learned row behind it. */
 static int64_t packed_rows(const loong_plan_t *plan,
                            const loong_component_params_t *p,
                            const loong_extent_t *extent)
@@ -299,10 +309,11 @@ static int64_t packed_rows(const loong_plan_t *plan,
     loong_model_facts_t facts = {0};
     int64_t side = plan->pictures.side;
     p->family->facts(p->config, &facts);
-    return facts.packed_tiles == 0
-               ? 0
-               : loongi_round_up(extent->rows / side * (side + 1),
-                                 p->mesh.size[LOONG_AXIS_TP]);
+    int64_t rows = facts.latents > 0 ? extent->segments * facts.latents
+                   : facts.packed_tiles > 0
+                       ? extent->rows / side * (side + 1)
+                       : 0;
+    return loongi_round_up(rows, p->mesh.size[LOONG_AXIS_TP]);
 }
 
 /* What one of so many replicas of a component has in a micro-batch, where there
@@ -326,6 +337,7 @@ static loong_extent_t extent_of(const loong_plan_t *plan, bool encoder,
         return (loong_extent_t){own * each, each, own};
     }
     rows = p->text_rows * share;
+    rows /= encoder ? 1 : p->inner * p->inner;
     return (loong_extent_t){rows,
                             LOONG_MAX(p->longest, LOONG_MIN(rows, PADDING)),
                             pictures * LOONG_MAX(p->tiles, 1) +
@@ -436,7 +448,7 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
     if (count == 1) {
         return LOONG_OK;
     }
-    read_projectors(count - 1, params, &plan->pictures);
+    read_merges(count - 1, params, &plan->pictures);
     for (int i = 0; i < count - 1; i++) {
         if (reads_pictures(&params[i])) {
             LOONG_TRY(read_pictures(plan, &params[i], is_apart(last)));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "complete.h"
+#include "loong/packing.h"
 #include "run_data.h"
 #include "sample.h"
 
@@ -318,14 +319,18 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     config->video = d->video_processor;
     config->tokens_per_second = facts->tokens_per_second;
     config->image_size = facts->image_size;
-    config->cut = (loong_patch_cut_t){facts->patch_size,
-                                      LOONG_MAX(d->plan->pictures.merge, 1),
-                                      LOONG_MAX(facts->temporal_patch_size, 1),
-                                      0, facts->patch_channels_last};
+    config->cut = (loong_patch_cut_t){
+        .patch = facts->patch_size,
+        .merge = LOONG_MAX(d->plan->pictures.merge, 1),
+        .frames = LOONG_MAX(facts->temporal_patch_size, 1),
+        .channels_last = facts->patch_channels_last,
+        .inner = facts->merge_size,
+        .chunk = facts->chunk_frames};
     config->cut.window =
         facts->window_size / (config->cut.patch * config->cut.merge);
     config->positions = facts->positions;
     config->packed_tiles = d->plan->pictures.packed_tiles;
+    config->latents = d->plan->pictures.latents;
     config->class_token = facts->class_token;
     config->sends_class_token = facts->sends_class_token;
     config->pool_class_token = facts->pool_class_token;
@@ -363,10 +368,11 @@ static loong_status_t packing_processor(loong_run_data_t *d,
     *config = *pictures;
     config->rows = c->params.request.rows;
     config->packed_rows = c->params.request.packed_rows;
-    config->pictures = config->rows / (config->packed_rows > 0
-                                           ? d->plan->pictures.side *
-                                                 d->plan->pictures.side
-                                           : 1);
+    int64_t side = d->plan->pictures.side;
+    config->pictures = config->latents > 0
+                           ? config->packed_rows / config->latents
+                       : config->packed_rows > 0 ? config->rows / (side * side)
+                                                 : config->rows;
     *reader = (loong_reader_t){&loong_packing_processor, config,
                                config->pictures};
     return LOONG_OK;
@@ -386,7 +392,7 @@ loong_status_t loongi_run_data_processors(loong_run_data_t *d)
             LOONG_TRY(patch_processor(d, c, reader));
         } else if (c->facts.vocab_size > 0) {
             LOONG_TRY(token_processor(d, reader));
-        } else if (c->facts.packed_tiles > 0) {
+        } else if (c->facts.packed_tiles > 0 || c->facts.latents > 0) {
             LOONG_TRY(packing_processor(d, c, reader));
         }
     }

@@ -19,9 +19,10 @@ loongi_run_data_describe_pictures(loong_run_data_t *d, int count,
     for (int i = 0; i < count - 1; i++) {
         loong_model_facts_t facts = {0};
         asked[i].family->facts(asked[i].config, &facts);
-        merge = LOONG_MAX(merge, facts.merge_size);
+        merge *= LOONG_MAX(facts.merge_size, 1);
         config->packed_tiles =
             LOONG_MAX(config->packed_tiles, facts.packed_tiles);
+        config->latents = LOONG_MAX(config->latents, facts.latents);
         if (facts.patch_size > 0) {
             LOONG_TRY(loongi_run_data_any_image_processor(d, asked[i].family,
                                                           facts.image_size));
@@ -29,6 +30,8 @@ loongi_run_data_describe_pictures(loong_run_data_t *d, int count,
             config->max_tiles = d->plan->pictures.tiles;
             config->image_size = facts.image_size;
             config->cut.patch = facts.patch_size;
+            config->cut.inner = facts.merge_size;
+            config->cut.chunk = facts.chunk_frames;
             config->cut.frames = facts.temporal_patch_size;
             config->tokens_per_second = facts.tokens_per_second;
             config->class_token = facts.class_token;

@@ -39,7 +39,7 @@ static run_t run_of(const loong_picture_end_t *e, int64_t row, int number)
  * tokens between them. */
 static int64_t parts_of(const loong_planned_image_t *image, bool dense)
 {
-    bool whole = image->rows.sent == image->rows.encoder ||
+    bool whole = image->rows.sent == image->rows.made ||
                  (!dense && image->rows.pack.packed);
     return whole && image->part_at == NULL ? 1 : image->rows.grids;
 }
@@ -61,8 +61,7 @@ static int64_t first_row(const loong_picture_end_t *e,
     }
     switch (e->place) {
     case LOONG_IN_ENCODER:
-        return image->at[e->component].row +
-               ((part + 1) * rows->encoder - rows->sent) / parts;
+        return image->at[e->component].row + part * rows->stride + rows->lead;
     case LOONG_IN_FRONT:
         return image->at[e->component].sent_row + part * rows->sent / parts;
     default:

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "loong/image.h"
+#include "loong/packing.h"
 #include "picture_rows.h"
 #include "upstream.h"
 
@@ -175,7 +176,7 @@ static loong_picture_end_t end_of(const loong_upstream_step_t *s, int component,
 {
     const loong_component_t *c = s->model->components[component];
     const loong_model_request_t *request = &c->params.request;
-    int64_t merge = s->plan->pictures.merge * s->plan->pictures.merge;
+    int64_t merge = c->facts.merge_size * c->facts.merge_size;
     bool encoder = component == encoder_of(s->plan);
     bool texts = !encoder && !is_projector(s->plan, component);
     int tp = c->params.mesh.size[LOONG_AXIS_TP];
@@ -187,9 +188,10 @@ static loong_picture_end_t end_of(const loong_upstream_step_t *s, int component,
                                .component = component,
                                .cp_size = c->params.mesh.size[LOONG_AXIS_CP]};
     end.replica = replica_of(c, rank, &end.cp_rank, &tp_rank);
-    end.rows = end.place != LOONG_BEHIND  ? request->rows
-               : request->packed_rows > 0 ? request->packed_rows
-                                          : request->rows / merge;
+    bool makes = end.place == LOONG_IN_ENCODER || end.place == LOONG_BEHIND;
+    end.rows = makes && request->packed_rows > 0 ? request->packed_rows
+               : makes && merge > 1               ? request->rows / merge
+                                                  : request->rows;
     bool split = tp > 1 && request->sequence_parallel;
     end.begin = split ? end.rows / tp * tp_rank : 0;
     end.limit = split ? end.rows / tp * (tp_rank + 1) : end.rows;

@@ -216,7 +216,8 @@ static loong_status_t put_picture(loong_show_t *s, const loong_shown_row_t *row,
 {
     int64_t merge = loongi_patch_merge(s->cut);
     int64_t patches = p->rows.width * p->rows.height;
-    int64_t rows = p->rows.encoder / p->rows.grids;
+    int64_t rows = p->rows.stride * loongi_patch_block_rows(s->cut);
+    int64_t before = p->rows.encoder / p->rows.all_frames - patches;
     int64_t text = p->rows.text / p->rows.grids;
     const loong_picture_packing_t *pack = &p->rows.pack;
     loongi_text_printf(&s->html,
@@ -225,7 +226,7 @@ static loong_status_t put_picture(loong_show_t *s, const loong_shown_row_t *row,
     put_caption(s, row, p);
     for (int64_t g = 0; g < p->rows.grids; g++) {
         grid_t grid = {g,
-                       p->first + g * rows + rows - patches,
+                       p->first + g * rows + before,
                        p->rows.width,
                        p->rows.height,
                        p->place >= 0 ? place_of(p, g) : -1,
@@ -251,7 +252,8 @@ loong_status_t loongi_show_pictures(loong_show_t *s,
     for (int64_t i = 0; i < s->num_images; i++) {
         const loong_planned_image_t *image = &s->images[i];
         picture_t p = {image->number, image->rows,
-                       image->at[s->data->images.encoder].row,
+                       image->at[s->data->images.encoder].row *
+                           loongi_patch_block_rows(s->cut),
                        image->row - row->number * s->T, image->part_at};
         if (image->draw == row->draw) {
             LOONG_TRY(put_picture(s, row, &p));

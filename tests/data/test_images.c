@@ -244,10 +244,11 @@ static void test_positions(void **state)
     test_context_end(&ctx);
 }
 
-/* Windows, blocks and patches of a block, each row by row. */
+/* Windows, blocks, the blocks in these and patches of such, each row by row. */
 static void check_order(const loong_patch_grid_t *g)
 {
     int64_t side = g->window * g->merge, m = g->merge, found = 0;
+    int64_t n = LOONG_MAX(g->inner, 1);
     for (int64_t window = 0; window < g->rows * g->columns; window++) {
         int64_t top = window / g->columns * side;
         int64_t left = window % g->columns * side;
@@ -260,8 +261,11 @@ static void check_order(const loong_patch_grid_t *g)
                                  found / (m * m));
                 for (int64_t k = 0; k < m * m; k++, found++) {
                     loong_patch_place_t at = loongi_patch_place(g, found);
-                    assert_int_equal(at.row, y + k / m);
-                    assert_int_equal(at.column, x + k % m);
+                    int64_t inner = k / (n * n), in = k % (n * n);
+                    assert_int_equal(at.row,
+                                     y + inner / (m / n) * n + in / n);
+                    assert_int_equal(at.column,
+                                     x + inner % (m / n) * n + in % n);
                 }
             }
         }
@@ -273,10 +277,13 @@ static void test_windows(void **state)
 {
     (void)state;
     for (int64_t i = 0; i < 2 * 4 * 7 * 7; i++) {
-        int64_t m = 1 + i % 2;
-        const loong_patch_grid_t grid = {m * (1 + i / 8 % 7),
-                                         m * (1 + i / 56), m, 1 + i / 2 % 4};
-        check_order(&grid);
+        for (int64_t n = 0; n <= 2; n++) {
+            int64_t m = (1 + i % 2) * LOONG_MAX(n, 1);
+            const loong_patch_grid_t grid = {m * (1 + i / 8 % 7),
+                                             m * (1 + i / 56), m,
+                                             1 + i / 2 % 4, n};
+            check_order(&grid);
+        }
     }
 }
 

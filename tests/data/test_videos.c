@@ -87,7 +87,8 @@ static void check_frames(loong_context_t *ctx, const loong_image_processor_t *p,
     bool single = strncmp(w->kind, "Qwen", 4) != 0; /* frames of patches */
     int64_t patch = strcmp(w->kind, "Qwen3VL") == 0 ? 16 : 14;
     int64_t each = single ? 1 : 2;
-    const loong_patch_cut_t cut = {patch, single ? 1 : 2, each, 0, false};
+    const loong_patch_cut_t cut = {patch, single ? 1 : 2, each, 0, false, 0,
+                                    0};
     int64_t size[2];
     float *patches = NULL;
     loong_item_t item = {.type = LOONG_ITEM_IMAGE,

@@ -3,7 +3,8 @@
  * Rows of pictures on their way between ranks, by thousands of drawn sizes:
  * texts whose places context and tensor parallel ranks share, several of them
  * in a micro-batch, pictures in one run or in parts with tokens between, an
- * encoder with a class token's row in each grid, or a projector, of several
+ * encoder with a class token's row in each grid, of frames of which the first
+ * has what is read, or a projector, of several
  * replicas, shares and ranks. Each rank gets each row that it has exactly once,
  * from where it is, forth and back. */
 #include "picture_rows.h"
@@ -84,7 +85,12 @@ static void draw_images(uint64_t *seed, drawn_t *d, int64_t length, int texts)
             memset(image, 0, sizeof(*image));
             image->rows.grids = grids;
             image->rows.text = image->rows.sent = grids * each;
-            image->rows.encoder = grids * (each + class_rows);
+            int64_t frames = class_rows > 0 ? 1 + draw(seed, 3) : 1;
+            int64_t last = 1 + draw(seed, (int)frames); /* of the last grid */
+            image->rows.lead = class_rows;
+            image->rows.stride = class_rows + each * frames;
+            image->rows.made =
+                grids * image->rows.stride - each * (frames - last);
             image->replica = replica;
             image->row = at;
             int to = draw(seed, d->maker.replicas);
@@ -94,10 +100,10 @@ static void draw_images(uint64_t *seed, drawn_t *d, int64_t length, int texts)
                 int64_t skip = apart ? 2 * g : 0;
                 d->between[i][g] = (int32_t)(g + skip);
                 put(d, i, g, at + g * each + skip,
-                    used[to] + g * (each + class_rows) + class_rows);
+                    used[to] + g * image->rows.stride + class_rows);
             }
             image->part_at = apart ? d->between[i] : NULL;
-            used[to] += image->rows.encoder;
+            used[to] += image->rows.made;
             at += takes;
         }
     }

@@ -7,6 +7,8 @@
                                 encoder, then (of LLaVA) with a picture in few
                                 steps
   llava_train.py BUILD --check  computes again and compares
+  llava_train.py BUILD --gradients  compares those of each parameter: a step of
+                                SGD of both (of the other scripts, too)
 
 loongrun of BUILD makes the parameters at the start (llava_train.yaml, learning
 rate 1e-30). Every step takes all texts of tests/train/texts_with_pictures.sh,
@@ -16,6 +18,7 @@ processor.
 import glob
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -61,14 +64,14 @@ def write_texts(place):
          'write_texts "$0" "$1"', SOURCE, place], check=True)
 
 
-def start(build, place, name, keys, source="image_text"):
+def start(build, place, name, keys, source="image_text", lr=1e-30):
     """The engine's parameters by its names; its texts are in `place`."""
     subprocess.run(
         [os.path.join(build, "loongrun"),
          os.path.join(HERE, name + ".yaml"), f"data.tokenizer={place}", *keys,
          f"data.train=[{{path: {place}/texts.jsonl, source: {source}}}]",
          "train.train_iters=1",
-         "optimizer.lr=1e-30", f"checkpoint.save={place}/start"],
+         f"optimizer.lr={lr}", f"checkpoint.save={place}/start"],
         check=True, stdout=subprocess.DEVNULL)
     with h5py.File(glob.glob(f"{place}/start/step_*/index.h5")[0]) as f:
         return {name: f["param"][name][()] for name in f["param"]}
@@ -115,6 +118,17 @@ def losses(model, batch):
             logits[learned], ids[0, 1:][learned], reduction="sum")
 
 
+def total(model, batch):
+    """The sum of the losses, of equal samples that of one times their number."""
+    kinds = {}
+    for sample in batch:
+        key = (tuple(sample[0][0].tolist()), tuple(
+            (name, x.sum().item()) for name, x in sample[1].items()))
+        kinds.setdefault(key, []).append(sample)
+    return sum(loss * len(kind) for loss, kind in zip(
+        losses(model, [kind[0] for kind in kinds.values()]), kinds.values()))
+
+
 def train(of, params, batches, frozen=False):
     """batches: of each step. What has no gradient stays, and its age too."""
     model, lines, states = of.make(), [], {}
@@ -123,7 +137,7 @@ def train(of, params, batches, frozen=False):
         count = sum(int(learned.sum()) for _, _, learned in batch)
         model.zero_grad()
         with wide.widened():
-            loss = sum(losses(model, batch)) / count
+            loss = total(model, batch) / count
             loss.backward()
         norm = 0.0
         with torch.no_grad():
@@ -152,17 +166,51 @@ def rare_batches(place):
             for step in range(STEPS)]
 
 
-def run(of, name):
-    """Of a module with make, load and samples, and what is beside the texts."""
-    file = os.path.join(HERE, name + ".txt")
+def gradients(of, build, name, source="image_text"):
+    """The largest difference of any, over the largest of its parameter."""
+    model, after, worst = of.make(), of.make(), 0.0
     with tempfile.TemporaryDirectory() as place:
         write_texts(place)
         keys = of.prepare(place) if hasattr(of, "prepare") else []
-        params = start(sys.argv[1], place, name, keys)
+        of.load(model, start(build, place, name, keys, source))
+        shutil.rmtree(f"{place}/start")
+        of.load(after, start(build, place, name, keys + [
+            "optimizer.name=sgd", "optimizer.sgd_momentum=0"], source, 1.0))
+        batch = list(of.samples(place))
+    with wide.widened():
+        (total(model, batch) /
+         sum(int(learned.sum()) for _, _, learned in batch)).backward()
+    moved = dict(after.named_parameters())
+    for key, p in model.named_parameters():
+        grad = torch.zeros_like(p) if p.grad is None else p.grad
+        off = ((p - moved[key]) - grad).abs().max()
+        off = (off / grad.abs().max().clamp(min=1e-6)).item()
+        print(f"{off:.1e} {key}")
+        worst = max(worst, off)
+    print(f"{worst:.1e} of {len(moved)} parameters")
+    sys.exit(worst > 1e-9)
+
+
+def steps(of, build, name, source="image_text"):
+    """Of a module with make, load and samples, and what is beside the texts."""
+    with tempfile.TemporaryDirectory() as place:
+        write_texts(place)
+        keys = of.prepare(place) if hasattr(of, "prepare") else []
+        params = start(build, place, name, keys, source)
         batches = [list(of.samples(place))] * STEPS
         rare = rare_batches(place) if name == "llava_train" else []
-    lines = train(of, params, batches) + train(of, params, batches, True)
-    lines += train(of, params, rare)
+    return (train(of, params, batches) + train(of, params, batches, True) +
+            train(of, params, rare))
+
+
+def run(of, name, recipe=None, source="image_text"):
+    """recipe: the name of another one."""
+    file = os.path.join(HERE, name + ".txt")
+    if "--gradients" in sys.argv:
+        gradients(of, sys.argv[1], recipe or name, source)
+    lines = steps(of, sys.argv[1], recipe or name, source)
+    if hasattr(of, "others"):
+        lines += of.others(sys.argv[1])
     if "--check" not in sys.argv[1:]:
         with open(file, "w") as f:
             f.writelines(f"{a!r} {b!r}\n" for a, b in lines)

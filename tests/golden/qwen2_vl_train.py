@@ -95,10 +95,11 @@ def prepare(place):
     return [f"data.image_processor={path}"]
 
 
-def samples(place):
+def samples(place, size=PIXELS, cut=CUT):
     with open(os.path.join(place, "tokenizer.json")) as f:
         vocab = json.load(f)["model"]["vocab"]
-    processor = Qwen2VLImageProcessorPil(size=PIXELS, **CUT)
+    processor = Qwen2VLImageProcessorPil(size=size, **cut)
+    block = cut["merge_size"] ** 2
     with open(os.path.join(place, "texts.jsonl")) as f:
         for record in map(json.loads, f):
             images = [Image.open(os.path.join(place, name)).convert("RGB")
@@ -107,7 +108,7 @@ def samples(place):
             grids = iter(found.get("image_grid_thw", []))
             ids, learned = [], []
             for part in record["text"].replace("<picture>", "\0"):
-                count = np.prod(next(grids)) // 4 if part == "\0" else 1
+                count = np.prod(next(grids)) // block if part == "\0" else 1
                 ids += [PICTURE if part == "\0" else vocab[part]] * count
                 learned += [part != "\0"] * count
             ids = torch.tensor([ids])

@@ -66,10 +66,11 @@ def processor_of(name):
                        cap_pixels_per_frame=False, **qwen2.CUT)
 
 
-def write(place, name):
+def write(place, name, letters=""):
     subprocess.run(
         ["bash", "-c", '. "$0/tests/train/texts_with_videos.sh"; '
-         'write_videos "$0" "$1"', llava_train.SOURCE, place], check=True)
+         'write_videos "$0" "$@"', llava_train.SOURCE, place, *letters],
+        check=True)
     keys = qwen2.prepare(place)
     if name == "llava_onevision":
         return keys + write_onevision(place)

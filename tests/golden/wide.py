@@ -28,7 +28,8 @@ MODULES = ["modeling_rope_utils", "vision_utils"] + [
                                         "qwen2_5_vl", "qwen3_vl",
                                         "qwen3_vl_moe", "qwen3_5", "kimi_k25",
                                         "internvl", "gemma",
-                                        "paligemma")]
+                                        "paligemma", "minicpmv4_6",
+                                        "idefics2")]
 
 
 class _WideTorch(types.ModuleType):

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: llava_train.sh BUILD SOURCE MPIRUN [all]: twenty steps of models of the
-# shapes of LLaVA, LLaVA-OneVision, PaliGemma, InternVL, Qwen2-VL, Qwen2.5-VL, Qwen3-VL (with
-# experts, too), Kimi-K2.5, LLaVA-OneVision-1.5 and of SigLIP 2 are those of transformers (*_train.py in tests/golden), with the image
-# encoder trained and frozen, on several ranks; all: in every layout.
+# shapes of LLaVA, LLaVA-OneVision, PaliGemma, InternVL, Qwen2-VL, Qwen2.5-VL,
+# Qwen3-VL (with experts, too), Kimi-K2.5, LLaVA-OneVision-1.5, SigLIP 2 and
+# MiniCPM-V 4.6 are those of transformers (*_train.py in tests/golden), with the image encoder
+# trained and frozen, on several ranks; all: in every layout.
 set -eu
 build=$1
 source=$2
@@ -332,6 +333,39 @@ echo '{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4,
     "merge_size": 2, "temporal_patch_size": 1,
     "size": {"shortest_edge": 64, "longest_edge": 384}}' \
     >"$place/preprocessor_config.json"
+# MiniCPM-V 4.6: the last of three layers has a quarter of the rows, in stages
+# and context parallel too; in mode 4x all have all.
+model=minicpmv4_6_train
+cuts=$place/preprocessor_config.json
+sed -i 's/"merge_size": 2/"merge_size": 4/; s/64, "l/512, "l/; s/384/1536/' "$cuts"
+also 1 1
+also 1 21 model.image_encoder.freeze=true recompute.granularity=full
+steps 4 1 ${e}pipeline_model_parallel_size=2 ${e}$t=2 \
+    ${e}sequence_parallel=true model.image_projector.parallel.$t=2 \
+    model.image_projector.parallel.sequence_parallel=true
+also 4 1 ${e}context_parallel_size=2 ${e}$t=1 parallel.$t=2 \
+    parallel.data_parallel_sharding=optim_grads_params
+also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3 join=phases
+also 4 1 join=bubbles parallel.pipeline_model_parallel_size=2
+sed -i 's/"merge_size": 4/"merge_size": 2/; s/512, "l/64, "l/; s/1536/384/' "$cuts"
+also 1 41 model.image_encoder.use_merger=false
+also 2 61 model.image_encoder.use_merger=false model.image_encoder.freeze=true \
+    ${e}$t=2 ${e}sequence_parallel=true
+# Three learned rows of each picture, behind that encoder.
+model=perceiver_train
+p=model.image_projector.parallel.
+also 1 1
+also 1 21 model.image_encoder.freeze=true recompute.granularity=full
+steps 4 1 ${e}context_parallel_size=2 ${p}$t=4 ${p}sequence_parallel=true \
+    parallel.pipeline_model_parallel_size=2 join=phases
+also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
+also 4 1 join=bubbles parallel.pipeline_model_parallel_size=2 ${p}$t=2
+also 2 1 data.packing=best_fit data.seq_length=48 data.row_patches=160 \
+    data.row_images=8 "~data.max_patches" "~data.max_images" \
+    model.foundation.max_position_embeddings=64 train.global_batch_size=5 \
+    train.micro_batch_size=1 parallel.pipeline_model_parallel_size=2
 # Pictures, videos and texts, in a row each and several in a row (the golden of
 # vl_video_train.py).
 if [ -e "$build/libloong_video.so" ]; then
@@ -382,5 +416,26 @@ if [ -e "$build/libloong_video.so" ]; then
         model.foundation.max_position_embeddings=256
     steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
         ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
+    # Kimi-K2.5: chunks of three frames, the last one of fewer, and their mean;
+    # pictures that are made smaller and filled up to whole blocks.
+    model=kimi_k25_train golden=kimi_k25_video_train
+    write_videos "$source" "$place" m v : '|' _
+    cut='"size": {"max_height": 16, "max_width": 16}, "patch_size": 4,
+        "merge_size": 2'
+    echo '{"image_processor_type": "Kimi_K25ImageProcessor",
+        "max_patches": 25,' "$cut}" >"$place/preprocessor_config.json"
+    echo '{"video_processor_type": "Kimi_K25VideoProcessor", "fps": 2,
+        "max_patches": 40, "temporal_patch_size": 3,' "$cut}" \
+        >"$place/videos.json"
+    keys+=(model.foundation.vocab_size=39 data.seq_length=272
+        model.foundation.max_position_embeddings=272 data.max_patches=320
+        model.image_encoder.chunk_frames=3 model.image_encoder.image_size=0)
+    also 1 1 recompute.granularity=full
+    also 1 21 model.image_encoder.freeze=true
+    also 4 1 ${e}pipeline_model_parallel_size=2 ${e}context_parallel_size=2 \
+        ${m}foundation.ranks=0-1 join=phases
+    steps 2 1 ${e}$t=2 ${e}sequence_parallel=true parallel.$t=2 \
+        ${m}image_projector.parallel.$t=2 \
+        ${m}image_projector.parallel.sequence_parallel=true
 fi
 echo "$runs layouts, twenty steps each"

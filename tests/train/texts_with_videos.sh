@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# write_videos SOURCE DIRECTORY: a tokenizer of letters, digits and the tokens of
+# write_videos SOURCE DIRECTORY [LETTER...]: a tokenizer of letters, digits, the
+# letters that are given and the tokens of
 # pictures and videos, and texts.jsonl, whose texts have pictures, videos, both
 # and none, beside it.
 write_videos() {
@@ -14,7 +15,7 @@ write_videos() {
     for i in "${!tokens[@]}"; do
         vocab+="\"${tokens[i]}\": $i, "
     done
-    for letter in {a..j} k n o s t {0..9} '<' '>' '.' ' '; do
+    for letter in {a..j} k n o s t {0..9} '<' '>' '.' ' ' "${@:3}"; do
         vocab+="\"$letter\": $((id++)), "
     done
     {

@@ -23,9 +23,12 @@ encoders=(
     "qwen2_vl_vision|" "qwen2_5_vl_vision|window_size: 16"
     "kimi_k25_vision|num_position_embeddings: 25" "rice_vit|"
     "siglip2_vision_model|num_position_embeddings: 36"
+    "minicpmv4_6_vision|num_position_embeddings: 25, merger_layer: 0"
     "qwen3_vl_vision|num_position_embeddings: 25, deepstack_layers: \"[0,1]\"")
 projectors=(mlp_projector linear_projector patch_merger qwen2_5_vl_merger qwen3_vl_merger
-    internvl_projector kimi_projector anyres_projector)
+    internvl_projector kimi_projector anyres_projector minicpmv4_6_merger
+    "perceiver_resampler|num_latents: 3, num_layers: 1, num_attention_heads: 4,
+    kv_channels: 6, num_query_groups: 2")
 moe="num_experts: 4, moe_router_topk: 2, moe_ffn_hidden_size: 16"
 foundations=(
     "gpt2|" "llama|num_query_groups: 2" "phi3|num_query_groups: 2"
@@ -37,7 +40,7 @@ foundations=(
     mrope_interleaved: true, num_deep_features: 1"
     "deepseek_v3|kv_lora_rank: 8, qk_head_dim: 8, qk_pos_emb_head_dim: 4,
     v_head_dim: 8")
-for cut in 1_1 1_2 2_1 2_2; do
+for cut in 1_1 1_2 2_1 2_2 4_1; do
     cat >"$place/$cut.json" <<JSON
 {"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4,
 "merge_size": ${cut%_*}, "temporal_patch_size": ${cut#*_},
@@ -54,11 +57,13 @@ fail() {
 }
 # pair ENCODER PROJECTOR FOUNDATION
 pair() {
-    local e=${1%%|*} f=${3%%|*} data="" keys=${3#*|}
+    local e=${1%%|*} p=${2%%|*} f=${3%%|*} data="" keys=${3#*|} own=""
     [ "$e" = qwen3_vl_vision ] || keys=${keys/, num_deep_features: [12]/}
+    [[ $2 != *\|* ]] || own=", ${2#*|}"
     local merge=2 frames=2
-    [[ $2 != mlp_projector && $2 != linear_projector &&
-        $2 != anyres_projector ]] || merge=1
+    [[ $p != mlp_projector && $p != linear_projector &&
+        $p != anyres_projector && $p != perceiver_resampler ]] || merge=1
+    [ "$e" != minicpmv4_6_vision ] || merge=$((2 * merge)) frames=1
     [[ $e != kimi_k25_vision && $e != rice_vit ]] || frames=1
     [[ $1 == *image_size* ]] ||
         data="image_processor: $place/${merge}_$frames.json, max_patches: 80,"
@@ -70,7 +75,7 @@ seed: 3
 device: cpu
 model:
   image_encoder: {family: $e, $fixed, ${1#*|}}
-  image_projector: {family: $2, init_method_std: 0.2}
+  image_projector: {family: $p, init_method_std: 0.2$own}
   foundation: {family: $f, num_layers: 2, hidden_size: 24, ffn_hidden_size: 32,
     num_attention_heads: 4, vocab_size: 12, max_position_embeddings: 64,
     init_method_std: 0.2, $keys}
@@ -89,9 +94,16 @@ YAML
             "$place/out" || fail "$e $2: $(cat "$place/out")"
         return
     fi
+    # Rows of patches go no further than learned ones.
+    if [[ $p == perceiver_resampler && $keys == *num_deep_features* ]]; then
+        "$build/loongrun" "$place/r.yaml" >"$place/out" 2>&1 && fail "$e $p $f"
+        grep -q 'num_latents 3 goes without .* deep features' "$place/out" ||
+            fail "$e $p $f: $(cat "$place/out")"
+        return
+    fi
     "$build/loongrun" "$place/r.yaml" >"$place/out" 2>&1 || {
         cat "$place/out"
-        fail "$e $2 $f"
+        fail "$e $p $f"
     }
     grep -oE '"loss":[^,}]*' "$place/log/metrics.jsonl" | sed 's/.*://' |
         awk '{ l[NR] = $1 } END { exit !(NR == 2 && l[2] < l[1]) }' ||
@@ -105,7 +117,7 @@ trained=0 n=0
 for e in "${encoders[@]}"; do
     for p in "${projectors[@]}"; do
         for f in "${foundations[@]}"; do
-            [ "$all" != all ] && [ $((n % 37)) != 0 ] || pair "$e" "$p" "$f"
+            [ "$all" != all ] && [ $((n % 53)) != 0 ] || pair "$e" "$p" "$f"
             n=$((n + 1))
         done
     done

@@ -37,6 +37,8 @@ typedef enum loong_hf_size {
     HF_VALUE, /* values of all heads */
     HF_PATCH, /* numbers of a patch, of a vision transformer */
     HF_CLASSES,
+    HF_BLOCK, /* the rows of a block together, and the width between them */
+    HF_BLOCK_FFN,
     HF_SIZE_COUNT
 } loong_hf_size_t;
 
@@ -54,6 +56,7 @@ typedef enum loong_hf_condition {
     HF_IF_MASKED,
     HF_IF_POST_NORM,
     HF_IF_NORM_BIAS,
+    HF_IF_MERGER,
     HF_IF_DENSE, /* the layer has a feed-forward; else these: */
     HF_IF_EXPERTS,
     HF_IF_BIAS, /* of the choice of experts */

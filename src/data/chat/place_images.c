@@ -2,6 +2,7 @@
  *
  * Pictures and videos in a rendered text: what a video's token becomes, and
  * which tokens stand for each. Called by encode.c. Read chat.h before. */
+#include <math.h>
 #include <string.h>
 
 #include "chat.h"
@@ -10,6 +11,15 @@
 #define VISION_END "<|vision_end|>"
 
 /* ---- videos as text ------------------------------------------------------ */
+
+/* Hours of a day, minutes and seconds, cut to thousandths. */
+static void put_clock(double seconds, loong_text_t *to)
+{
+    int64_t whole = (int64_t)seconds;
+    loongi_text_printf(to, "%02d:%02d:%02d.%03d", (int)(whole / 3600 % 24),
+                       (int)(whole / 60 % 60), (int)(whole % 60),
+                       (int)(fmod(seconds, 1.0) * 1000.0));
+}
 
 static void put_video(const chat_conversation_t *c, const loong_video_t *video,
                       loong_text_t *to)
@@ -22,6 +32,13 @@ static void put_video(const chat_conversation_t *c, const loong_video_t *video,
             loongi_text_printf(
                 to, "<%.1f seconds>" VISION_BEGIN "%s" VISION_END,
                 loong_video_time(p, video, k), c->rules.video_token);
+            break;
+        case LOONG_VIDEO_CHUNKS:
+            put_clock(loong_video_time(p, video, k), to);
+            loongi_text_printf(to,
+                               "<|media_begin|>video<|media_content|>%s"
+                               "<|media_end|>",
+                               c->rules.video_token);
             break;
         case LOONG_VIDEO_FRAMES:
             loongi_text_printf(to, "%sFrame%lld: %s", k > 0 ? "\n" : "",

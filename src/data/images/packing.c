@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "field_table.h"
+#include "loong/packing.h"
 #include "patch_fields.h"
 
 enum { TAPS = 4 };
@@ -94,8 +95,10 @@ static packed_t video_row(const loong_picture_rows_t *of, int64_t i)
     const int64_t *size = of->pack.size;
     int64_t each = size[0] * size[1];
     packed_t row = {.learned = i == of->grids * each};
-    const loong_position_table_t high = {of->height, false, false, false};
-    const loong_position_table_t wide = {of->width, false, false, false};
+    const loong_position_table_t high = {of->height, LOONG_BILINEAR, false,
+                                         false};
+    const loong_position_table_t wide = {of->width, LOONG_BILINEAR, false,
+                                         false};
     loong_taps_t down = loongi_taps_of(&high, i % each / size[1], size[0]);
     loong_taps_t across = loongi_taps_of(&wide, i % size[1], size[1]);
     for (int t = 0; t < TAPS && !row.learned; t++) {
@@ -124,8 +127,10 @@ static packed_t packed_row(const loong_picture_rows_t *of, int64_t i)
     if (row.learned) {
         return row;
     }
-    const loong_position_table_t high = {k->window[0], false, false, false};
-    const loong_position_table_t wide = {k->window[1], false, false, false};
+    const loong_position_table_t high = {k->window[0], LOONG_BILINEAR, false,
+                                         false};
+    const loong_position_table_t wide = {k->window[1], LOONG_BILINEAR, false,
+                                         false};
     loong_taps_t down = loongi_taps_of(&high, y, k->size[0]);
     loong_taps_t across = loongi_taps_of(&wide, x, k->size[1]);
     for (int t = 0; t < TAPS; t++) {
@@ -188,6 +193,9 @@ static loong_status_t bind(loong_context_t *ctx, const void *config,
                            loong_field_t *field)
 {
     const loong_patch_params_t *p = config;
+    if (p->latents > 0) {
+        return loongi_latents_bind(ctx, p, field);
+    }
     LOONG_TRY(loongi_field_find(ctx, &table, field));
     const field_kind_t *kind = field->kind;
     int64_t count = p->packed_rows * kind->each;
@@ -203,6 +211,10 @@ static loong_status_t fill(loong_context_t *ctx, const void *config,
     const loong_patch_params_t *p = config;
     loong_field_t bound = *field;
     LOONG_TRY(bind(ctx, config, &bound));
+    if (p->latents > 0) {
+        loongi_latents_fill(p, rows, &bound);
+        return LOONG_OK;
+    }
     const field_kind_t *kind = bound.kind;
     int64_t at = 0, before = 0;
     for (int64_t i = 0; i < bound.count && kind->put == NULL; i++) {

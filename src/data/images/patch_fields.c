@@ -10,13 +10,12 @@
 #include "patch_place.h"
 #include "rng.h"
 
-enum { MOST_SIDE = 1000 }; /* of a table of positions */
-
 static loong_patch_grid_t grid_of(const loong_patch_params_t *p,
                                   const loong_picture_rows_t *size)
 {
     return (loong_patch_grid_t){size->height, size->width,
-                                loongi_patch_merge(p), p->cut.window};
+                                loongi_patch_merge(p), p->cut.window,
+                                p->cut.inner};
 }
 
 /* Rows of padding that see each other. */
@@ -41,6 +40,7 @@ typedef struct slot {
     int64_t taken; /* pictures up to it */
     int64_t grid;
     int64_t begin, patches; /* its first row, and that of its patches */
+    int64_t plane; /* patches of a frame */
     int64_t end;
 } slot_t;
 
@@ -59,7 +59,9 @@ static bool next_slot(const loong_patch_params_t *p, void *const *rows,
     }
     s->begin = s->end;
     s->patches = s->begin + (p->class_token ? 1 : 0);
-    s->end = s->patches + s->row->size.width * s->row->size.height;
+    s->plane = s->row->size.width * s->row->size.height;
+    s->end = s->patches +
+             s->plane * loongi_picture_frames(&s->row->size, s->grid);
     if (s->end > p->rows) {
         s->end = s->begin;
         return false;
@@ -97,7 +99,8 @@ static void fill_patches(const loong_patch_params_t *p, void *const *rows,
         int64_t first = LOONG_MAX(s.patches, p->begin);
         int64_t end = LOONG_MIN(s.end, limit);
         if (first < end) {
-            int64_t from = s.grid * (s.end - s.patches) + first - s.patches;
+            int64_t from =
+                s.grid * s.row->size.frames * s.plane + first - s.patches;
             copy_patches(s.row->patches + from * each, (end - first) * each,
                          field->dtype,
                          (char *)field->to + (size_t)(first - p->begin) * size);
@@ -136,59 +139,11 @@ static void fill_patch_positions(const loong_patch_params_t *p,
     while (next_slot(p, rows, &s)) {
         loong_patch_grid_t grid = grid_of(p, &s.row->size);
         for (int64_t i = s.patches; i < s.end; i++) {
-            loong_patch_place_t at = loongi_patch_place(&grid, i - s.patches);
+            loong_patch_place_t at =
+                loongi_patch_place(&grid, (i - s.patches) % s.plane);
             to[i] = (int32_t)at.row;
             to[p->rows + i] = (int32_t)at.column;
         }
-    }
-}
-
-/* Keys' kernel with a = -3/4. */
-static double cubic(double x)
-{
-    const double a = -0.75;
-    return x <= 1.0 ? ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
-                    : ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a;
-}
-
-loong_taps_t loongi_taps_of(const loong_position_table_t *table, int64_t index,
-                            int64_t size)
-{
-    loong_taps_t taps = {{0}, {0}};
-    double side = (double)table->side;
-    double at = table->align_corners
-                    ? (double)index * (side - 1.0) /
-                          (double)LOONG_MAX(size - 1, 1)
-                    : ((double)index + 0.5) * side / (double)size - 0.5;
-    int64_t first = (int64_t)floor(at) - (table->bicubic ? 1 : 0);
-    for (int i = 0; i < (table->bicubic ? 4 : 2); i++) {
-        double far = fabs(at - (double)(first + i));
-        taps.row[i] =
-            LOONG_MIN(LOONG_MAX(first + i, 0), table->side - 1);
-        taps.weight[i] = table->bicubic ? cubic(far) : fmax(1.0 - far, 0.0);
-    }
-    return taps;
-}
-
-/* As torch's bilinear interpolation with antialias: what each of a side's
- * positions weighs. */
-static void antialias_axis(const loong_position_table_t *table, int64_t index,
-                           int64_t size, double weight[MOST_SIDE])
-{
-    double scale = (double)table->side / (double)size;
-    double reach = fmax(scale, 1.0);
-    double center = scale * ((double)index + 0.5);
-    int64_t first = LOONG_MAX((int64_t)(center - reach + 0.5), 0);
-    int64_t end = LOONG_MIN((int64_t)(center + reach + 0.5), table->side);
-    double sum = 0.0;
-    memset(weight, 0, (size_t)table->side * sizeof(*weight));
-    for (int64_t i = first; i < end; i++) {
-        double far = fabs(((double)i - center + 0.5) / reach);
-        weight[i] = fmax(1.0 - far, 0.0);
-        sum += weight[i];
-    }
-    for (int64_t i = first; i < end; i++) {
-        weight[i] /= sum;
     }
 }
 
@@ -197,10 +152,10 @@ static void put_shares(const loong_patch_params_t *p,
                        const loong_patch_grid_t *grid, loong_patch_place_t at,
                        const loong_field_t *field, int64_t i)
 {
-    double down[MOST_SIDE], across[MOST_SIDE];
+    double down[LOONG_MOST_SIDE], across[LOONG_MOST_SIDE];
     int64_t side = p->positions.side;
-    antialias_axis(&p->positions, at.row, grid->rows, down);
-    antialias_axis(&p->positions, at.column, grid->columns, across);
+    loongi_antialias_taps(&p->positions, at.row, grid->rows, down);
+    loongi_antialias_taps(&p->positions, at.column, grid->columns, across);
     for (int64_t k = 0; k < side * side; k++) {
         put_real(field, i * side * side + k,
                  down[k / side] * across[k % side]);
@@ -211,14 +166,15 @@ static void put_shares(const loong_patch_params_t *p,
 static void fill_taps(const loong_patch_params_t *p, void *const *rows,
                       const loong_field_t *field, bool weights)
 {
-    int each = p->positions.bicubic ? 4 : 2;
+    int each = loong_position_side_taps(&p->positions);
     slot_t s = {0};
     memset(field->to, 0,
            (size_t)field->count * loong_dtype_size(field->dtype));
     while (next_slot(p, rows, &s)) {
         loong_patch_grid_t grid = grid_of(p, &s.row->size);
         for (int64_t i = s.patches; i < s.end; i++) {
-            loong_patch_place_t at = loongi_patch_place(&grid, i - s.patches);
+            loong_patch_place_t at =
+                loongi_patch_place(&grid, (i - s.patches) % s.plane);
             if (p->positions.antialias) { /* whose taps nobody wants */
                 put_shares(p, &grid, at, field, i);
                 continue;
@@ -251,6 +207,67 @@ static void fill_position_weights(const loong_patch_params_t *p,
                                   void *const *rows, const loong_field_t *field)
 {
     fill_taps(p, rows, field, true);
+}
+
+/* Which frame of its chunk a patch is of, or whether that has several. */
+static void fill_frames(const loong_patch_params_t *p, void *const *rows,
+                        const loong_field_t *field, bool numbers)
+{
+    int32_t *to = field->to;
+    slot_t s = {0};
+    memset(to, 0, (size_t)field->count * sizeof(*to));
+    while (next_slot(p, rows, &s)) {
+        for (int64_t i = s.patches; i < s.end; i++) {
+            to[i] = numbers ? (int32_t)((i - s.patches) / s.plane)
+                            : s.end - s.patches > s.plane;
+        }
+    }
+}
+
+static void fill_frame_numbers(const loong_patch_params_t *p, void *const *rows,
+                               const loong_field_t *field)
+{
+    fill_frames(p, rows, field, true);
+}
+
+static void fill_is_moving(const loong_patch_params_t *p, void *const *rows,
+                           const loong_field_t *field)
+{
+    fill_frames(p, rows, field, false);
+}
+
+/* Of the mean over the frames of a chunk, in the rows of its first one. */
+static void fill_means(const loong_patch_params_t *p, void *const *rows,
+                       const loong_field_t *field, bool weights)
+{
+    int64_t chunk = loongi_patch_chunk(p);
+    slot_t s = {0};
+    memset(field->to, 0,
+           (size_t)field->count * loong_dtype_size(field->dtype));
+    while (next_slot(p, rows, &s)) {
+        int64_t frames = (s.end - s.patches) / s.plane;
+        for (int64_t k = 0; k < s.plane * frames; k++) {
+            int64_t row = s.patches + k % s.plane;
+            int64_t to = row * chunk + k / s.plane;
+            if (weights) {
+                put_real(field, to, 1.0 / (double)frames);
+            } else {
+                ((int32_t *)field->to)[to] = (int32_t)(s.patches + k);
+            }
+        }
+    }
+}
+
+static void fill_frame_taps(const loong_patch_params_t *p, void *const *rows,
+                            const loong_field_t *field)
+{
+    fill_means(p, rows, field, false);
+}
+
+static void fill_frame_weights(const loong_patch_params_t *p, void *const *rows,
+                               const loong_field_t *field)
+{
+    fill_means(p, rows, field, true);
 }
 
 static void fill_tap_order(const loong_patch_params_t *p, void *const *rows,
@@ -310,20 +327,43 @@ static void fill_is_masked(const loong_patch_params_t *p, void *const *rows,
     }
 }
 
-static void fill_cu_seqlens(const loong_patch_params_t *p, void *const *rows,
-                            const loong_field_t *field)
+/* Of rows of which so many become one. */
+static void fill_starts(const loong_patch_params_t *p, void *const *rows,
+                        const loong_field_t *field, int64_t block)
 {
     int32_t *to = field->to;
     int64_t count = 0;
     slot_t s = {0};
     while (next_slot(p, rows, &s)) {
-        to[count++] = (int32_t)s.begin;
+        to[count++] = (int32_t)(s.begin / block);
     }
     for (int64_t i = s.end; i < p->rows; i += padding_rows(p)) {
-        to[count++] = (int32_t)i;
+        to[count++] = (int32_t)(i / block);
     }
     for (; count < field->count; count++) {
-        to[count] = (int32_t)p->rows;
+        to[count] = (int32_t)(p->rows / block);
+    }
+}
+
+static void fill_cu_seqlens(const loong_patch_params_t *p, void *const *rows,
+                            const loong_field_t *field)
+{
+    fill_starts(p, rows, field, 1);
+}
+
+static void fill_cu_merged_seqlens(const loong_patch_params_t *p,
+                                   void *const *rows,
+                                   const loong_field_t *field)
+{
+    fill_starts(p, rows, field, loongi_patch_block_rows(p));
+}
+
+static void fill_cu_block_seqlens(const loong_patch_params_t *p,
+                                  void *const *rows, const loong_field_t *field)
+{
+    (void)rows;
+    for (int64_t i = 0; i < field->count; i++) {
+        ((int32_t *)field->to)[i] = (int32_t)(i * loongi_patch_block_rows(p));
     }
 }
 
@@ -436,9 +476,12 @@ typedef enum extent {
     ROWS,
     ROW_PAIRS,
     TAPS,
-    SOME_TAPS, /* at most so many */
+    FRAMES,
+    SOME_FRAMES, /* at most so many */
+    SOME_TAPS,
     SOME_ROWS,
     PICTURES,
+    BLOCKS,
     BOUNDS, /* at least so many */
     WINDOW_BOUNDS
 } extent_t;
@@ -459,10 +502,19 @@ static const field_kind_t fields[] = {
     {{"position_taps", LOONG_I32, LOONG_I32}, TAPS, fill_position_taps},
     {{"position_weights", LOONG_F32, LOONG_F64}, TAPS, fill_position_weights},
     {{"tap_order", LOONG_I32, LOONG_I32}, SOME_TAPS, fill_tap_order},
+    {{"frame_numbers", LOONG_I32, LOONG_I32}, ROWS, fill_frame_numbers},
+    {{"is_moving", LOONG_I32, LOONG_I32}, ROWS, fill_is_moving},
+    {{"frame_taps", LOONG_I32, LOONG_I32}, FRAMES, fill_frame_taps},
+    {{"frame_weights", LOONG_F32, LOONG_F64}, FRAMES, fill_frame_weights},
+    {{"frame_order", LOONG_I32, LOONG_I32}, SOME_FRAMES, fill_tap_order},
     {{"ones", LOONG_F32, LOONG_F64}, SOME_ROWS, fill_ones},
     {{"is_class", LOONG_I32, LOONG_I32}, ROWS, fill_is_class},
     {{"is_masked", LOONG_I32, LOONG_I32}, ROWS, fill_is_masked},
     {{"cu_seqlens", LOONG_I32, LOONG_I32}, BOUNDS, fill_cu_seqlens},
+    {{"cu_merged_seqlens", LOONG_I32, LOONG_I32},
+     BOUNDS,
+     fill_cu_merged_seqlens},
+    {{"cu_block_seqlens", LOONG_I32, LOONG_I32}, BLOCKS, fill_cu_block_seqlens},
     {{"cu_window_seqlens", LOONG_I32, LOONG_I32},
      WINDOW_BOUNDS,
      fill_cu_window_seqlens},
@@ -494,6 +546,11 @@ static int64_t elements_of(const loong_patch_params_t *p, extent_t extent)
     case TAPS:
     case SOME_TAPS:
         return loong_position_taps(&p->positions) * p->rows;
+    case FRAMES:
+    case SOME_FRAMES:
+        return loongi_patch_chunk(p) * p->rows;
+    case BLOCKS:
+        return p->rows / loongi_patch_block_rows(p) + 1;
     case BOUNDS:
         return loongi_grids_all_equal(p)
                    ? p->rows / loongi_picture_each(p).encoder + 2
@@ -515,7 +572,8 @@ loong_status_t loongi_patch_bind(loong_context_t *ctx, const void *config,
     const field_kind_t *kind = field->kind;
     int64_t count = elements_of(p, kind->extent);
     bool least = kind->extent == BOUNDS || kind->extent == WINDOW_BOUNDS;
-    bool most = kind->extent == SOME_TAPS || kind->extent == SOME_ROWS;
+    bool most = kind->extent == SOME_TAPS || kind->extent == SOME_FRAMES ||
+                kind->extent == SOME_ROWS;
     return loongi_field_check_count(ctx, field, count,
                                     least  ? field->count >= count
                                     : most ? field->count <= count

@@ -38,21 +38,38 @@ static inline int64_t loongi_patch_merge(const loong_patch_params_t *p)
     return LOONG_MAX(p->cut.merge, 1);
 }
 
-/* So many grids of width x height pixels. */
+/* Of a block of n x n. */
+static inline int64_t loongi_patch_block_rows(const loong_patch_params_t *p)
+{
+    return LOONG_MAX(p->cut.inner * p->cut.inner, 1);
+}
+
+/* So many grids of `chunk` frames of width x height pixels; the last has what
+ * is left of `frames`. */
 loong_picture_rows_t loongi_picture_grids(const loong_patch_params_t *p,
-                                          int64_t grids, int64_t width,
-                                          int64_t height);
+                                          int64_t frames, int64_t chunk,
+                                          int64_t width, int64_t height);
 
 /* Where all are equal. */
 static inline loong_picture_rows_t
 loongi_picture_each(const loong_patch_params_t *p)
 {
-    return loongi_picture_grids(p, 1, p->image_size, p->image_size);
+    return loongi_picture_grids(p, 1, 1, p->image_size, p->image_size);
 }
 
 static inline int64_t loongi_picture_patches(const loong_picture_rows_t *size)
 {
-    return size->grids * size->width * size->height;
+    return size->all_frames * size->width * size->height;
+}
+/* Of a grid. */
+static inline int64_t loongi_picture_frames(const loong_picture_rows_t *size,
+                                            int64_t grid)
+{
+    return LOONG_MIN(size->all_frames - grid * size->frames, size->frames);
+}
+static inline int64_t loongi_patch_chunk(const loong_patch_params_t *p)
+{
+    return LOONG_MAX(p->cut.chunk, 1);
 }
 
 /* Of a picture. */
@@ -84,6 +101,12 @@ typedef struct loong_taps {
 loong_taps_t loongi_taps_of(const loong_position_table_t *table, int64_t index,
                             int64_t size);
 
+enum { LOONG_MOST_SIDE = 1000 }; /* of a table of positions */
+/* As torch's bilinear interpolation with antialias: what each of a side's
+ * positions weighs. */
+void loongi_antialias_taps(const loong_position_table_t *table, int64_t index,
+                           int64_t size, double weight[LOONG_MOST_SIDE]);
+
 /* How the rows of a picture that is cut so are packed. */
 void loongi_picture_pack(const loong_patch_params_t *p,
                          const loong_item_t *picture,
@@ -92,6 +115,13 @@ void loongi_picture_pack(const loong_patch_params_t *p,
 
 /* Likewise those of a video's grids. */
 void loongi_video_pack(loong_picture_rows_t *rows);
+
+/* bind and fill of loong_packing_processor, with latents. */
+LOONG_NODISCARD loong_status_t
+loongi_latents_bind(loong_context_t *ctx, const loong_patch_params_t *p,
+                    loong_field_t *field);
+void loongi_latents_fill(const loong_patch_params_t *p, void *const *rows,
+                         const loong_field_t *field);
 
 /* Slots of loong_processor_t. */
 LOONG_NODISCARD loong_status_t loongi_patch_example(const void *config,

@@ -3,7 +3,7 @@
  * The order of a picture's patches: windows of w x w blocks of m x m patches go
  * row by row, smaller ones on the right and below, the blocks of a window and
  * those of a picture without windows likewise, and the patches of a block after
- * one another. */
+ * one another, in blocks of n x n. */
 #ifndef LOONG_PATCH_PLACE_H
 #define LOONG_PATCH_PLACE_H
 
@@ -14,6 +14,7 @@ typedef struct loong_patch_grid {
     int64_t rows, columns;
     int64_t merge;  /* m */
     int64_t window; /* w; 0: none */
+    int64_t inner;  /* n; 0: 1 */
 } loong_patch_grid_t;
 
 typedef struct loong_patch_place {
@@ -54,8 +55,11 @@ static inline loong_patch_place_t
 loongi_patch_place(const loong_patch_grid_t *g, int64_t i)
 {
     int64_t m = g->merge;
+    int64_t n = LOONG_MAX(g->inner, 1);
     int64_t block = i / (m * m);
-    int64_t in_block = i % (m * m);
+    int64_t inner = i % (m * m) / (n * n);
+    int64_t in_inner = i % (n * n);
+    int64_t across = m / n;
     int64_t side = loongi_patch_window_side(g);
     int64_t row = block / (g->columns / m * side) * side;
     loong_patch_window_t w = loongi_patch_window(g, row, 0); /* of its row */
@@ -63,8 +67,9 @@ loongi_patch_place(const loong_patch_grid_t *g, int64_t i)
     w = loongi_patch_window(g, row, column);
     block -= w.first;
     return (loong_patch_place_t){
-        (w.at.row + block / w.columns) * m + in_block / m,
-        (w.at.column + block % w.columns) * m + in_block % m};
+        (w.at.row + block / w.columns) * m + inner / across * n + in_inner / n,
+        (w.at.column + block % w.columns) * m + inner % across * n +
+            in_inner % n};
 }
 
 /* The place in the order of the block that is number i row by row. */

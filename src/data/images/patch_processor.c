@@ -20,8 +20,8 @@ static const char *const normalisers[] = {
     [PICTURES_SUM] = "pictures", [MASKED_SUM] = "masked_patches", NULL};
 
 loong_picture_rows_t loongi_picture_grids(const loong_patch_params_t *p,
-                                          int64_t grids, int64_t width,
-                                          int64_t height)
+                                          int64_t frames, int64_t chunk,
+                                          int64_t width, int64_t height)
 {
     loong_picture_rows_t rows = {0};
     int64_t merge = loongi_patch_merge(p);
@@ -30,12 +30,22 @@ loong_picture_rows_t loongi_picture_grids(const loong_patch_params_t *p,
     int64_t patches = rows.width * rows.height;
     if (patches > 0) {
         int64_t each = patches + (p->class_token ? 1 : 0);
-        rows.grids = grids;
-        rows.encoder = grids * each;
-        rows.sent = grids * (p->sends_class_token ? each : patches);
-        rows.text = rows.sent / (merge * merge);
+        int64_t block = loongi_patch_block_rows(p);
+        rows.grids = (frames + chunk - 1) / chunk;
+        rows.frames = chunk;
+        rows.all_frames = frames;
+        rows.encoder = frames * each;
+        rows.made = rows.encoder / block;
+        rows.stride = chunk * each / block;
+        rows.lead = p->class_token && !p->sends_class_token ? 1 : 0;
+        rows.sent = rows.grids * (each / block - rows.lead);
+        rows.text = rows.grids * (each - rows.lead) / (merge * merge);
         rows.columns = rows.width / merge;
         rows.moments = 1;
+        if (p->latents > 0) {
+            rows.text = rows.grids * p->latents;
+            rows.columns = p->latents;
+        }
     }
     return rows;
 }
@@ -46,14 +56,15 @@ static loong_picture_rows_t video_rows(const loong_patch_params_t *p,
 {
     int64_t size[2] = {0, 0};
     int64_t each = LOONG_MAX(p->cut.frames, 1);
-    int64_t moments = (video->frames + each - 1) / each;
+    int64_t frames = (video->frames + each - 1) / each;
+    int64_t chunk = loongi_patch_chunk(p);
     if (p->video != NULL) {
         loong_video_size(p->video, video->size[0], video->size[1],
                          video->frames, size);
     }
     loong_picture_rows_t rows =
-        loongi_picture_grids(p, moments, size[0], size[1]);
-    rows.moments = LOONG_MAX(moments, 1);
+        loongi_picture_grids(p, frames, chunk, size[0], size[1]);
+    rows.moments = LOONG_MAX(rows.grids, 1);
     rows.step = p->tokens_per_second > 0
                     ? (float)p->tokens_per_second * (float)video->seconds
                     : 1.0F;
@@ -80,7 +91,7 @@ loong_picture_rows_t loong_picture_rows(const void *params,
         loongi_processor_size(p->processor, &p->cut, width, height, size);
     }
     loong_picture_rows_t rows =
-        loongi_picture_grids(p, tiles.count, size[0], size[1]);
+        loongi_picture_grids(p, tiles.count, 1, size[0], size[1]);
     if (p->packed_tiles > 0) {
         loongi_picture_pack(p, picture, &tiles, &rows);
     }

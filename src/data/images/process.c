@@ -10,6 +10,19 @@
 #include "patch_place.h"
 #include "processor.h"
 
+void loongi_processor_tabulate(loong_image_processor_t *p)
+{
+    for (int c = 0; c < CHANNELS; c++) {
+        for (int byte = 0; byte < 256; byte++) {
+            float value = p->rescale ? (float)(byte * p->factor) : (float)byte;
+            if (p->normalize) {
+                value = (value - (float)p->mean[c]) / (float)p->deviation[c];
+            }
+            p->values[c][byte] = value;
+        }
+    }
+}
+
 /* The multiple of unit that is nearest to length, an even one of two. */
 static int64_t nearest(int64_t length, int64_t unit)
 {
@@ -43,6 +56,26 @@ void loongi_bounded_size(const loong_image_processor_t *p,
         } else {
             size[i] = nearest(of[i], unit);
         }
+    }
+}
+
+/* Kimi's navit_resize, which never enlarges. */
+void loongi_seen_size(const loong_image_processor_t *p, int64_t width,
+                      int64_t height, int64_t size[2])
+{
+    const int64_t of[2] = {width, height};
+    int64_t patch = p->cut.patch;
+    int64_t most = p->size.side_patches * patch;
+    int64_t patches =
+        LOONG_MAX(width / patch, 1) * LOONG_MAX(height / patch, 1);
+    double scale =
+        fmin(1.0, sqrt((double)p->size.all_patches / (double)patches));
+    for (int i = 1; i >= 0; i--) {
+        scale = fmin(scale, (double)most / (double)of[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        int64_t side = (int64_t)((double)of[i] * scale);
+        size[i] = LOONG_MIN(LOONG_MAX(side, 1), most);
     }
 }
 
@@ -84,6 +117,11 @@ static void resized_size(const loong_image_processor_t *p,
         size_of_patches(p, cut, of, size);
     } else if (loongi_processor_is_bounded(p)) {
         loongi_bounded_size(p, &p->size, width, height, size);
+    } else if (loongi_processor_is_padded(p)) {
+        int64_t unit = p->cut.patch * p->cut.merge;
+        loongi_seen_size(p, width, height, size);
+        size[0] = loongi_round_up(size[0], unit);
+        size[1] = loongi_round_up(size[1], unit);
     } else {
         size[0] = edge == 0 ? p->size.width
                   : high    ? edge
@@ -259,7 +297,7 @@ static void unfold(const loong_image_processor_t *p, const loong_image_t *image,
     int64_t pixels = t->width * t->height;
     int64_t step = t->cut.channels_last ? CHANNELS : 1;
     const loong_patch_grid_t grid = {t->rows, t->columns, t->cut.merge,
-                                     t->cut.window};
+                                     t->cut.window, t->cut.inner};
     for (int64_t tile = 0; tile < t->rows * t->columns; tile++) {
         loong_patch_place_t at = loongi_patch_place(&grid, tile);
         int64_t x = t->left + at.column * t->width;
@@ -296,6 +334,7 @@ static void cut_patches(const loong_patch_cut_t *cut, int64_t width,
     t->cut.patch = cut->patch;
     t->cut.window = cut->window;
     t->cut.channels_last = cut->channels_last;
+    t->cut.inner = cut->inner;
     t->cut.merge = LOONG_MAX(cut->merge, 1);
     t->cut.frames = LOONG_MAX(cut->frames, 1);
 }
@@ -328,7 +367,28 @@ loong_status_t loongi_processor_check_cut(loong_context_t *ctx,
                 ", the model %" PRId64 ", %" PRId64 ", %" PRId64,
                 own->patch, own->merge, own->frames, cut->patch, cut->merge,
                 cut->frames);
+    LOONG_CHECK(ctx,
+                own->chunk == 0 || cut->patch == 0 ||
+                    p->video.form == LOONG_VIDEO_NONE ||
+                    own->chunk == LOONG_MAX(cut->chunk, 1),
+                LOONG_ERR_CONFIG,
+                "the video processor has temporal_patch_size %" PRId64
+                ", the model chunk_frames %" PRId64,
+                own->chunk, cut->chunk);
     return LOONG_OK;
+}
+
+/* At another size, as the class' own backend does it. */
+static loong_status_t resize(loong_context_t *ctx,
+                             const loong_image_processor_t *p,
+                             const loong_image_t *image, const int64_t size[2],
+                             loong_image_t *resized)
+{
+    return loongi_processor_is_padded(p)
+               ? loongi_image_resize_as_torch(ctx, image, size, p->filter,
+                                              resized)
+               : loong_image_resize(ctx, image, size[0], size[1], p->filter,
+                                    resized);
 }
 
 /* A picture that is processed. */
@@ -367,19 +427,24 @@ static loong_status_t put_tiles(job_t *job, const loong_image_t *image,
                 "a picture of %" PRId64 " x %" PRId64 " pixels is too narrow",
                 image->width, image->height);
     int64_t width = of[0] * columns, height = of[1] * rows;
+    bool padded = loongi_processor_is_padded(p);
+    int64_t to[2] = {width, height};
     if (keeps) {
-        fit(image, &width, &height);
+        fit(image, &to[0], &to[1]);
+    } else if (padded) {
+        loongi_seen_size(p, image->width, image->height, to);
     }
-    if (width != image->width || height != image->height) {
-        LOONG_TRY(loong_image_resize(job->ctx, image, width, height, p->filter,
-                                     &resized));
+    if (to[0] != image->width || to[1] != image->height) {
+        LOONG_TRY(resize(job->ctx, p, image, to, &resized));
         image = &resized;
     }
     int64_t pixels = t->columns * t->width * t->rows * t->height;
     for (int64_t i = 0; i < columns * rows; i++) {
-        t->left = i % columns * of[0] - (columns * of[0] - width) / 2;
-        t->top = i / columns * of[1] - (rows * of[1] - height) / 2;
-        if (p->crop) {
+        t->left = i % columns * of[0] - (width - to[0]) / 2;
+        t->top = i / columns * of[1] - (height - to[1]) / 2;
+        if (padded) {
+            t->left = t->top = 0;
+        } else if (p->crop) {
             t->left = crop_from(width, p->crop_size.width);
             t->top = crop_from(height, p->crop_size.height);
         }
@@ -461,7 +526,10 @@ loong_status_t loong_image_process(loong_context_t *ctx,
 {
     loong_image_t white;
     job_t job = {
-        ctx, processor, {0, 0, 1, 1, 0, 0, {0, 1, 1, 0, false}, 0, 1}, patches};
+        ctx,
+        processor,
+        {0, 0, 1, 1, 0, 0, {0, 1, 1, 0, false, 0, 0}, 0, 1},
+        patches};
     tiling_t *t = &job.tiling;
     LOONG_TRY(loongi_processor_check_cut(ctx, processor, cut));
     int64_t size[2];

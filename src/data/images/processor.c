@@ -28,6 +28,9 @@
 #define SCALED AS_IT_IS, .convert_rgb = true
 #define SQUARE(side_) {.width = side_, .height = side_}
 #define BOUNDED(patch_) SCALED, .cut = {patch_, 2, 2, 0, false}
+#define PADDED(patches_)                                                     \
+    SCALED, HALF, .cut = {14, 2, 1, 0, false, 0, 4},                         \
+                  .size = {.side_patches = 512, .all_patches = patches_}
 
 /* Classes and what they take for fields that the file leaves out; those with
  * a form are of videos. */
@@ -58,6 +61,10 @@ static const struct {
       .is_model = true, .min_tiles = 1, .max_tiles = 6}},
     {"LlavaOnevision",
      {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_gridded = true}},
+    {"Kimi_K25", {PADDED(16384)}},
+    {"Kimi_K25",
+     {PADDED(4096),
+      .video = {.form = LOONG_VIDEO_CHUNKS, .sample = true, .fps = 2.0}}},
     {"Qwen2VL",
      {BOUNDED(14), CLIP_COLOURS,
       .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280}}},
@@ -109,9 +116,8 @@ static bool read_tiles(const loong_image_processor_t *p,
 {
     enum { MOST = 1024 };
     int64_t count = loongi_json_int(value);
-    (void)p;
     *(int64_t *)to = count;
-    return count > 0 && count <= MOST;
+    return count > 0 && (count <= MOST || loongi_processor_is_padded(p));
 }
 
 /* [[height, width], ...] in pixels. */
@@ -148,7 +154,7 @@ static bool read_resize(const loong_image_processor_t *p,
                         const loong_json_t *value, void *to)
 {
     return read_bool(p, value, to) &&
-           (!loongi_processor_is_bounded(p) || *(bool *)to);
+           (!loongi_processor_is_native(p) || *(bool *)to);
 }
 
 static bool read_filter(const loong_image_processor_t *p,
@@ -246,9 +252,9 @@ static bool read_exact_size(const loong_image_processor_t *p,
 static bool read_count(const loong_image_processor_t *p,
                        const loong_json_t *value, void *to)
 {
-    bool bounded = loongi_processor_is_bounded(p); /* before it is set */
+    bool native = loongi_processor_is_native(p); /* before it is set */
     *(int64_t *)to = loongi_json_int(value);
-    return bounded && loongi_json_int(value) > 0;
+    return native && loongi_json_int(value) > 0;
 }
 
 static bool read_patches(const loong_image_processor_t *p,
@@ -273,6 +279,13 @@ static bool read_size(const loong_image_processor_t *p,
     if (loongi_processor_is_bounded(p)) {
         return read_bounds(value, to);
     }
+    if (loongi_processor_is_padded(p)) {
+        const loong_json_t *side = loongi_json_get(value, "max_height");
+        ((target_t *)to)->side_patches = loongi_json_int(side);
+        return is_size(side) &&
+               loongi_json_int(side) ==
+                   loongi_json_int(loongi_json_get(value, "max_width"));
+    }
     const loong_json_t *edge =
         is_size(value) ? value : loongi_json_get(value, "shortest_edge");
     if (!p->is_clip || edge == NULL) {
@@ -284,7 +297,7 @@ static bool read_size(const loong_image_processor_t *p,
 
 #define AT(member) offsetof(loong_image_processor_t, member)
 #define SIZE "a size of 1 to 65536, or {\"height\": ., \"width\": .}"
-#define COUNT "a number above 0, of a Qwen2VL or Siglip2ImageProcessor"
+#define COUNT "a number above 0, of Qwen2VL, Siglip2 or Kimi_K25"
 #define VIDEO "of a video processor"
 
 /* Fields without a reader change nothing here. */
@@ -298,7 +311,8 @@ static const struct {
     {"do_resize", read_resize, AT(resize), "true or, not Qwen2VL's, false"},
     {"size", read_size, AT(size),
      SIZE " or, CLIP's, {\"shortest_edge\": .}, or, Qwen2VL's, also "
-          "{\"longest_edge\": .}"},
+          "{\"longest_edge\": .}, or, Kimi's, two equal ones, {\"max_height\": "
+          "., \"max_width\": .}"},
     {"min_pixels", read_count, AT(size.min_pixels), COUNT},
     {"max_pixels", read_count, AT(size.max_pixels), COUNT},
     {"max_num_patches", read_patches, AT(size.max_patches),
@@ -417,8 +431,8 @@ static loong_status_t find_kind(loong_context_t *ctx, const char *path,
     }
     return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
                       "%s: image_processor_type is \"%s\", of which ViT, CLIP, "
-                      "Siglip, Siglip2, GotOcr2, LlavaOnevision and "
-                      "Qwen2VLImageProcessor are read",
+                      "Siglip, Siglip2, GotOcr2, LlavaOnevision, Qwen2VL and "
+                      "Kimi_K25ImageProcessor are read",
                       path, name);
 }
 
@@ -438,24 +452,10 @@ static loong_status_t find_video_kind(loong_context_t *ctx, const char *path,
                                  (end != NULL && strcmp(end, ending) == 0)),
                 LOONG_ERR_UNSUPPORTED,
                 "%s: video_processor_type is \"%s\", of which Qwen2VL, "
-                "Qwen3VL, LlavaOnevision and InternVLVideoProcessor are read",
+                "Qwen3VL, Kimi_K25, LlavaOnevision and InternVLVideoProcessor "
+                "are read",
                 path != NULL ? path : "videos", name);
     return LOONG_OK;
-}
-
-/* numpy's order of types: bytes are multiplied in 64 bits, then rounded to 32;
- * the rest is of 32 bits. */
-static void tabulate(loong_image_processor_t *p)
-{
-    for (int c = 0; c < CHANNELS; c++) {
-        for (int byte = 0; byte < 256; byte++) {
-            float value = p->rescale ? (float)(byte * p->factor) : (float)byte;
-            if (p->normalize) {
-                value = (value - (float)p->mean[c]) / (float)p->deviation[c];
-            }
-            p->values[c][byte] = value;
-        }
-    }
 }
 
 /* whole: the processor of texts, pictures and videos, beside others as
@@ -479,6 +479,10 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
                   : find_kind(ctx, path, json, &kind));
     *p = kinds[kind].defaults;
     p->ctx = ctx;
+    if (loongi_processor_is_padded(p)) { /* by the names that files have */
+        p->max_tiles = p->size.all_patches;
+        p->cut.frames = p->cut.chunk;
+    }
     for (const loong_json_member_t *it = loongi_json_first(json); it != NULL;
          it = loongi_json_next(json, it)) {
         LOONG_TRY(read_field(path, loongi_json_member_key(it),
@@ -498,8 +502,13 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
             LOONG_TRY(read_field(path, keys[i], value, p));
         }
     }
+    if (loongi_processor_is_padded(p)) {
+        p->size.all_patches = p->max_tiles;
+        p->cut.chunk = p->cut.frames;
+        p->cut.frames = 1;
+    }
     LOONG_TRY(loongi_settle_grids(path, p));
-    tabulate(p);
+    loongi_processor_tabulate(p);
     return LOONG_OK;
 }
 
@@ -545,7 +554,7 @@ loong_video_processor_create(loong_context_t *ctx, const char *path,
     LOONG_TRY(loongi_alloc(ctx, sizeof(*p), "video processor", &p));
     *p = kinds[kind].defaults;
     p->ctx = ctx;
-    tabulate(p);
+    loongi_processor_tabulate(p);
     *processor_p = p;
     return LOONG_OK;
 }
@@ -559,7 +568,7 @@ loong_image_processor_create_default(loong_context_t *ctx,
     LOONG_CHECK(ctx,
                 kind >= 0 &&
                     (image_size > 0 ||
-                     loongi_processor_is_bounded(&kinds[kind].defaults)),
+                     loongi_processor_is_native(&kinds[kind].defaults)),
                 LOONG_ERR_ARG, "no image processor %s of %" PRId64 " pixels",
                 class_name, image_size);
     loong_image_processor_t *p = NULL;
@@ -567,7 +576,7 @@ loong_image_processor_create_default(loong_context_t *ctx,
     *p = kinds[kind].defaults;
     p->ctx = ctx;
     const target_t exact = {.width = image_size, .height = image_size};
-    if (!loongi_processor_is_bounded(p)) {
+    if (!loongi_processor_is_native(p)) {
         p->size = p->is_clip ? (target_t){.edge = image_size} : exact;
         p->crop_size = exact;
     }
@@ -576,7 +585,7 @@ loong_image_processor_create_default(loong_context_t *ctx,
         loong_image_processor_destroy(&p);
         return status;
     }
-    tabulate(p);
+    loongi_processor_tabulate(p);
     *processor_p = p;
     return LOONG_OK;
 }

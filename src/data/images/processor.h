@@ -15,12 +15,14 @@ extern "C" {
 enum { CHANNELS = 3 };
 
 /* A size: bounds of all pixels or of patches, where proportions are kept and
- * sides are multiples of patch x merge; a shortest edge; or exact. What is not
- * meant is 0. */
+ * sides are multiples of patch x merge; patches at most, of a side and in all,
+ * where what is missing of such is black; a shortest edge; or exact. What is
+ * not meant is 0. */
 typedef struct target {
     int64_t edge, width, height;
     int64_t min_pixels, max_pixels;
     int64_t max_patches;
+    int64_t side_patches, all_patches;
 } target_t;
 
 /* Which frames of a video are read, and for how many pixels; a processor of
@@ -51,7 +53,7 @@ struct loong_image_processor {
     bool is_tiled, tile; /* it may cut pictures into tiles, and does */
     bool thumbnail;      /* the whole picture stands behind several */
     bool is_model;       /* its file says much else of the model */
-    int64_t min_tiles, max_tiles;
+    int64_t min_tiles, max_tiles; /* while read, also size.all_patches */
     bool is_gridded; /* tiles are of grids; else of numbers between these */
     grids_t grids;
     target_t size, crop_size;
@@ -78,6 +80,10 @@ void loongi_processor_size(const loong_image_processor_t *p,
                            const loong_patch_cut_t *cut, int64_t width,
                            int64_t height, int64_t size[2]);
 
+/* Of a picture or a frame before it is filled up to its size. */
+void loongi_seen_size(const loong_image_processor_t *p, int64_t width,
+                      int64_t height, int64_t size[2]);
+
 /* The grids of a processor that has some, in tiles: those that it read, or all
  * of one to six tiles a side. Errors: LOONG_ERR_UNSUPPORTED, with the path. */
 LOONG_NODISCARD loong_status_t loongi_settle_grids(const char *path,
@@ -95,6 +101,10 @@ void loongi_process_frame(const loong_image_processor_t *p,
                           const loong_patch_cut_t *cut, int64_t first,
                           int64_t last, float *patches);
 
+/* Its values, in numpy's order of types: bytes are multiplied in 64 bits, then
+ * rounded to 32; the rest is of 32 bits. */
+void loongi_processor_tabulate(loong_image_processor_t *p);
+
 /* A cut that the processor's file states is the model's. */
 LOONG_NODISCARD loong_status_t loongi_processor_check_cut(
     loong_context_t *ctx, const loong_image_processor_t *p,
@@ -104,6 +114,15 @@ static inline bool
 loongi_processor_is_bounded(const loong_image_processor_t *p)
 {
     return p->size.max_pixels > 0 || p->size.max_patches > 0;
+}
+static inline bool loongi_processor_is_padded(const loong_image_processor_t *p)
+{
+    return p->size.side_patches > 0;
+}
+/* Pictures keep sizes of their own, of whole blocks. */
+static inline bool loongi_processor_is_native(const loong_image_processor_t *p)
+{
+    return loongi_processor_is_bounded(p) || loongi_processor_is_padded(p);
 }
 
 #ifdef __cplusplus

@@ -62,6 +62,12 @@ loong_status_t loong_video_processor_sample(loong_image_processor_t *processor,
     return LOONG_OK;
 }
 
+/* Of a part of a text. */
+static int64_t patch_frames(const loong_image_processor_t *p)
+{
+    return LOONG_MAX(p->cut.frames, 1) * LOONG_MAX(p->cut.chunk, 1);
+}
+
 uint64_t
 loong_video_processor_hash(const loong_image_processor_t *processor)
 {
@@ -69,13 +75,9 @@ loong_video_processor_hash(const loong_image_processor_t *processor)
     const double of[] = {(double)v->form,      v->sample,
                          v->fps,               (double)v->num_frames,
                          (double)v->min_frames, (double)v->max_frames,
-                         v->shift,             (double)processor->cut.frames};
+                         v->shift,
+                         (double)patch_frames(processor)};
     return XXH3_64bits(of, sizeof(of));
-}
-
-static int64_t patch_frames(const loong_image_processor_t *p)
-{
-    return LOONG_MAX(p->cut.frames, 1);
 }
 
 /* Elements of torch's arange(from, total, step). */
@@ -97,11 +99,12 @@ static bool is_bounded(const video_rules_t *v)
     return v->form == LOONG_VIDEO_WHOLE && v->max_frames > 0;
 }
 
-/* Those of the class that all are made of, LLaVA-OneVision's: at whole parts of
- * the video, rounded down. */
+/* Those of the class that all are made of, LLaVA-OneVision's and Kimi's: at
+ * whole parts of the video, rounded down. */
 static bool is_plain(const video_rules_t *v)
 {
-    return v->form == LOONG_VIDEO_WHOLE && v->max_frames == 0;
+    return v->form == LOONG_VIDEO_CHUNKS ||
+           (v->form == LOONG_VIDEO_WHOLE && v->max_frames == 0);
 }
 
 /* What the processors call num_frames, of a video with a sampling. */
@@ -201,7 +204,9 @@ double loong_video_time(const loong_image_processor_t *processor,
     int64_t each = patch_frames(processor);
     int64_t first = loong_video_frame(processor, video, k * each);
     int64_t last = loong_video_frame(processor, video, (k + 1) * each - 1);
-    return ((double)first / video->fps + (double)last / video->fps) / 2.0;
+    return processor->video.form == LOONG_VIDEO_CHUNKS
+               ? (double)first / video->fps
+               : ((double)first / video->fps + (double)last / video->fps) / 2.0;
 }
 
 /* ---- sizes --------------------------------------------------------------- */
@@ -441,6 +446,25 @@ static loong_status_t read_frame(opened_t *o, const loong_image_processor_t *p,
     return LOONG_OK;
 }
 
+/* Rows of pixels of a frame move to where they are in a larger one, which is
+ * black on the right and below; NULL: it is none. */
+static void fill_up(const loong_image_t *frame, const int64_t size[2])
+{
+    if (size == NULL) {
+        return;
+    }
+    size_t row = (size_t)size[0] * CHANNELS;
+    size_t own = (size_t)frame->width * CHANNELS;
+    for (int64_t y = size[1] - 1; y >= 0; y--) {
+        uint8_t *to = frame->pixels + (size_t)y * row;
+        size_t seen = y < frame->height ? own : 0;
+        if (seen > 0) {
+            memmove(to, frame->pixels + (size_t)y * own, own);
+        }
+        memset(to + seen, 0, row - seen);
+    }
+}
+
 static loong_status_t read_frames(opened_t *o, const loong_image_processor_t *p,
                                   const loong_video_t *video, uint8_t *pixels)
 {
@@ -458,6 +482,14 @@ static loong_status_t read_frames(opened_t *o, const loong_image_processor_t *p,
     loong_image_t to = {.width = size[0], .height = size[1]};
     size_t each = (size_t)(size[0] * size[1]) * CHANNELS;
     loong_status_t status = take_room(o, &found, &room);
+    bool fills = false;
+    if (loongi_processor_is_padded(p)) {
+        int64_t seen[2];
+        loongi_seen_size(p, found.width, found.height, seen);
+        fills = seen[0] != size[0] || seen[1] != size[1];
+        to.width = seen[0];
+        to.height = seen[1];
+    }
     int64_t before = -1;
     for (int64_t k = 0; k < found.frames && status == LOONG_OK; k++) {
         int64_t number = loong_video_frame(p, &found, k);
@@ -466,6 +498,7 @@ static loong_status_t read_frames(opened_t *o, const loong_image_processor_t *p,
             memcpy(to.pixels, to.pixels - each, each);
         } else {
             status = read_frame(o, p, number, &room, &to);
+            fill_up(&to, fills ? size : NULL);
         }
         before = number;
     }

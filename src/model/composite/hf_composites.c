@@ -264,6 +264,31 @@ static const loong_hf_layout_t kimi_layouts[] = {
     {{"vision_tower.", "mm_projector.", "language_model.model."},
      {NULL, NULL, "language_model."}}};
 
+/* ---- MiniCPM-V 4.6 ------------------------------------------------------- */
+
+static const loong_hf_fixed_t minicpmv_merger[] = {
+    {"family", "minicpmv4_6_merger"}, {NULL, NULL}};
+
+static const loong_hf_shared_field_t minicpmv_fields[] = {
+    TOP(INT_FIELD("insert_layer_id", "image_encoder.merger_layer", "6")),
+    TOP(WORD_FIELD("downsample_mode", "image_encoder.use_merger",
+                   "16x=true|4x=false")),
+    IN("text_config",
+       INT_FIELD("hidden_size", "image_projector.hidden_size", "4096")),
+    TOP(NEUTRAL_FIELD("merge_kernel_size", "[2,2]")),
+    TOP(NEUTRAL_FIELD("merger_times", "1")),
+    TOP(NEUTRAL_FIELD("drop_vision_last_layer", "false")),
+    TOP(CODE_FIELD("image_size")),
+    TOP(CODE_FIELD("patch_size")),
+    TOP(CODE_FIELD("image_token_id")),
+    TOP(CODE_FIELD("video_token_id")),
+    TIED,
+    SHARED_END};
+
+static const loong_hf_layout_t minicpmv_layouts[] = {
+    {{"model.vision_tower.", "model.merger.", "model.language_model."},
+     {NULL, NULL, ""}}};
+
 /* ---- PaliGemma (Beyer et al. 2024) --------------------------------------- */
 
 static const loong_hf_fixed_t linear_projector[] = {
@@ -398,6 +423,25 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      * model. */
     QWEN3_5("qwen3_5", "Qwen3_5"),
     QWEN3_5("qwen3_5_moe", "Qwen3_5Moe"),
+    {.model_type = "minicpmv4_6",
+     .architecture = "MiniCPMV4_6ForConditionalGeneration",
+     .parts = {{.role = "image_encoder",
+                .section = "vision_config",
+                .type = "minicpmv4_6_vision",
+                .family = "minicpmv4_6_vision"},
+               {.role = "image_projector",
+                .family = "minicpmv4_6_merger",
+                .keys = minicpmv_merger},
+               {.role = "foundation",
+                .section = "text_config",
+                .type = "qwen3_5_text",
+                .family = "qwen3_5"}},
+     .fields = minicpmv_fields,
+     .num_layouts = LOONG_COUNT_OF(minicpmv_layouts),
+     .layouts = minicpmv_layouts,
+     .image_token = "<|image_pad|>",
+     .video_token = "<|video_pad|>",
+     .image_token_id = "image_token_id"},
     {.model_type = "internvl",
      .architecture = "InternVLForConditionalGeneration",
      .parts = {{.role = "image_encoder",
@@ -471,6 +515,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .num_layouts = LOONG_COUNT_OF(kimi_layouts),
      .layouts = kimi_layouts,
      .image_token = "<|media_pad|>",
+     .video_token = "<|kimi_k25_video_placeholder|>",
      .image_token_id = "image_token_id"},
     {.model_type = "paligemma",
      .architecture = "PaliGemmaForConditionalGeneration",

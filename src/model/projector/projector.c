@@ -11,6 +11,7 @@
 #include "loong/collective.h"
 #include "loong/moe.h"
 #include "loong/ops.h"
+#include "perceiver.h"
 
 typedef struct merger {
     loong_nn_t nn;
@@ -119,6 +120,11 @@ loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
     loong_val_t sent[1 + LOONG_MAX_DEEP_FEATURES];
     loong_val_t x = loong_nn_receive(&m.nn, "features", request->rows,
                                      parts * c->input_size);
+    if (c->num_latents > 0) {
+        loong_graph_send(graph, "projected",
+                         loongi_perceiver(&m.nn, c, request, x));
+        return loong_graph_status(graph);
+    }
     if (parts == 1) {
         x = merge(&m, x, c->norm_of_blocks);
         x = c->packed_tiles > 0 ? pack(&m, x) : x;
@@ -158,7 +164,9 @@ static const loong_recipe_field_t fields[] = {
           "internvl_projector: InternVL's, the norm behind the blocks; "
           "kimi_projector: patch_merger with an epsilon of its own; "
           "anyres_projector: LLaVA-OneVision's, mlp_projector with "
-          "packed_tiles"),
+          "packed_tiles; minicpmv4_6_merger: MiniCPM-V 4.6's, the norm behind "
+          "the blocks, products as wide as these; perceiver_resampler: "
+          "Idefics2's, num_latents learned rows that look at a picture"),
      .needed = true},
     {INT64("input_size", input_size, 1, 1e6, SAME,
            "width of what it reads; the encoder's hidden_size when not given"),
@@ -167,8 +175,9 @@ static const loong_recipe_field_t fields[] = {
            "width of what it makes; the foundation's when not given"),
      .needed = true},
     {INT64("ffn_hidden_size", ffn_hidden_size, 1, 1e7, SAME,
-           "width between the products; when not given hidden_size, with "
-           "merge_size above 1 and without norm_of_blocks that of a block")},
+           "width between the products; when not given that of a block, with "
+           "merge_size 1 and of internvl_projector hidden_size, of "
+           "perceiver_resampler, in front of its layers, four times that")},
     {BOOL("linear", linear, SAME,
           "one product, linear_2, without ffn_hidden_size")},
     {INT64("merge_size", merge_size, 1, 64, SAME,
@@ -187,6 +196,18 @@ static const loong_recipe_field_t fields[] = {
            "without its margins and resampled to about so many tiles where it "
            "has more, with a learned row behind each line (anyres_max_9 of "
            "LLaVA-OneVision); 9 of anyres_projector, else 0, when not given")},
+    {INT64("num_latents", num_latents, 0, 1e5, SAME,
+           "each picture, tile or moment of a video takes so many rows of a "
+           "text: learned ones, which layers of attention let look at it; 64 "
+           "of perceiver_resampler, else 0, when not given")},
+    {INT64("num_layers", num_layers, 1, 1000, SAME,
+           "of these layers; 3 when not given")},
+    {INT64("num_attention_heads", num_attention_heads, 1, 1e5, SAME,
+           "of these layers; 16 when not given")},
+    {INT64("num_query_groups", num_query_groups, 1, 1e5, SAME,
+           "key and value heads of these layers; 4 when not given")},
+    {INT64("kv_channels", kv_channels, 1, 1e5, SAME,
+           "channels of a head of these layers; 96 when not given")},
     {INT("num_deep_features", num_deep_features, 0, LOONG_MAX_DEEP_FEATURES,
          SAME,
          "mergers of deep features; as many as the encoder sends and the "
@@ -209,7 +230,17 @@ static void facts(const void *config, loong_model_facts_t *facts)
     facts->hidden_size = c->hidden_size;
     facts->merge_size = c->merge_size;
     facts->packed_tiles = c->packed_tiles;
+    facts->latents = c->num_latents;
+    facts->kv_heads = c->num_latents > 0 ? (int)c->num_query_groups : 0;
     facts->deep_features = c->num_deep_features;
+    if (c->num_latents > 0) { /* of a row that it reads */
+        double inner = (double)(c->num_query_groups * c->kv_channels);
+        facts->flops_per_row =
+            6.0 * ((double)c->ffn_hidden_size *
+                       (2.0 * (double)c->input_size + (double)c->hidden_size) +
+                   2.0 * (double)(c->num_layers * c->hidden_size) * inner);
+        return;
+    }
     facts->flops_per_row = 6.0 * (1.0 + c->num_deep_features) *
                            (double)c->ffn_hidden_size *
                            ((c->linear ? 0.0 : (double)c->input_size) +
@@ -227,6 +258,13 @@ static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
                 "tensor_model_parallel_size %d: %lld channels between the "
                 "products, each rank needs one",
                 mesh->size[LOONG_AXIS_TP], (long long)c->ffn_hidden_size);
+    LOONG_CHECK(ctx,
+                c->num_latents == 0 ||
+                    c->num_attention_heads % mesh->size[LOONG_AXIS_TP] == 0,
+                LOONG_ERR_CONFIG,
+                "tensor_model_parallel_size %d: a divisor of the %lld heads is "
+                "wanted",
+                mesh->size[LOONG_AXIS_TP], (long long)c->num_attention_heads);
     return LOONG_OK;
 }
 
@@ -236,6 +274,8 @@ static const struct {
 } family_defaults[] = {
     {"linear_projector", {"linear", "true"}},
     {"anyres_projector", {"packed_tiles", "9"}},
+    {"perceiver_resampler", {"num_latents", "64"}},
+    {"perceiver_resampler", {"normalization", "RMSNorm"}},
     {"patch_merger", {"merge_size", "2"}},
     {"patch_merger", {"pre_layernorm", "true"}},
     {"qwen2_5_vl_merger", {"merge_size", "2"}},
@@ -246,11 +286,37 @@ static const struct {
     {"kimi_projector", {"merge_size", "2"}},
     {"kimi_projector", {"pre_layernorm", "true"}},
     {"kimi_projector", {"layernorm_epsilon", "1e-5"}},
+    {"minicpmv4_6_merger", {"merge_size", "2"}},
+    {"minicpmv4_6_merger", {"pre_layernorm", "true"}},
+    {"minicpmv4_6_merger", {"norm_of_blocks", "true"}},
     {"internvl_projector", {"merge_size", "2"}},
     {"internvl_projector", {"pre_layernorm", "true"}},
     {"internvl_projector", {"norm_of_blocks", "true"}},
     {"internvl_projector", {"layernorm_epsilon", "1e-5"}},
 };
+
+/* Rows of patches go no further. */
+static void check_latents(loong_problems_t *problems,
+                          const loong_projector_config_t *c)
+{
+    if (c->num_latents == 0) {
+        return;
+    }
+    if (c->merge_size > 1 || c->packed_tiles > 0 || c->num_deep_features > 0 ||
+        c->linear || c->norm) {
+        loongi_problems_add(problems,
+                            "num_latents %lld goes without linear, merge_size, "
+                            "pre_layernorm, packed_tiles and deep features",
+                            (long long)c->num_latents);
+    }
+    if (c->num_attention_heads % c->num_query_groups != 0) {
+        loongi_problems_add(problems,
+                            "num_attention_heads %lld is no multiple of "
+                            "num_query_groups %lld",
+                            (long long)c->num_attention_heads,
+                            (long long)c->num_query_groups);
+    }
+}
 
 loong_status_t loongi_projector_configure(loong_context_t *ctx,
                                           const loong_pairs_t *pairs,
@@ -261,7 +327,11 @@ loong_status_t loongi_projector_configure(loong_context_t *ctx,
     *c = (loong_projector_config_t){.init_std = 0.02,
                                     .norm_eps = 1e-6,
                                     .normalization = LOONG_NORM_LAYER,
-                                    .merge_size = 1};
+                                    .merge_size = 1,
+                                    .num_layers = 3,
+                                    .num_attention_heads = 16,
+                                    .num_query_groups = 4,
+                                    .kv_channels = 96};
     for (int64_t i = 0; i < LOONG_COUNT_OF(family_defaults); i++) {
         if (family != NULL && strcmp(family_defaults[i].family, family) == 0) {
             loongi_recipe_field_set(&problems, &loongi_projector_fields,
@@ -284,6 +354,7 @@ loong_status_t loongi_projector_configure(loong_context_t *ctx,
                             (long long)c->packed_tiles,
                             (long long)c->merge_size, c->num_deep_features);
     }
+    check_latents(&problems, c);
     if (c->linear) {
         int64_t width = c->merge_size * c->merge_size * c->input_size;
         if (c->ffn_hidden_size != 0 && c->ffn_hidden_size != width) {
@@ -293,9 +364,13 @@ loong_status_t loongi_projector_configure(loong_context_t *ctx,
         c->ffn_hidden_size = width;
     }
     if (c->ffn_hidden_size == 0) {
-        c->ffn_hidden_size = c->merge_size > 1 && !c->norm_of_blocks
-                                 ? c->merge_size * c->merge_size * c->input_size
-                                 : c->hidden_size;
+        bool narrow = c->merge_size == 1 ||
+                      (family != NULL &&
+                       strcmp(family, "internvl_projector") == 0);
+        c->ffn_hidden_size =
+            c->num_latents > 0 ? LOONG_PERCEIVER_WIDTH * c->hidden_size
+            : narrow ? c->hidden_size
+                   : c->merge_size * c->merge_size * c->input_size;
     }
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "the projector");
 }
@@ -330,7 +405,8 @@ static const loong_family_t families[] = {
     FAMILY("mlp_projector"),     FAMILY("patch_merger"),
     FAMILY("qwen2_5_vl_merger"), FAMILY("qwen3_vl_merger"),
     FAMILY("kimi_projector"),    FAMILY("internvl_projector"),
-    FAMILY("linear_projector"),  FAMILY("anyres_projector")};
+    FAMILY("linear_projector"),  FAMILY("anyres_projector"),
+    FAMILY("minicpmv4_6_merger"), FAMILY("perceiver_resampler")};
 
 loong_status_t loongi_register_projector(loong_context_t *ctx)
 {

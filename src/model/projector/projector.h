@@ -7,7 +7,7 @@
  * one row of m x m patches. Deep features (Meng et al. 2024, DeepStack) have
  * mergers of their own, deepstack.0 and so on. That of LLaVA-OneVision (Li et
  * al. 2024) lays what it makes of tiles out as one sheet, with a learned row
- * behind each line. */
+ * behind each line. That of Idefics2 resamples (perceiver.h). */
 #ifndef LOONG_PROJECTOR_H
 #define LOONG_PROJECTOR_H
 
@@ -31,6 +31,10 @@ typedef struct loong_projector_config {
     bool norm_of_blocks;     /* of the m x m patches together */
     int64_t packed_tiles; /* tiles are one sheet again (loong/processor.h), of
                              about so many at most; 0: rows stay as they are */
+    /* A resampler: layers and heads of the learned rows that it makes of each
+     * picture; 0: none, and the rest says nothing. */
+    int64_t num_latents, num_layers;
+    int64_t num_attention_heads, num_query_groups, kv_channels;
     int num_deep_features;
     loong_norm_kind_t normalization;
     double norm_eps;
@@ -45,7 +49,8 @@ extern const loong_recipe_table_t loongi_projector_fields;
  * sends "projected" [R / m^2, hidden_size], for R = request->rows rows; deep
  * features are further columns (loong_model_request_t) of both. With packed
  * tiles "projected" are request->packed_rows rows, by inputs pack_taps,
- * pack_weights, is_line_end and tap_order (loong/image.h). The
+ * pack_weights, is_line_end and tap_order (loong/image.h), of a resampler by
+ * those with latents. The
  * channels between the products are shared out over TP, rows are equal on its
  * ranks. */
 LOONG_NODISCARD loong_status_t
@@ -59,8 +64,8 @@ loongi_projector_configure(loong_context_t *ctx, const loong_pairs_t *pairs,
                            loong_projector_config_t *config);
 
 /* Enters families mlp_projector, linear_projector, patch_merger,
- * qwen2_5_vl_merger, qwen3_vl_merger, kimi_projector, internvl_projector and
- * anyres_projector.
+ * qwen2_5_vl_merger, qwen3_vl_merger, kimi_projector, internvl_projector,
+ * anyres_projector, minicpmv4_6_merger and perceiver_resampler.
  * Their configurations take input_size and hidden_size, which must be there. */
 LOONG_NODISCARD loong_status_t loongi_register_projector(loong_context_t *ctx);
 

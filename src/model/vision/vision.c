@@ -11,7 +11,6 @@
 #include "loong/collective.h"
 #include "loong/moe.h"
 #include "loong/op.h"
-#include "problems.h"
 
 typedef struct vision {
     loong_nn_t nn;
@@ -20,6 +19,8 @@ typedef struct vision {
     const loong_model_request_t *request;
     loong_nn_sequence_t sequence;
     loong_val_t windows; /* as cu_seqlens */
+    loong_val_t blocks;  /* those that become a row */
+    loong_val_t merged;  /* cu_seqlens of these rows */
     int num_deep;
     loong_val_t sent[1 + LOONG_MAX_DEEP_FEATURES]; /* behind the features */
 } vision_t;
@@ -69,16 +70,11 @@ static loong_val_t compute_type(loong_graph_t *g, loong_val_t x)
     return loong_cast(g, x, loong_graph_precision(g).compute);
 }
 
-static int64_t pixels_of(const loong_vision_config_t *c)
-{
-    return c->num_channels * c->temporal_patch_size * c->patch_size *
-           c->patch_size;
-}
-
 /* Wide [rows of the stream, pixels of a patch]. */
 static loong_val_t input_patches(vision_t *v)
 {
-    loong_shape_t shape = loong_shape_2d(v->request->rows, pixels_of(v->c));
+    loong_shape_t shape =
+        loong_shape_2d(v->request->rows, loongi_vision_pixels(v->c));
     return loong_nn_stream_rows(
         &v->nn, loong_graph_input(v->g, "patches",
                                   loong_graph_precision(v->g).wide, shape));
@@ -97,32 +93,36 @@ static loong_val_t place_token(vision_t *v, loong_val_t x, const char *name,
         v->g, x, loong_embedding_slice(v->g, marked, token, 1, 2), marked);
 }
 
-/* The sum of the k rows of a table around a patch's place, each times its
- * weight: k rows of taps stand below one another for each row of the stream.
- * Where all rows have a weight the sums are a product. */
-static loong_val_t resampled(vision_t *v, loong_val_t table)
+/* Inputs of sums of k rows, of a table of parameters or of the stream. */
+typedef struct sums {
+    const char *taps, *weights, *order;
+    bool table, whole; /* all rows of the table have a weight */
+} sums_t;
+
+/* Of k rows each times its weight: k rows of taps stand below one another for
+ * each row of the stream. Where all have a weight the sums are a product. */
+static loong_val_t weighted_sums(vision_t *v, const sums_t *of, loong_val_t x,
+                                 int64_t k)
 {
     loong_graph_t *g = v->g;
-    loong_position_table_t of = loongi_vision_table(v->c);
-    int64_t k = loong_position_taps(&of);
     int64_t rows = all_rows(v);
     loong_val_t weights =
-        stream_rows(v, loong_graph_input(g, "position_weights",
+        stream_rows(v, loong_graph_input(g, of->weights,
                                          loong_graph_precision(g).wide,
                                          loong_shape_2d(rows, k)));
-    if (of.antialias) {
-        return loong_linear_transposed(g, compute_type(g, weights), table);
+    if (of->whole) {
+        return loong_linear_transposed(g, compute_type(g, weights), x);
     }
-    loong_val_t taps =
-        stream_rows(v, loong_graph_input(g, "position_taps", LOONG_I32,
-                                         loong_shape_1d(rows * k)));
+    loong_val_t taps = stream_rows(
+        v, loong_graph_input(g, of->taps, LOONG_I32, loong_shape_1d(rows * k)));
     int64_t own = loong_value_shape(g, weights).dim[0];
     loong_val_t order =
-        loong_graph_input(g, "tap_order", LOONG_I32, loong_shape_1d(own * k));
+        loong_graph_input(g, of->order, LOONG_I32, loong_shape_1d(own * k));
     const loong_expert_rows_t sums = {
         LOONG_NONE, order, loong_reshape(g, order, loong_shape_2d(own, k)),
         1.0};
-    return loong_unpermute(g, loong_embedding(g, taps, table), &sums, weights);
+    x = of->table ? loong_embedding(g, taps, x) : loong_gather_rows(g, x, taps);
+    return loong_unpermute(g, x, &sums, weights);
 }
 
 /* [R,H] of the learned positions. */
@@ -134,10 +134,35 @@ static loong_val_t positions(vision_t *v)
     loong_val_t table = loong_nn_matrix(
         &v->nn, "weight", square ? c->num_positions : loongi_vision_rows(c),
         c->hidden_size, c->init_std);
+    const sums_t around = {"position_taps", "position_weights", "tap_order",
+                           true, c->antialias};
+    loong_position_table_t of = loongi_vision_table(c);
     loong_val_t x =
-        square ? resampled(v, table)
+        square ? weighted_sums(v, &around, table, loong_position_taps(&of))
                : loong_embedding(v->g, row_input(v, "positions"), table);
     loong_graph_pop(v->g);
+    return x;
+}
+
+/* Sines and cosines of the number of a patch's frame, where there are several
+ * in its chunk. */
+static loong_val_t add_time(vision_t *v, loong_val_t x)
+{
+    loong_graph_t *g = v->g;
+    int64_t half = v->c->hidden_size / 2;
+    const loong_rope_table_attr_t waves = {
+        .rotary_dim = (int)v->c->hidden_size,
+        .base = 1e4,
+    };
+    loong_graph_push(g, "time");
+    loong_val_t table =
+        loong_rope_table(g, row_input(v, "frame_numbers"), &waves);
+    loong_val_t parts[2] = {loong_slice(g, table, half, half),
+                            loong_slice(g, table, 0, half)};
+    loong_val_t time = compute_type(g, loong_concat(g, 2, parts));
+    x = loong_select_rows(g, x, loong_add(g, x, time),
+                          row_input(v, "is_moving"));
+    loong_graph_pop(g);
     return x;
 }
 
@@ -158,17 +183,10 @@ static loong_val_t embed(vision_t *v)
     if (!c->rotary || c->num_positions > 0) {
         x = loong_add(g, x, positions(v));
     }
+    if (c->chunk_frames > 1) {
+        x = add_time(v, x);
+    }
     return c->pre_norm ? norm(v, "pre_layernorm", x) : x;
-}
-
-static int64_t window_side(const loong_vision_config_t *c)
-{
-    return c->window_size / c->patch_size;
-}
-
-static int64_t window_rows(const loong_vision_config_t *c)
-{
-    return window_side(c) * window_side(c);
 }
 
 /* What a layer adds to the stream. */
@@ -183,11 +201,12 @@ static loong_val_t scaled(vision_t *v, const char *name, loong_val_t x)
     return loong_nn_layer_scale(&v->nn, name, x, ones, v->c->layer_scale);
 }
 
-static loong_val_t layer(vision_t *v, loong_val_t x, int index)
+/* Rows see all of their segment, of which the longest has max_seqlen. */
+static loong_val_t attention(vision_t *v, loong_val_t x, loong_val_t cu_seqlens,
+                             int64_t max_seqlen)
 {
     const loong_vision_config_t *c = v->c;
     int head_dim = (int)(c->hidden_size / c->num_attention_heads);
-    bool windows = c->window_size > 0 && !c->full.of[index];
     loong_nn_sequence_t sequence = v->sequence;
     const loong_nn_attention_t attention = {
         .heads = (int)c->num_attention_heads,
@@ -199,18 +218,30 @@ static loong_val_t layer(vision_t *v, loong_val_t x, int index)
         .qk_norm_whole = c->qk_norm_whole,
         .norm_eps = c->norm_eps,
         .output_bias = true,
-        .max_seqlen = windows
-                          ? LOONG_MIN(v->request->max_seqlen, window_rows(c))
-                          : v->request->max_seqlen,
+        .max_seqlen = max_seqlen,
         .scale = 1.0 / sqrt(head_dim),
         .interleaved = c->rotary_interleaved,
         .bidirectional = true,
     };
-    sequence.cu_seqlens = windows ? v->windows : sequence.cu_seqlens;
+    sequence.cu_seqlens = cu_seqlens;
+    return loong_nn_attention(&v->nn, x, &attention, &sequence);
+}
+
+static loong_val_t layer(vision_t *v, loong_val_t x, int index)
+{
+    const loong_vision_config_t *c = v->c;
+    bool windows = c->window_size > 0 && !c->full.of[index];
+    int64_t merged = loongi_vision_merged(c, index);
+    int64_t longest = v->request->max_seqlen / merged;
     loong_graph_push(v->g, "layers");
     loong_graph_push(v->g, "%d", index);
     loong_val_t h = norm(v, "input_layernorm", x);
-    h = loong_nn_attention(&v->nn, h, &attention, &sequence);
+    h = attention(v, h,
+                  windows      ? v->windows
+                  : merged > 1 ? v->merged
+                               : v->sequence.cu_seqlens,
+                  windows ? LOONG_MIN(longest, loongi_vision_window_rows(c))
+                          : longest);
     x = loong_add(v->g, scaled(v, "attention_scale", h), x);
     h = norm(v, "post_attention_layernorm", x);
     h = loong_nn_mlp(&v->nn, h, c->mlp, c->hidden_size, c->ffn_hidden_size,
@@ -221,9 +252,46 @@ static loong_val_t layer(vision_t *v, loong_val_t x, int index)
     return x;
 }
 
-/* What nobody reads: a layer, or with -1 the norm behind them. Its parameters
- * stay as they are, and what it makes of x is dropped with all that leads
- * there. */
+/* The mean of the rows of each block and two products of all of them, from
+ * [r,H] to [r/4,H]. One that is kept makes r rows, of which any number is. */
+static loong_val_t merger(vision_t *v, loong_val_t x, bool kept)
+{
+    enum { ROWS = LOONG_VISION_MERGE * LOONG_VISION_MERGE };
+    const loong_vision_config_t *c = v->c;
+    loong_graph_t *g = v->g;
+    loong_nn_slice_t inner = loong_nn_slice(&v->nn, ROWS * c->ffn_hidden_size);
+    const loong_nn_column_t first = {.name = "linear_1", .out = inner};
+    loong_val_t part[ROWS] = {x, x, x, x};
+    loong_graph_push(g, "merger");
+    loong_val_t h = norm(v, "input_layernorm", x);
+    h = kept ? attention(v, h, v->sequence.cu_seqlens, v->request->max_seqlen)
+             : attention(v, h, v->blocks, ROWS);
+    h = loong_add(g, h, x);
+    int64_t rows = loong_value_shape(g, h).dim[0];
+    loong_val_t block =
+        kept ? loong_concat(g, ROWS, part)
+             : loong_reshape(g, h, loong_shape_2d(rows / ROWS,
+                                                  ROWS * c->hidden_size));
+    for (int i = 0; i < ROWS; i++) {
+        part[i] = loong_slice(g, block, i * c->hidden_size, c->hidden_size);
+    }
+    loong_val_t sum = loong_add(g, loong_add(g, part[0], part[1]),
+                                loong_add(g, part[2], part[3]));
+    h = loong_nn_norm(&v->nn, "norm", c->normalization, block,
+                      ROWS * c->hidden_size, c->norm_eps);
+    h = loong_nn_enter(&v->nn, h);
+    h = loong_nn_column_linear(&v->nn, 1, &first, h, true);
+    h = loong_gelu(g, h, LOONG_ACT_GELU_TANH);
+    h = loong_nn_row_linear(&v->nn, "linear_2", h, inner, c->hidden_size, true);
+    h = loong_nn_leave(&v->nn, h);
+    loong_graph_pop(g);
+    return loong_add(g, h, loong_scale(g, sum, 1.0 / ROWS));
+}
+
+/* What nobody reads: a layer, the norm behind them or the merger. Its
+ * parameters stay as they are, and what it makes of x is dropped with all that
+ * leads there. */
+enum { KEEP_NORM = -1, KEEP_MERGER = -2 };
 static void keep_layer(const vision_t *v, loong_val_t x, int index)
 {
     static const char *const all[] = {"*"};
@@ -233,8 +301,10 @@ static void keep_layer(const vision_t *v, loong_val_t x, int index)
     request.rules.freeze = all;
     kept.nn = loong_nn_begin(v->g, &request, v->c->init_std);
     kept.nn.seq_length = 0;
-    if (index < 0) {
+    if (index == KEEP_NORM) {
         norm(&kept, "norm", x);
+    } else if (index == KEEP_MERGER) {
+        merger(&kept, x, true);
     } else {
         layer(&kept, x, index);
     }
@@ -291,7 +361,7 @@ static void reconstruct(vision_t *v, loong_val_t x)
         .weight = 1.0,
         .coupling = LOONG_LOSS_OF_ITEM,
         .same = v->nn.sequence_parallel ? 0 : LOONG_SAME_TP};
-    x = linear(&v->nn, "decoder", x, pixels_of(v->c), true);
+    x = linear(&v->nn, "decoder", x, loongi_vision_pixels(v->c), true);
     if (v->request->head == LOONG_MODEL_LOGITS) {
         loong_graph_output(v->g, "reconstruction", x);
         return;
@@ -303,20 +373,31 @@ static void reconstruct(vision_t *v, loong_val_t x)
     loong_loss(v->g, loong_squared_error(v->g, x, patches), &loss);
 }
 
-/* Rows of others, in the order that pictures have without windows. */
+/* The stream of all ranks. */
+static loong_val_t all_of_stream(vision_t *v, loong_val_t x)
+{
+    if (v->nn.sequence_parallel) {
+        x = loong_all_gather(v->g, x, LOONG_GROUP_TP);
+    }
+    return loong_all_gather(v->g, x, LOONG_GROUP_CP);
+}
+
+/* Rows of others, in the order that pictures have without windows; means over
+ * frames are in the rows of the first. */
 static void send(vision_t *v, loong_val_t x)
 {
+    static const sums_t means = {"frame_taps", "frame_weights", "frame_order",
+                                 false, false};
     v->sent[0] = x;
     if (v->num_deep > 0) {
         x = loong_concat(v->g, 1 + v->num_deep, v->sent);
     }
     if (v->c->window_size > 0) {
         loong_val_t index = row_input(v, "raster_index");
-        if (v->nn.sequence_parallel) {
-            x = loong_all_gather(v->g, x, LOONG_GROUP_TP);
-        }
-        x = loong_all_gather(v->g, x, LOONG_GROUP_CP);
-        x = loong_gather_rows(v->g, x, index);
+        x = loong_gather_rows(v->g, all_of_stream(v, x), index);
+    }
+    if (v->c->chunk_frames > 1) {
+        x = weighted_sums(v, &means, all_of_stream(v, x), v->c->chunk_frames);
     }
     loong_graph_send(v->g, "features", x);
 }
@@ -325,7 +406,7 @@ static void end(vision_t *v, loong_val_t x)
 {
     if (v->c->feature_layer != 0) {
         if (v->c->post_norm) {
-            keep_layer(v, x, -1);
+            keep_layer(v, x, KEEP_NORM);
         }
         send(v, x);
         return;
@@ -380,8 +461,10 @@ static loong_val_t begin_stage(vision_t *v)
         v->num_deep += v->c->deep.of[i];
     }
     v->num_deep = LOONG_MIN(v->num_deep, v->request->deep_features);
-    loong_val_t x = loong_nn_stage_input(&v->nn, v->request->rows,
-                                         (1 + v->num_deep) * width);
+    int64_t rows = v->request->rows /
+                   loongi_vision_merged(v->c, v->request->first_layer);
+    loong_val_t x =
+        loong_nn_stage_input(&v->nn, rows, (1 + v->num_deep) * width);
     for (int k = 0; k < v->num_deep; k++) {
         v->sent[1 + k] = loong_slice(v->g, x, (1 + k) * width, width);
     }
@@ -394,6 +477,25 @@ static void end_stage(vision_t *v, loong_val_t x)
     loong_nn_stage_output(
         &v->nn,
         v->num_deep > 0 ? loong_concat(v->g, 1 + v->num_deep, v->sent) : x);
+}
+
+/* Those that the layers of this stage read. */
+static void inputs_of_blocks(vision_t *v)
+{
+    const loong_model_request_t *r = v->request;
+    const loong_vision_config_t *c = v->c;
+    int64_t end = r->first_layer + r->num_layers;
+    int64_t rows = loongi_vision_merge(c) * loongi_vision_merge(c);
+    if (rows > 1 && r->first_layer <= c->merger_layer &&
+        c->merger_layer < end) {
+        v->blocks =
+            loong_graph_input(v->g, "cu_block_seqlens", LOONG_I32,
+                              loong_shape_1d(all_rows(v) / rows + 1));
+    }
+    if (rows > 1 && end > c->merger_layer + 1) {
+        v->merged = loong_graph_input(v->g, "cu_merged_seqlens", LOONG_I32,
+                                      loong_shape_1d(r->max_segments + 1));
+    }
 }
 
 loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
@@ -410,11 +512,12 @@ loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
         loong_graph_input(graph, "cu_seqlens", LOONG_I32,
                           loong_shape_1d(request->max_segments + 1));
     if (c->window_size > 0) {
-        int64_t rows = LOONG_MIN(window_side(c), LOONG_PADDING_ROWS);
+        int64_t rows = LOONG_MIN(loongi_vision_window(c), LOONG_PADDING_ROWS);
         int64_t count = all_rows(&v) / rows + request->max_segments + 2;
         v.windows = loong_graph_input(graph, "cu_window_seqlens", LOONG_I32,
                                       loong_shape_1d(count));
     }
+    inputs_of_blocks(&v);
     int64_t last = loongi_vision_layers(c);
     if (request->first_layer > 0 && request->first_layer >= last) {
         loong_graph_fail(
@@ -433,6 +536,11 @@ loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
         } else {
             keep_layer(&v, x, index);
         }
+        if (index == c->merger_layer && c->use_merger) {
+            x = merger(&v, x, false);
+        } else if (index == c->merger_layer) {
+            keep_layer(&v, x, KEEP_MERGER);
+        }
         if (c->deep.of[index] && v.num_deep < request->deep_features) {
             v.sent[1 + v.num_deep++] = x;
         }
@@ -445,156 +553,3 @@ loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
     return loong_graph_status(graph);
 }
 
-/* ---- the family --------------------------------------------------------- */
-
-static void facts(const void *config, loong_model_facts_t *facts)
-{
-    const loong_vision_config_t *c = config;
-    double h = (double)c->hidden_size;
-    double pixels = (double)pixels_of(c);
-    memset(facts, 0, sizeof(*facts));
-    facts->hidden_size = c->hidden_size;
-    facts->image_size = c->image_size;
-    facts->patch_size = c->patch_size;
-    facts->temporal_patch_size = c->temporal_patch_size;
-    facts->window_size = c->window_size;
-    facts->tokens_per_second = c->tokens_per_second;
-    facts->positions = loongi_vision_table(c);
-    facts->patch_channels_last = c->channels_last;
-    for (int64_t i = 0; i < c->num_layers; i++) {
-        facts->deep_features += c->deep.of[i];
-    }
-    facts->num_classes = c->num_classes;
-    facts->class_token = c->class_token;
-    facts->sends_class_token = c->class_token && c->select_class_token;
-    facts->pool_class_token = c->pooling == LOONG_POOL_CLASS_TOKEN;
-    facts->masked_image_modeling = c->masked_image_modeling;
-    facts->kv_heads = (int)c->num_attention_heads;
-    facts->num_layers = (int)c->num_layers;
-    double width = 4.0 * h + (c->mlp == LOONG_MLP_SWIGLU ? 3.0 : 2.0) *
-                                 (double)c->ffn_hidden_size;
-    pixels *= c->masked_image_modeling ? 2.0 : 1.0; /* once more at the end */
-    facts->flops_per_row = 6.0 * h * (pixels + (double)c->num_layers * width);
-}
-
-/* A row sees all of its picture, or of its window. */
-static double attention_flops(const void *config, int64_t length)
-{
-    const loong_vision_config_t *c = config;
-    int64_t seen = 0;
-    for (int64_t i = 0; i < c->num_layers; i++) {
-        bool all = c->window_size == 0 || c->full.of[i];
-        seen += all ? length : LOONG_MIN(length, window_rows(c));
-    }
-    return 12.0 * (double)(c->hidden_size * seen);
-}
-
-/* Of each tensor parallel rank, which context parallel ones exchange. */
-static void want_heads(loong_problems_t *problems,
-                       const loong_vision_config_t *c, const loong_mesh_t *mesh)
-{
-    int cp = mesh->size[LOONG_AXIS_CP];
-    loong_mesh_t on = *mesh;
-    for (int r = 0; r < mesh->size[LOONG_AXIS_TP]; r++) {
-        on.coord[LOONG_AXIS_TP] = r;
-        int64_t heads =
-            loong_nn_heads(&on, c->num_attention_heads, c->num_attention_heads)
-                .q.count;
-        if (heads % cp != 0) {
-            loongi_problems_add(problems,
-                                "context_parallel_size %d: %lld heads of "
-                                "tensor parallel rank %d; a divisor of them "
-                                "is wanted, as the ranks exchange heads",
-                                cp, (long long)heads, r);
-            return;
-        }
-    }
-}
-
-static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
-                                 const loong_model_request_t *request,
-                                 const loong_mesh_t *mesh)
-{
-    const loong_vision_config_t *c = config;
-    int tp = mesh->size[LOONG_AXIS_TP];
-    int cp = mesh->size[LOONG_AXIS_CP];
-    int64_t rows = loongi_vision_rows(c);
-    loong_problems_t problems = loongi_problems_begin(ctx);
-    if (c->num_attention_heads < tp || c->ffn_hidden_size < tp) {
-        loongi_problems_add(&problems,
-                            "tensor_model_parallel_size %d: %lld heads, "
-                            "ffn_hidden_size %lld, each rank needs one",
-                            tp, (long long)c->num_attention_heads,
-                            (long long)c->ffn_hidden_size);
-    }
-    if (cp > 1 && (c->num_classes > 0 || c->masked_image_modeling)) {
-        loongi_problems_add(&problems,
-                            "context_parallel_size %d: a vision transformer "
-                            "with a loss has whole pictures on each rank",
-                            cp);
-    } else if (cp > 1) {
-        want_heads(&problems, c, mesh);
-    }
-    if (mesh->size[LOONG_AXIS_EP] * mesh->size[LOONG_AXIS_ETP] > 1) {
-        loongi_problems_add(&problems, "expert parallel ranks: the model has "
-                                       "no experts");
-    }
-    if (request->rows * cp < rows) {
-        loongi_problems_add(&problems,
-                            "%lld rows of a micro-batch, a picture has %lld",
-                            (long long)request->rows * cp, (long long)rows);
-    }
-    if (request->sequence_parallel && request->rows % tp != 0) {
-        loongi_problems_add(&problems,
-                            "sequence_parallel: %lld rows of a micro-batch "
-                            "are no multiple of tensor_model_parallel_size %d",
-                            (long long)request->rows, tp);
-    }
-    return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "parallel");
-}
-
-static loong_status_t configure(loong_context_t *ctx,
-                                const loong_recipe_t *recipe,
-                                const char *component, void *config)
-{
-    loong_pairs_t *keys = NULL;
-    LOONG_TRY(loongi_recipe_fields_read(ctx, recipe, component, &keys));
-    loong_status_t status = loongi_vision_configure(ctx, keys, config);
-    if (status == LOONG_ERR_CONFIG) {
-        loongi_error_note(ctx, "  %s is from %s", component,
-                          loong_recipe_where(recipe, component));
-    }
-    loongi_pairs_destroy(&keys);
-    return status;
-}
-
-#define FAMILY(name_, processor_, videos_, projector_)                         \
-    {                                                                          \
-        .name = name_, .role = "image_encoder", .image_processor = processor_, \
-        .video_processor = videos_, .projector = projector_,                   \
-        .config_size = sizeof(loong_vision_config_t), .configure = configure,  \
-        .facts = facts, .attention_flops = attention_flops,                    \
-        .check_mesh = check_mesh, .build = loongi_vision_build,                \
-        .state = loongi_vision_state,                                          \
-        .loss_keys = "num_classes or masked_image_modeling"                    \
-    }
-
-static const loong_family_t families[] = {
-    FAMILY("vit", "ViT", NULL, "mlp_projector"),
-    FAMILY("clip_vision_model", "CLIP", NULL, "mlp_projector"),
-    FAMILY("siglip_vision_model", "Siglip", "LlavaOnevision", "mlp_projector"),
-    FAMILY("qwen2_vl_vision", "Qwen2VL", "Qwen2VL", "patch_merger"),
-    FAMILY("qwen2_5_vl_vision", "Qwen2VL", "Qwen2VL", "qwen2_5_vl_merger"),
-    FAMILY("qwen3_vl_vision", "Qwen2VL", "Qwen3VL", "qwen3_vl_merger"),
-    FAMILY("internvl_vision", "GotOcr2", "InternVL", "internvl_projector"),
-    FAMILY("kimi_k25_vision", "Qwen2VL", NULL, "kimi_projector"),
-    FAMILY("rice_vit", "Qwen2VL", "Qwen2VL", "patch_merger"),
-    FAMILY("siglip2_vision_model", "Siglip2", NULL, "mlp_projector")};
-
-loong_status_t loongi_register_vision(loong_context_t *ctx)
-{
-    for (int64_t i = 0; i < LOONG_COUNT_OF(families); i++) {
-        LOONG_TRY(loong_register_family(ctx, &families[i]));
-    }
-    return LOONG_OK;
-}

@@ -4,12 +4,13 @@
  * image encoders of CLIP (Radford et al. 2021), SigLIP (Zhai et al. 2023),
  * Qwen2-VL (Wang et al. 2024), Qwen2.5-VL and Qwen3-VL (Bai et al. 2025),
  * InternVL (Chen et al. 2024), Kimi (MoonViT), LLaVA-OneVision-1.5 (RICE, Xie
- * et al. 2025) and SigLIP 2 (Tschannen et al. 2025) are settings of it. Layers'
- * parameters have the decoder's names (layers.N.self_attn.q_proj.weight);
- * beside them are patch_embedding (columns: channel, frame, row, column of a
- * patch, or row, column, channel), class_token and its class_angles,
- * position_embeddings, pre_layernorm, norm and classifier; with masked image
- * modelling (Xie et al. 2022, SimMIM) mask_token and decoder.
+ * et al. 2025), SigLIP 2 (Tschannen et al. 2025) and MiniCPM-V 4.6 are settings
+ * of it. Layers' parameters have the decoder's names
+ * (layers.N.self_attn.q_proj.weight); beside them are patch_embedding (columns:
+ * channel, frame, row, column of a patch, or row, column, channel), class_token
+ * and its class_angles, position_embeddings, pre_layernorm, norm, classifier,
+ * of MiniCPM-V 4.6 the merger between the layers; with masked image modelling
+ * (Xie et al. 2022, SimMIM) mask_token and decoder.
  */
 #ifndef LOONG_VISION_H
 #define LOONG_VISION_H
@@ -48,7 +49,8 @@ typedef struct loong_vision_config {
     /* Of a square table that is resampled to the patches of a picture; 0: the
      * table has a row for each row of a picture. */
     int64_t num_positions;
-    bool bicubic, align_corners, antialias; /* see loong_position_table_t */
+    loong_interpolation_t interpolation; /* see loong_position_table_t */
+    bool align_corners, antialias;
     bool channels_last; /* of the pixels of a patch */
     double rotary_base;
     bool rotary_interleaved; /* column and row by turns turn pairs of channels
@@ -75,6 +77,12 @@ typedef struct loong_vision_config {
     int64_t feature_layer;   /* see loongi_vision_layers; 0: not given */
     loong_layer_kinds_t deep; /* layers whose rows others read, too */
     bool select_class_token; /* others read its row as well */
+    /* Behind which blocks of 2 x 2 rows become one; -1: none. */
+    int64_t merger_layer;
+    bool use_merger; /* false: it is kept and not computed */
+    /* Frames of a video that see each other; each adds what it is, and others
+     * read their mean. 1: each is by itself. */
+    int64_t chunk_frames;
 } loong_vision_config_t;
 
 /* Rows of a picture, where all are of one size. */
@@ -105,9 +113,40 @@ static inline int64_t loongi_vision_side(const loong_vision_config_t *c)
 static inline loong_position_table_t
 loongi_vision_table(const loong_vision_config_t *c)
 {
-    loong_position_table_t table = {loongi_vision_side(c), c->bicubic,
+    loong_position_table_t table = {loongi_vision_side(c), c->interpolation,
                                     c->align_corners, c->antialias};
     return table;
+}
+
+/* Values of a patch. */
+static inline int64_t loongi_vision_pixels(const loong_vision_config_t *c)
+{
+    return c->num_channels * c->temporal_patch_size * c->patch_size *
+           c->patch_size;
+}
+
+/* Patches of the side of a window, and those in one. */
+static inline int64_t loongi_vision_window(const loong_vision_config_t *c)
+{
+    return c->window_size / c->patch_size;
+}
+static inline int64_t loongi_vision_window_rows(const loong_vision_config_t *c)
+{
+    return loongi_vision_window(c) * loongi_vision_window(c);
+}
+
+/* Patches of the side of a block that the merger makes a row of. */
+enum { LOONG_VISION_MERGE = 2 };
+static inline int64_t loongi_vision_merge(const loong_vision_config_t *c)
+{
+    return c->merger_layer >= 0 && c->use_merger ? LOONG_VISION_MERGE : 1;
+}
+/* Rows that a row of layer `layer`, as that reads them, is made of. */
+static inline int64_t loongi_vision_merged(const loong_vision_config_t *c,
+                                           int64_t layer)
+{
+    int64_t side = loongi_vision_merge(c);
+    return layer > c->merger_layer ? side * side : 1;
 }
 
 /* Keys model.image_encoder. of a configuration. */
@@ -124,8 +163,12 @@ extern const loong_recipe_table_t loongi_vision_fields;
  * position_weights and tap_order; with layer scale ones; cu_seqlens i32
  * [max_segments + 1]; with windows, whose patches stand together,
  * cu_window_seqlens i32 [R / min(window_size / patch_size, LOONG_PADDING_ROWS)
- * + max_segments + 2] and raster_index i32 [R] (loong/image.h); with class
- * tokens is_class i32 [R], 1 where one is; with masked image modelling
+ * + max_segments + 2] and raster_index i32 [R] (loong/image.h); with a merger
+ * cu_block_seqlens i32 [R / 4 + 1] and cu_merged_seqlens i32 [max_segments +
+ * 1], which hold behind it, where the stream has a row of four; with
+ * chunk_frames C above 1 frame_numbers and is_moving i32 [R], frame_taps i32
+ * [R C], frame_weights wide [R,C] and frame_order; with class tokens
+ * is_class i32 [R], 1 where one is; with masked image modelling
  * is_masked i32 [R], 1 where mask_token stands. With a classifier
  * pooled_picture i32 [R], the number of the picture whose vector the row goes
  * into (that of the class token, or those of the patches) and N elsewhere;
@@ -152,7 +195,7 @@ LOONG_NODISCARD loong_status_t loongi_vision_state(const void *config,
 
 /* Enters families vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision,
  * qwen2_5_vl_vision, qwen3_vl_vision, internvl_vision, kimi_k25_vision,
- * rice_vit and siglip2_vision_model. */
+ * rice_vit, siglip2_vision_model and minicpmv4_6_vision. */
 LOONG_NODISCARD loong_status_t loongi_register_vision(loong_context_t *ctx);
 
 #ifdef __cplusplus

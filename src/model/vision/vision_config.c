@@ -17,13 +17,16 @@
 static const int activations[] = {LOONG_MLP_GELU, LOONG_MLP_GELU_TANH,
                                   LOONG_MLP_QUICK_GELU, LOONG_MLP_SWIGLU};
 static const int norms[] = {LOONG_NORM_LAYER, LOONG_NORM_RMS};
+static const int interpolations[] = {LOONG_BILINEAR, LOONG_BICUBIC,
+                                     LOONG_NEAREST};
 static const int poolings[] = {LOONG_POOL_CLASS_TOKEN, LOONG_POOL_MEAN};
 
 static const loong_recipe_field_t fields[] = {
     {TEXT("family", SAME,
           "vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision, "
           "qwen2_5_vl_vision, qwen3_vl_vision, internvl_vision, "
-          "kimi_k25_vision, rice_vit, siglip2_vision_model"),
+          "kimi_k25_vision, rice_vit, siglip2_vision_model, "
+          "minicpmv4_6_vision"),
      .needed = true},
     {INT64("num_layers", num_layers, 1, 10000, SAME, "transformer layers"),
      .needed = true},
@@ -61,8 +64,10 @@ static const loong_recipe_field_t fields[] = {
            "rows of a square table of positions that is resampled to the "
            "patches of each picture, beside rotary ones too; 0: a table has a "
            "row for each row of a picture")},
-    {FLAG("position_interpolation", bicubic, "bilinear bicubic", SAME,
-          "how that is done, as torch's interpolate")},
+    {CHOICE("position_interpolation", interpolation, "bilinear bicubic nearest",
+            interpolations, SAME,
+            "how that is done, as torch's interpolate; nearest: the row of the "
+            "table in which a patch begins")},
     {BOOL("position_align_corners", align_corners, SAME,
           "the outermost patches are those of the table")},
     {BOOL("position_antialias", antialias, SAME,
@@ -116,6 +121,16 @@ static const loong_recipe_field_t fields[] = {
           "numbers of layers behind which rows go to other components as well, "
           "as [8,16,24]: mergers of their own make deep features of them, "
           "which are added to the stream of the foundation's first layers")},
+    {INT64("merger_layer", merger_layer, -1, 10000, SAME,
+           "number of the layer behind which blocks of 2 x 2 patches see each "
+           "other and become one row, as MiniCPM-V 4.6's insert_layer_id; the "
+           "layers behind have a quarter of the rows; -1: none")},
+    {INT64("chunk_frames", chunk_frames, 1, 64, SAME,
+           "frames of a video that see each other, as MoonViT's pos_emb_time: "
+           "sines of their number are added to them, and other components read "
+           "their mean; 1: each frame is by itself")},
+    {BOOL("use_merger", use_merger, SAME,
+          "false: that merger is kept and not computed (downsample_mode 4x)")},
     {BOOL("select_class_token", select_class_token, SAME,
           "the class token's row goes to other components as well; an encoder "
           "without one leaves nothing out: true")},
@@ -136,7 +151,10 @@ static const loong_vision_config_t common = {.num_channels = 3,
                                              .mlp = LOONG_MLP_GELU,
                                              .norm_eps = 1e-12,
                                              .init_std = 0.02,
-                                             .classifier_bias = true};
+                                             .classifier_bias = true,
+                                             .merger_layer = -1,
+                                             .chunk_frames = 1,
+                                             .use_merger = true};
 
 /* Those of ViT are the common ones. CLIP's last norm is of the class token
  * alone, which its classifier does not look at. */
@@ -184,6 +202,7 @@ static const struct {
     {"kimi_k25_vision", {"rotary_interleaved", "true"}},
     {"kimi_k25_vision", {"num_position_embeddings", "4096"}},
     {"kimi_k25_vision", {"position_interpolation", "bicubic"}},
+    {"kimi_k25_vision", {"chunk_frames", "4"}},
     {"kimi_k25_vision", {"activation", "gelu_tanh"}},
     {"kimi_k25_vision", {"layernorm_epsilon", "1e-5"}},
     {"rice_vit", {"add_patch_bias", "false"}},
@@ -199,6 +218,12 @@ static const struct {
     {"siglip2_vision_model", {"activation", "gelu_tanh"}},
     {"siglip2_vision_model", {"layernorm_epsilon", "1e-6"}},
     {"siglip2_vision_model", {"pooling", "mean"}},
+    {"minicpmv4_6_vision", {"add_class_token", "false"}},
+    {"minicpmv4_6_vision", {"num_position_embeddings", "4900"}},
+    {"minicpmv4_6_vision", {"position_interpolation", "nearest"}},
+    {"minicpmv4_6_vision", {"activation", "gelu_tanh"}},
+    {"minicpmv4_6_vision", {"layernorm_epsilon", "1e-6"}},
+    {"minicpmv4_6_vision", {"merger_layer", "6"}},
     {"internvl_vision", {"post_layernorm", "false"}},
     {"internvl_vision", {"add_qkv_bias", "false"}},
     {"internvl_vision", {"qk_layernorm_whole", "true"}},
@@ -240,8 +265,9 @@ static void check_native(loong_problems_t *problems,
                             "image_size 0: pictures of sizes of their own go "
                             "without num_classes and masked_image_modeling");
     }
-    if (c->antialias && (c->num_positions == 0 || c->bicubic ||
-                         c->align_corners)) {
+    if (c->antialias &&
+        (c->num_positions == 0 || c->interpolation != LOONG_BILINEAR ||
+         c->align_corners)) {
         loongi_problems_add(problems,
                             "position_antialias: true, which goes with "
                             "num_position_embeddings, bilinear "
@@ -354,6 +380,52 @@ static void read_deep(loong_problems_t *problems, const loong_pairs_t *pairs,
     }
 }
 
+/* Rows of one kind go on as one. */
+static void check_merger(loong_problems_t *problems,
+                         const loong_vision_config_t *c)
+{
+    bool deep = false;
+    if (c->merger_layer < 0) {
+        return;
+    }
+    for (int64_t i = 0; i < LOONG_MIN(c->merger_layer + 1, c->num_layers);
+         i++) {
+        deep = deep || c->deep.of[i] != 0;
+    }
+    if (c->merger_layer >= loongi_vision_layers(c)) {
+        loongi_problems_add(problems,
+                            "merger_layer: found %lld, 0 to %lld are layers "
+                            "that are computed",
+                            (long long)c->merger_layer,
+                            (long long)loongi_vision_layers(c) - 1);
+    }
+    if (deep || c->class_token || c->window_size > 0 || c->rotary ||
+        c->num_classes > 0 || c->masked_image_modeling) {
+        loongi_problems_add(problems,
+                            "merger_layer %lld goes without add_class_token, "
+                            "window_size, position_embedding_type rope, "
+                            "num_classes, masked_image_modeling and "
+                            "deepstack_layers in front of it",
+                            (long long)c->merger_layer);
+    }
+}
+
+/* Frames go on as the rows of one. */
+static void check_chunks(loong_problems_t *problems,
+                         const loong_vision_config_t *c)
+{
+    if (c->chunk_frames > 1 &&
+        (c->image_size > 0 || c->temporal_patch_size > 1 ||
+         c->window_size > 0 || c->merger_layer >= 0 ||
+         c->hidden_size % 2 != 0)) {
+        loongi_problems_add(problems,
+                            "chunk_frames %lld goes with image_size 0, "
+                            "temporal_patch_size 1 and an even hidden_size, "
+                            "without window_size and merger_layer",
+                            (long long)c->chunk_frames);
+    }
+}
+
 static void check(loong_problems_t *problems, const loong_vision_config_t *c,
                   const loong_pairs_t *pairs)
 {
@@ -365,6 +437,8 @@ static void check(loong_problems_t *problems, const loong_vision_config_t *c,
         }
     }
     check_native(problems, c);
+    check_merger(problems, c);
+    check_chunks(problems, c);
     if (c->num_attention_heads > 0 &&
         c->hidden_size % c->num_attention_heads != 0) {
         loongi_problems_add(problems,

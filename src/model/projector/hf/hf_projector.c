@@ -5,7 +5,7 @@
 #include "hf_projector.h"
 
 #include "hf_rows.h"
-#include "projector.h"
+#include "perceiver.h"
 
 #define BOTH(name_, hf_, rows_, columns_)                   \
     NAMED(name_ ".weight", hf_ ".weight", rows_, columns_), \
@@ -47,6 +47,36 @@ static const loong_hf_row_t kimi_rows[] = {
     BOTH("linear_1", "proj.0", HF_FFN, HF_PATCH),
     BOTH("linear_2", "proj.2", HF_HIDDEN, HF_FFN), ROWS_END};
 
+static const loong_hf_row_t minicpmv_rows[] = {
+    BOTH("norm", "mlp.0.pre_norm", HF_PATCH, HF_NONE),
+    BOTH("linear_1", "mlp.0.linear_1", HF_FFN, HF_PATCH),
+    BOTH("linear_2", "mlp.0.linear_2", HF_HIDDEN, HF_FFN), ROWS_END};
+
+/* Below a connector; its layers are those of map->layers. */
+#define HELD(name_, hf_, rows_, columns_) \
+    NAMED(name_ ".weight", hf_ ".weight", rows_, columns_)
+#define GATED(name_, hf_, ffn_, in_)                                 \
+    HELD(name_ "mlp.gate_proj", hf_ "gate_proj", ffn_, in_),         \
+        HELD(name_ "mlp.up_proj", hf_ "up_proj", ffn_, in_),         \
+        HELD(name_ "mlp.down_proj", hf_ "down_proj", HF_HIDDEN, ffn_)
+#define RESAMPLER "perceiver_resampler."
+static const loong_hf_row_t perceiver_rows[] = {
+    GATED("projection.", "modality_projection.", HF_FFN, HF_PATCH),
+    NAMED("latents.weight", RESAMPLER "latents", HF_POSITION, HF_HIDDEN),
+    HELD("layers.#.input_layernorm", RESAMPLER "layers.#.input_latents_norm",
+         HF_HIDDEN, HF_NONE),
+    HELD("layers.#.context_layernorm", RESAMPLER "layers.#.input_context_norm",
+         HF_HIDDEN, HF_NONE),
+    HELD(ATTN "q_proj", RESAMPLER ATTN "q_proj", HF_QUERY, HF_HIDDEN),
+    HELD(ATTN "k_proj", RESAMPLER ATTN "k_proj", HF_KEY, HF_HIDDEN),
+    HELD(ATTN "v_proj", RESAMPLER ATTN "v_proj", HF_KEY, HF_HIDDEN),
+    HELD(ATTN "o_proj", RESAMPLER ATTN "o_proj", HF_HIDDEN, HF_QUERY),
+    HELD("layers.#.post_attention_layernorm",
+         RESAMPLER "layers.#.post_attention_layernorm", HF_HIDDEN, HF_NONE),
+    GATED("layers.#.", RESAMPLER MLP, HF_BLOCK_FFN, HF_HIDDEN),
+    HELD("norm", RESAMPLER "norm", HF_HIDDEN, HF_NONE),
+    ROWS_END};
+
 /* Mergers of deep features stand beside the one of the last layer's. */
 #define DEEP(name_, hf_, rows_, columns_) \
     ROW("deepstack.#." name_, "#." hf_, rows_, columns_, HF_ALWAYS, HF_BARE)
@@ -72,6 +102,8 @@ static const loong_hf_names_t names[] = {
     {"internvl_projector", "", internvl_rows, false, NULL},
     {"internvl_chat", "", internvl_chat_rows, false, NULL},
     {"kimi_projector", "", kimi_rows, false, NULL},
+    {"minicpmv4_6_merger", "", minicpmv_rows, false, NULL},
+    {"perceiver_resampler", "", perceiver_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 static const loong_hf_type_t types[] = {{.model_type = NULL}};
@@ -83,9 +115,14 @@ static loong_status_t size(loong_hf_map_t *map, const loong_pairs_t *model)
     int64_t *s = map->sizes;
     LOONG_TRY(loongi_projector_configure(map->ctx, model, &c));
     map->groups = 1;
-    map->layers = c.num_deep_features;
+    map->layers =
+        c.num_latents > 0 ? c.num_layers : c.num_deep_features;
+    s[HF_POSITION] = c.num_latents;
+    s[HF_KEY] = c.num_query_groups * c.kv_channels;
+    s[HF_BLOCK_FFN] = LOONG_PERCEIVER_WIDTH * c.hidden_size;
     s[HF_NONE] = 1;
-    s[HF_QUERY] = c.input_size;
+    s[HF_QUERY] = c.num_latents > 0 ? c.num_attention_heads * c.kv_channels
+                                    : c.input_size;
     s[HF_PATCH] = c.input_size * c.merge_size * c.merge_size;
     s[HF_FFN] = c.ffn_hidden_size;
     s[HF_HIDDEN] = c.hidden_size;

@@ -37,6 +37,7 @@ static const kind_t kinds[] = {
     {"kimi_k25_vision", NULL, "gelu_tanh"},
     {"rice_vit", NULL, "gelu"},
     {"siglip2_vision_model", "siglip2", "gelu_tanh"},
+    {"minicpmv4_6_vision", NULL, "gelu_tanh"},
 };
 
 static const kind_t *kind_of(const loong_hf_type_t *type)
@@ -162,6 +163,31 @@ static loong_status_t map_grid(loong_hf_reader_t *r)
                                 side[0] * side[1]);
 }
 
+/* Likewise, of a picture of so many pixels. */
+static bool has_sides(const loong_hf_type_t *type)
+{
+    return strcmp(type->family, "minicpmv4_6_vision") == 0;
+}
+
+static loong_status_t map_sides(loong_hf_reader_t *r)
+{
+    static const char name[] = "image_size";
+    const loong_json_t *value = loongi_hf_field(r->json, name);
+    int64_t patch = 0;
+    if (!has_sides(r->type) ||
+        !loongi_pairs_int(r->pairs, "patch_size", &patch)) {
+        return LOONG_OK;
+    }
+    int64_t pixels = value != NULL ? loongi_json_int(value) : 224;
+    int64_t side = patch > 0 ? pixels / patch : 0;
+    if (side < 1 || side > 1000) {
+        loongi_hf_refuse(r, name, value, "1 to 1000 times patch_size is");
+        return LOONG_OK;
+    }
+    return loongi_pairs_set_int(r->pairs, "num_position_embeddings",
+                                side * side);
+}
+
 /* What the classes' names end with. Those of masked images are ViT's alone. */
 static const char classification[] = "ForImageClassification";
 static const char masked_image[] = "ForMaskedImageModeling";
@@ -264,6 +290,7 @@ static loong_status_t read_config(loong_hf_reader_t *r)
     LOONG_TRY(map_ratio(r));
     LOONG_TRY(map_windows(r));
     LOONG_TRY(map_grid(r));
+    LOONG_TRY(map_sides(r));
     check_stride(r);
     check_scale(r);
     loongi_hf_check_others(r, r->type->fields);
@@ -296,7 +323,8 @@ static void emit_ratio(loong_hf_writer_t *w)
     loongi_hf_emit(w, "mlp_ratio", text);
 }
 
-static void emit_grid(loong_hf_writer_t *w)
+/* Positions of a side, times so many. */
+static void emit_side(loong_hf_writer_t *w, const char *name, int64_t times)
 {
     char text[32];
     int64_t positions = 0;
@@ -305,9 +333,8 @@ static void emit_grid(loong_hf_writer_t *w)
     while (side * side < positions) {
         side++;
     }
-    snprintf(text, sizeof(text), "%" PRId64, side);
-    loongi_hf_emit(w, "pos_emb_height", text);
-    loongi_hf_emit(w, "pos_emb_width", text);
+    snprintf(text, sizeof(text), "%" PRId64, side * times);
+    loongi_hf_emit(w, name, text);
 }
 
 static void emit_fields(loong_hf_writer_t *w)
@@ -330,7 +357,13 @@ static void emit_fields(loong_hf_writer_t *w)
         loongi_hf_emit(w, full_field, loongi_pairs_get(w->model, full_key));
     }
     if (loongi_hf_writes(w, "pos_emb_height")) {
-        emit_grid(w);
+        emit_side(w, "pos_emb_height", 1);
+        emit_side(w, "pos_emb_width", 1);
+    }
+    if (has_sides(w->type)) {
+        int64_t patch = 1;
+        loongi_pairs_int(w->model, "patch_size", &patch);
+        emit_side(w, "image_size", patch);
     }
     if (loongi_hf_writes(w, "vision_use_head")) {
         loongi_hf_emit(w, "vision_use_head", "false");

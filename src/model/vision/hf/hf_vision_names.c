@@ -98,6 +98,28 @@ static const loong_hf_row_t siglip2_rows[] = {
     BOTH("norm", "post_layernorm", HF_HIDDEN, HF_NONE),
     ROWS_END};
 
+#define MERGER(name_, hf_, rows_, columns_)                                 \
+    ROW("merger." name_ ".weight", "vit_merger." hf_ ".weight", rows_,       \
+        columns_, HF_IF_MERGER, 0),                                          \
+        ROW("merger." name_ ".bias", "vit_merger." hf_ ".bias", rows_,       \
+            HF_NONE, HF_IF_MERGER, 0)
+static const loong_hf_row_t minicpmv_rows[] = {
+    TOWER_POSITIONS,
+    IMAGE("embeddings.patch_embedding.weight"),
+    NAMED("patch_embedding.bias", "embeddings.patch_embedding.bias", HF_HIDDEN,
+          HF_NONE),
+    TOWER_LAYERS,
+    BOTH("norm", "post_layernorm", HF_HIDDEN, HF_NONE),
+    MERGER("input_layernorm", "layer_norm1", HF_HIDDEN, HF_NONE),
+    MERGER("self_attn.q_proj", "self_attn.q_proj", HF_HIDDEN, HF_HIDDEN),
+    MERGER("self_attn.k_proj", "self_attn.k_proj", HF_HIDDEN, HF_HIDDEN),
+    MERGER("self_attn.v_proj", "self_attn.v_proj", HF_HIDDEN, HF_HIDDEN),
+    MERGER("self_attn.o_proj", "self_attn.out_proj", HF_HIDDEN, HF_HIDDEN),
+    MERGER("norm", "pre_norm", HF_BLOCK, HF_NONE),
+    MERGER("linear_1", "linear_1", HF_BLOCK_FFN, HF_BLOCK),
+    MERGER("linear_2", "linear_2", HF_HIDDEN, HF_BLOCK_FFN),
+    ROWS_END};
+
 #undef LAYER
 #undef SELF
 #define LAYER "encoder.layer.#."
@@ -267,6 +289,7 @@ const loong_hf_names_t loongi_hf_vision_names[] = {
     {"rice_vit", "", rice_rows, false, NULL},
     {"siglip2_vision_model", "vision_model.", siglip2_rows, false,
      tower_beside},
+    {"minicpmv4_6_vision", "", minicpmv_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
@@ -289,11 +312,15 @@ loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,
     s[HF_POSITION] =
         c.num_positions > 0 ? c.num_positions : loongi_vision_rows(&c);
     s[HF_CLASSES] = c.num_classes;
+    s[HF_BLOCK] = LOONG_VISION_MERGE * LOONG_VISION_MERGE * c.hidden_size;
+    s[HF_BLOCK_FFN] =
+        LOONG_VISION_MERGE * LOONG_VISION_MERGE * c.ffn_hidden_size;
     map->conditions[HF_ALWAYS] = true;
     map->conditions[HF_IF_CLASSES] = c.num_classes > 0;
     map->conditions[HF_IF_MASKED] = c.masked_image_modeling;
     map->conditions[HF_IF_POST_NORM] = c.post_norm;
     map->conditions[HF_IF_NORM_BIAS] = c.normalization == LOONG_NORM_LAYER;
+    map->conditions[HF_IF_MERGER] = c.merger_layer >= 0;
     map->conditions[HF_IF_QKV_BIAS] = c.qkv_bias;
     map->conditions[HF_IF_QK_NORM] = c.qk_norm;
     return LOONG_OK;

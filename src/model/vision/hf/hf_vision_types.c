@@ -160,7 +160,7 @@ static const loong_hf_field_t kimi_fields[] = {
     INT_FIELD("patch_size", "patch_size", "14"),
     CODE_FIELD("pos_emb_height"),
     CODE_FIELD("pos_emb_width"),
-    CODE_FIELD("pos_emb_time"),
+    INT_FIELD("pos_emb_time", "chunk_frames", "4"),
     CODE_FIELD("hidden_act"),
     CODE_FIELD("rope_parameters"),
     CODE_FIELD(NULL)};
@@ -190,6 +190,20 @@ static const loong_hf_field_t siglip2_fields[] = {
     CODE_FIELD("hidden_act"),
     NEUTRAL_FIELD("attention_dropout", "0|0.0"),
     CODE_FIELD("vision_use_head"),
+    CODE_FIELD(NULL)};
+static const loong_hf_field_t minicpmv_fields[] = {
+    INT_FIELD("num_hidden_layers", "num_layers", "12"),
+    INT_FIELD("hidden_size", "hidden_size", "768"),
+    INT_FIELD("intermediate_size", "ffn_hidden_size", "3072"),
+    INT_FIELD("num_attention_heads", "num_attention_heads", "12"),
+    SQUARE_FIELD("patch_size", "patch_size", "16"),
+    INT_FIELD("num_channels", "num_channels", "3"),
+    REAL_FIELD("layer_norm_eps", "layernorm_epsilon", "1e-06"),
+    INT_FIELD("insert_layer_id", "merger_layer", "6"),
+    NEUTRAL_FIELD("window_kernel_size", "[2,2]"),
+    NEUTRAL_FIELD("attention_dropout", "0|0.0"),
+    CODE_FIELD("image_size"),
+    CODE_FIELD("hidden_act"),
     CODE_FIELD(NULL)};
 /* What the classes compute, beside their sizes. */
 static const loong_hf_fixed_t vit_fixed[] = {{"add_class_token", "true"},
@@ -283,6 +297,18 @@ static const loong_hf_fixed_t rice_fixed[] = {
     {"masked_image_modeling", "false"},
     {NULL, NULL}};
 
+static const loong_hf_fixed_t minicpmv_fixed[] = {
+    {"add_class_token", "false"},
+    {"add_patch_bias", "true"},
+    {"pre_layernorm", "false"},
+    {"post_layernorm", "true"},
+    {"position_embedding_type", "learned_absolute"},
+    {"image_size", "0"},
+    {"temporal_patch_size", "1"},
+    {"position_interpolation", "nearest"},
+    {"masked_image_modeling", "false"},
+    {NULL, NULL}};
+
 static const loong_hf_fixed_t internvl_fixed[] = {
     {"add_class_token", "true"},        {"add_patch_bias", "true"},
     {"pre_layernorm", "false"},         {"post_layernorm", "false"},
@@ -315,6 +341,8 @@ const loong_hf_type_t loongi_hf_vision_types[] = {
     TYPE("rice_vit", "Rice", "rice_vit", rice),
     TYPE("siglip2_vision_model", "Siglip2", "siglip2_vision_model", siglip2),
     TYPE("siglip2", "Siglip2", "siglip2_vision_model", siglip2),
+    TYPE("minicpmv4_6_vision", "MiniCPMV4_6Vision", "minicpmv4_6_vision",
+         minicpmv),
     TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
     {.model_type = NULL}};

@@ -20,7 +20,7 @@
 #ifndef LOONG_CUDNN_LAUNCH_BYTES
 #define LOONG_CUDNN_LAUNCH_BYTES (2ll << 30)
 #endif
-enum { MOST_GIB = 8 };
+enum { MOST_GIB = 16 };
 
 /* Segments of any length have blocks of their own in cuDNN's kernels, empty
  * ones too, and so do launches: segments x heads x rows / 128, of which at most

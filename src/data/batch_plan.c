@@ -62,6 +62,14 @@ static loong_status_t check_room(const loong_batch_plan_t *p,
                     image->number, text != NULL ? text : "a text",
                     item->size[0], item->size[1], image->rows.encoder, room);
     }
+    int64_t rows = image->rows.encoder / LOONG_MAX(image->rows.grids, 1);
+    int64_t most = p->params.max_rows;
+    LOONG_CHECK(p->ctx, most == 0 || rows <= most, LOONG_ERR_CONFIG,
+                "data.max_image_patches: picture %d of %s (%" PRId64
+                " x %" PRId64 " pixels) takes %" PRId64
+                " rows of the image encoder, up to %" PRId64 " are planned",
+                image->number, text != NULL ? text : "a text", item->size[0],
+                item->size[1], rows, most);
     return LOONG_OK;
 }
 
@@ -369,8 +377,12 @@ loong_status_t loongi_batch_plan_most(loong_context_t *ctx,
         for (int i = 0; status == LOONG_OK && i < items.count; i++) {
             const loong_item_t *item = &items.item[i];
             if (item->type == LOONG_ITEM_IMAGE) {
+                loong_picture_rows_t rows = rows_of(pictures, item);
                 sum.images++;
-                sum.patches += rows_of(pictures, item).encoder;
+                sum.patches += rows.encoder;
+                most_p->longest =
+                    LOONG_MAX(most_p->longest,
+                              rows.encoder / LOONG_MAX(rows.grids, 1));
             }
         }
         most_p->images = LOONG_MAX(most_p->images, sum.images);

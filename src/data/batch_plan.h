@@ -44,6 +44,7 @@ typedef struct loong_batch_plan_params {
      * texts, or a part. */
     int64_t samples;
     int64_t max_images; /* of a micro-batch of one replica */
+    int64_t max_rows;   /* of the encoder, of a grid of a picture; 0: any */
     loong_picture_reader_t pictures;
     int num_readers;
     loong_picture_room_t reader[LOONG_MAX_PICTURE_READERS];
@@ -105,6 +106,7 @@ static inline int64_t loongi_planned_first(const loong_planned_image_t *images,
  * in any layout. */
 typedef struct loong_batch_most {
     int64_t images, patches; /* patches: rows of the encoder */
+    int64_t longest;         /* likewise, of a grid of a picture */
 } loong_batch_most_t;
 LOONG_NODISCARD loong_status_t loongi_batch_plan_most(
     loong_context_t *ctx, const loong_blend_t *blend, int64_t micro_batch_size,

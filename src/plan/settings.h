@@ -21,7 +21,8 @@ typedef struct loong_train_settings {
     loong_packing_t packing;
     double validation_split;
     int64_t max_images, max_patches; /* of a micro-batch; 0: not set */
-    int64_t max_tiles;               /* of a picture; 0: not set */
+    int64_t max_image_patches;       /* of a picture; 0: not set */
+    int64_t max_tiles;               /* likewise */
     double video_fps;                /* 0: not set */
     int64_t video_frames;            /* of a video; 0: not set */
     int64_t row_images, row_patches; /* of a row of samples; likewise */

@@ -122,7 +122,10 @@ static loong_status_t read_room(const loong_plan_t *plan, int64_t patches,
                     "number of patches where each takes %lld rows of a text",
                     key, (long long)p->latents);
         p->rows = loongi_round_up(asked > 0 ? asked : most, unit);
-        p->longest = p->rows;
+        p->longest = plan->set->max_image_patches > 0
+                         ? LOONG_MIN(plan->set->max_image_patches + p->skip,
+                                     p->rows)
+                         : p->rows;
         return LOONG_OK;
     }
     int64_t tiles = asked > 0         ? asked / p->each
@@ -198,6 +201,12 @@ static loong_status_t read_pictures(loong_plan_t *plan,
     p->side = side;
     p->each = side > 0 ? side * side + (facts.class_token ? 1 : 0) : 0;
     p->whole = p->each == 0 || apart;
+    LOONG_CHECK(plan->ctx, p->each == 0 || plan->set->max_image_patches == 0,
+                LOONG_ERR_CONFIG,
+                "%s: data.max_image_patches: pictures and tiles of family %s "
+                "are all of one size",
+                loong_recipe_where(r, "data.max_image_patches"),
+                encoder->family->name);
     if (p->native) {
         LOONG_TRY(read_room(plan, side * side, p));
     } else {

@@ -238,16 +238,17 @@ const char *loong_recipe_own_path(const loong_recipe_t *recipe,
     return own ? path : key;
 }
 
+const char *const loongi_recipe_roles[LOONG_RECIPE_ROLES] = {
+    "image_encoder", "image_projector", "foundation"};
+
 const char *loong_recipe_component(const loong_recipe_t *recipe, int64_t i)
 {
-    static const char *const roles[] = {"image_encoder", "image_projector",
-                                        "foundation"};
-    for (int64_t k = 0; k < LOONG_COUNT_OF(roles); k++) {
+    for (int64_t k = 0; k < LOONG_RECIPE_ROLES; k++) {
         char path[LOONG_RECIPE_PATH];
-        snprintf(path, sizeof(path), "model.%s", roles[k]);
+        snprintf(path, sizeof(path), "model.%s", loongi_recipe_roles[k]);
         const loong_tree_t *node = loongi_tree_find(recipe->root, path);
         if (node != NULL && node->count > 0 && i-- == 0) {
-            return roles[k];
+            return loongi_recipe_roles[k];
         }
     }
     return NULL;

@@ -15,9 +15,6 @@
 
 enum { PATH_LENGTH = 1024, FILE_LENGTH = 2 * PATH_LENGTH + 2, MAX_CHAIN = 16 };
 
-#define SHORT "foundation"
-#define MODEL_KEY "model." SHORT
-
 /* Files being loaded, innermost last: a file cannot be its own default, by
  * whatever name. */
 typedef struct chain {
@@ -157,9 +154,27 @@ static loong_status_t load_preset(loong_recipe_t *r, const char *asking,
         LOONG_TRY(loongi_tree_edit(r->ctx, r->arena, *root_p, "model", NULL,
                                    root_p));
     }
-    const char *place =
-        loongi_tree_get(tree, SHORT) != NULL ? "model" : MODEL_KEY;
+    const char *place = loongi_tree_get(tree, "foundation") != NULL
+                            ? "model"
+                            : "model.foundation";
     return loongi_tree_edit(r->ctx, r->arena, *root_p, place, tree, root_p);
+}
+
+static loong_status_t place_part(loong_recipe_t *r, const char *role,
+                                 loong_tree_t **tree_p)
+{
+    char path[64];
+    loong_tree_t *part = loongi_tree_get(*tree_p, role);
+    if (part == NULL) {
+        return LOONG_OK;
+    }
+    snprintf(path, sizeof(path), "model.%s", role);
+    const loong_tree_t *whole = loongi_tree_find(*tree_p, path);
+    LOONG_CHECK(r->ctx, whole == NULL, LOONG_ERR_CONFIG,
+                "%s:%d: %s: %s in line %d is the same, one of them wanted",
+                part->file, part->line, role, path, whole->line);
+    (void)loongi_tree_remove(*tree_p, role);
+    return loongi_tree_edit(r->ctx, r->arena, *tree_p, path, part, tree_p);
 }
 
 /* Of a file that is a whole recipe. */
@@ -169,8 +184,6 @@ static loong_status_t expand(loong_recipe_t *r, const char *path,
 {
     loong_tree_t *tree = *tree_p;
     const loong_tree_t *model = loongi_tree_get(tree, "model");
-    loong_tree_t *part = loongi_tree_get(tree, SHORT);
-    const loong_tree_t *whole = loongi_tree_get(model, SHORT);
     if (is_preset(model)) {
         LOONG_TRY(load_preset(r, path, model, chain, under_p));
         (void)loongi_tree_remove(tree, "model");
@@ -179,15 +192,10 @@ static loong_status_t expand(loong_recipe_t *r, const char *path,
         LOONG_TRY(place_method(r, loongi_tree_get(tree, "finetune"), tree_p));
         tree = *tree_p;
     }
-    if (part == NULL) {
-        return LOONG_OK;
+    for (int i = 0; i < LOONG_RECIPE_ROLES; i++) {
+        LOONG_TRY(place_part(r, loongi_recipe_roles[i], tree_p));
     }
-    LOONG_CHECK(r->ctx, whole == NULL, LOONG_ERR_CONFIG,
-                "%s:%d: " SHORT ": " MODEL_KEY " in line %d is the same, one "
-                "of them wanted",
-                part->file, part->line, whole->line);
-    (void)loongi_tree_remove(tree, SHORT);
-    return loongi_tree_edit(r->ctx, r->arena, tree, MODEL_KEY, part, tree_p);
+    return LOONG_OK;
 }
 
 /* Lays a document over its defaults. */
@@ -265,12 +273,16 @@ static loong_status_t load_file(loong_recipe_t *r, const char *path,
 
 static const char command_line[] = "command line";
 
-/* "foundation.x" is short for "model.foundation.x". */
+/* "foundation.x" is short for "model.foundation.x", and so on. */
 static void whole_path(const char *text, int length, char path[PATH_LENGTH])
 {
-    size_t n = strlen(SHORT);
-    bool is_short = strncmp(text, SHORT, n) == 0 &&
-                    ((size_t)length == n || text[n] == '.');
+    bool is_short = false;
+    for (int i = 0; i < LOONG_RECIPE_ROLES; i++) {
+        size_t n = strlen(loongi_recipe_roles[i]);
+        is_short = is_short ||
+                   (strncmp(text, loongi_recipe_roles[i], n) == 0 &&
+                    ((size_t)length == n || text[n] == '.'));
+    }
     snprintf(path, PATH_LENGTH, "%s%.*s", is_short ? "model." : "", length,
              text);
 }

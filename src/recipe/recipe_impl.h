@@ -14,6 +14,11 @@ extern "C" {
 
 enum { LOONG_RECIPE_PATH = 256 }; /* bytes of the longest path */
 
+/* Of components, in their order: "image_encoder" is short for
+ * "model.image_encoder". */
+enum { LOONG_RECIPE_ROLES = 3 };
+extern const char *const loongi_recipe_roles[LOONG_RECIPE_ROLES];
+
 struct loong_recipe {
     loong_context_t *ctx;
     loong_arena_t *arena;

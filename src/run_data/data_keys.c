@@ -111,6 +111,11 @@ static const loong_recipe_field_t keys[] = {
         "pictures keep sizes of their own; when not given as many as its texts "
         "have rows for",
         SET(max_patches)),
+    INT("data.max_image_patches", NULL, 1, 1e9, FREE,
+        "patches of a picture, or of a moment of a video, at most, where these "
+        "keep sizes of their own: attention in pictures is planned for them; "
+        "when not given one may be all of a micro-batch's",
+        SET(max_image_patches)),
     INT("data.max_tiles", NULL, 1, 1024, SAME,
         "tiles of a picture, at most, beside which the whole one stands, where "
         "the image processor cuts pictures into tiles; 1: it does not; as its "

@@ -117,6 +117,8 @@ static loong_status_t open_plan(const loong_plan_t *plan, bool train,
                                         .max_images = plan->pictures.most,
                                         .pictures = plan->pictures.reader,
                                         .num_readers = plan->component->index};
+    params.max_rows =
+        plan->set->max_image_patches > 0 ? plan->pictures.longest : 0;
     for (int i = 0; i < params.num_readers; i++) {
         const loong_component_t *c = component_at(plan, i);
         int64_t count = plan->pictures.texts * place->replicas;

@@ -204,6 +204,15 @@ static loong_status_t check_most(const loong_trainer_t *t,
                 "data '%s' have up to %lld pictures",
                 loong_recipe_where(t->recipe, key), key, (long long)images,
                 (long long)micro_batch_size, info.name, (long long)most.images);
+    LOONG_CHECK(t->ctx,
+                most.longest <= t->plan.pictures.longest ||
+                    t->set.max_image_patches == 0,
+                LOONG_ERR_CONFIG,
+                "%s: data.max_image_patches: found %lld, pictures of data '%s' "
+                "have up to %lld rows of the image encoder",
+                loong_recipe_where(t->recipe, "data.max_image_patches"),
+                (long long)t->set.max_image_patches, info.name,
+                (long long)most.longest);
     LOONG_CHECK(t->ctx, most.patches <= rows, LOONG_ERR_CONFIG,
                 "%s: data.max_patches: there is room for %lld, micro-batches "
                 "of %lld samples of data '%s' have pictures of up to %lld",

@@ -572,6 +572,7 @@ data.video_fps=1
 data.train=[{path: texts/texts.jsonl, source: image_text}]
 data.max_images=4
 data.max_patches=256
+data.max_image_patches=256
 data.packing=greedy
 data.row_images=2
 data.row_patches=128

@@ -509,9 +509,13 @@ static void test_each(void **state)
     char all[256] = "";
     loong_recipe_t *r =
         parse(ctx, "model:\n  freeze: [a]\n  foundation:\n    num_layers: 2\n"
-                   "    rope_scaling: {type: yarn, factor: ~}\n");
+                   "    rope_scaling: {type: yarn, factor: ~}\n"
+                   "image_encoder: {num_layers: 3}\n");
     assert_ok(ctx, loong_recipe_each(r, "model.foundation", collect, all));
     assert_string_equal(all, "num_layers=2;rope_scaling.type=yarn;");
+    all[0] = '\0';
+    assert_ok(ctx, loong_recipe_each(r, "model.image_encoder", collect, all));
+    assert_string_equal(all, "num_layers=3;");
     assert_ok(ctx, loong_recipe_each(r, "data", collect, all));
     loong_recipe_destroy(&r);
     test_context_end(&ctx);

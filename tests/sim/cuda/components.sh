@@ -58,10 +58,13 @@ steps llava_train 2 device=cuda join=phases $tp=2
 also llava_train 2 device=cuda train.cuda_graph_impl=auto $tp=2
 also llava_train 2 device=cuda comm.device_backend=staged $tp=2
 also llava_train 4 device=cuda $e.ranks=0-1 $p.ranks=0-1 $f.ranks=2-3 $pp=2
-also internvl_train 4 device=cuda $e.ranks=1-2 $p.ranks=0 $f.ranks=2-3 \
-    parallel.data_parallel_sharding=optim_grads_params
 pictures="data.image_processor=$place/preprocessor_config.json"
 cp "$source/tests/fixtures/images/tall.jpg" "$place/j420.jpg"
+echo '{"image_processor_type": "GotOcr2ImageProcessor", "crop_to_patches": true,
+    "size": {"height": 16, "width": 16}, "max_patches": 4}' \
+    >"$place/preprocessor_config.json"
+also internvl_train 4 device=cuda "$pictures" $e.ranks=1-2 $p.ranks=0 \
+    $f.ranks=2-3 parallel.data_parallel_sharding=optim_grads_params
 cat >"$place/preprocessor_config.json" <<JSON
 {"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4,
 "merge_size": 2, "temporal_patch_size": 2,
@@ -87,6 +90,7 @@ grep -q 'train.cuda_graph_impl: local on 2 ranks' "$place/out" || {
 # The encoder on one vendor, the language model on another; in fp64, which only
 # the processor's kernels take, to the last digit of one rank of it.
 export LOONG_XPU_PATH=$build/xpusim SIM_XPU_ODD=1
+cp "$source/tests/fixtures/images/j420.jpg" "$place"
 also llava_train 2 'devices=[cuda:0, xpu:1]' $e.ranks=0 $p.ranks=0 $f.ranks=1
 also llava_train 1 device=cpu precision.params_dtype=fp64
 cp "$place/got" "$place/one"

@@ -146,6 +146,7 @@ struct CUstream_st {
     uint64_t capture = 0; // 0: none
     std::set<size_t> tail = {}; // what the next captured piece comes behind
     cudasim::order_t before = {}; // what the next piece comes behind
+    uint64_t passed = 0;          // pieces
 };
 
 struct CUevent_st {

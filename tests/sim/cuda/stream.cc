@@ -198,6 +198,7 @@ static bool run_next(CUstream_st *s)
         return false;
     }
     s->queue.pop_front();
+    s->passed++;
     sim.turns++;
     if (error != cudaSuccess) {
         sim.sticky = error;
@@ -250,16 +251,16 @@ static bool busy(CUstream_st *s)
     return known(s) && !s->queue.empty();
 }
 
+// Other threads run pieces of it as well: no more than so many are waited for.
 void cudasim::drain(CUstream_st *s, size_t count)
 {
-    while (count-- > 0 && busy(s)) {
-        while (busy(s) && hangs(s)) {
+    uint64_t end = known(s) ? s->passed + count : 0;
+    while (busy(s) && s->passed < end) {
+        if (hangs(s)) {
             wait_a_little();
-        }
-        while (busy(s) && blocked(s)) {
+        } else if (blocked(s)) {
             drain(s->queue.front().record->stream, 1);
-        }
-        while (busy(s) && !run_next(s)) {
+        } else if (!run_next(s)) {
             wait_a_little();
         }
     }

@@ -117,7 +117,7 @@ trained=0 n=0
 for e in "${encoders[@]}"; do
     for p in "${projectors[@]}"; do
         for f in "${foundations[@]}"; do
-            [ "$all" != all ] && [ $((n % 53)) != 0 ] || pair "$e" "$p" "$f"
+            [ "$all" != all ] && [ $((n % 62)) != 0 ] || pair "$e" "$p" "$f"
             n=$((n + 1))
         done
     done

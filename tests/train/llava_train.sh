@@ -317,18 +317,18 @@ steps 2 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
 also 2 1 $c=2 $k=p2p
 # RICE: a class token for each picture, which turns by learned angles.
 model=llavaonevision1_5_train
-also 1 1
+steps 1 1
 also 1 21 model.image_encoder.freeze=true
 also 2 1 ${e}context_parallel_size=2 $c=2
-steps 4 1 ${e}$t=2 ${e}sequence_parallel=true ${e}pipeline_model_parallel_size=2
+also 4 1 ${e}$t=2 ${e}sequence_parallel=true ${e}pipeline_model_parallel_size=2
 # SigLIP 2: positions with antialias, pictures of up to so many patches.
 model=siglip2_train
 echo '{"image_processor_type": "Siglip2ImageProcessor", "patch_size": 4,
     "max_num_patches": 20}' >"$place/preprocessor_config.json"
-also 1 1
+steps 1 1
 also 1 21 model.image_encoder.freeze=true
 also 2 1 ${e}context_parallel_size=2
-steps 4 1 ${e}$t=2 ${e}sequence_parallel=true ${e}pipeline_model_parallel_size=2
+also 4 1 ${e}$t=2 ${e}sequence_parallel=true ${e}pipeline_model_parallel_size=2
 echo '{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4,
     "merge_size": 2, "temporal_patch_size": 1,
     "size": {"shortest_edge": 64, "longest_edge": 384}}' \
@@ -411,10 +411,10 @@ if [ -e "$build/libloong_video.so" ]; then
         '"num_frames": 3, "do_sample_frames": true}' >"$place/videos.json"
     keys+=(model.image_encoder.image_size=12 data.seq_length=128
         data.max_patches=360)
-    also 1 1
+    steps 1 1
     also 2 1 "${shared[@]}" data.seq_length=256 data.row_patches=400 \
         model.foundation.max_position_embeddings=256
-    steps 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
         ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
     # Kimi-K2.5: chunks of three frames, the last one of fewer, and their mean;
     # pictures that are made smaller and filled up to whole blocks.

@@ -121,6 +121,11 @@ typedef struct loong_param_rules {
 
 /* The micro-batch a graph is built for, and what is wanted of it. The mesh is
  * the graph's. */
+/* Of each encoder that a component reads by way of a projector: the port at
+ * which its rows arrive, and the input that says of a row whether it does. */
+extern const char *const loong_projected_ports[LOONG_MAX_ENCODERS];
+extern const char *const loong_feature_inputs[LOONG_MAX_ENCODERS];
+
 typedef struct loong_model_request {
     /* T: micro_batch_size * seq_length / ranks of CP, this rank's part */
     int64_t rows;
@@ -143,9 +148,12 @@ typedef struct loong_model_request {
      * own in the same graph; nothing arrives. */
     bool kl_to_base;
     bool train;             /* dropout; a gradient follows */
-    /* Rows that arrive at port "projected" [rows of the stream, hidden] stand
-     * in place of embedded tokens where is_feature i32 [T] is not 0. */
-    bool features;
+    /* Rows that arrive at so many ports, "projected" of the first and
+     * "projected_videos" of the second encoder [rows of the stream, hidden],
+     * stand in place of embedded tokens where is_feature, is_video i32 [T] is
+     * not 0. */
+    int features;
+    int encoder; /* of a projector: the number of what it reads */
     /* So many like them stand behind each: an encoder has "features" [rows of
      * the stream, (1 + n) hidden], a projector "projected" likewise; part k + 1
      * is added to the stream behind layer k. */
@@ -163,6 +171,17 @@ typedef struct loong_model_request {
     bool begins;
     bool ends;
 } loong_model_request_t;
+
+/* Rows of the encoders that a request reads in place of those of the stream x
+ * [rows of T, hidden], and deep feature k of all of them added to x. received:
+ * [LOONG_MAX_ENCODERS], LOONG_NONE or what arrived in this graph already. */
+struct loong_nn;
+LOONG_API loong_val_t loong_nn_select_features(
+    struct loong_nn *nn, loong_val_t x, int64_t hidden,
+    const loong_model_request_t *request, loong_val_t *received);
+LOONG_API loong_val_t loong_nn_add_features(
+    struct loong_nn *nn, loong_val_t x, int64_t hidden, int k,
+    const loong_model_request_t *request, const loong_val_t *received);
 
 enum { LOONG_MAX_DEEP_FEATURES = 7 };
 

@@ -77,11 +77,12 @@ enum { LOONG_COST_PARTS = 4 };
 typedef struct loong_sample_costs {
     int64_t row;
     const int64_t *text; /* [seq_length + 2] of one of so many ids in a row */
-    int64_t encoder;
-    const int64_t *picture; /* [picture_rows + 1] of one with so many rows of
-                               the encoder; NULL: there are no pictures */
-    int64_t picture_rows;
-    loong_picture_reader_t pictures;
+    struct {
+        int64_t micro_batch; /* that has pictures of it */
+        const int64_t *picture; /* [rows + 1] of one with so many of its rows */
+        int64_t rows;
+    } encoder[LOONG_MAX_ENCODERS];
+    loong_picture_reader_t pictures; /* rows NULL: there are none */
     double rate[LOONG_COST_PARTS]; /* by which parts are added up */
 } loong_sample_costs_t;
 

@@ -76,6 +76,9 @@ typedef struct loong_picture_packing {
     int64_t size[2]; /* behind that; without tiles a line of no patches */
 } loong_picture_packing_t;
 
+/* That one component reads, each by way of a projector. */
+enum { LOONG_MAX_ENCODERS = 2 };
+
 /* What a picture takes up; all 0 for one that is refused. */
 typedef struct loong_picture_rows {
     int64_t grids;         /* tiles, or groups of a video's frames, which do not
@@ -92,6 +95,7 @@ typedef struct loong_picture_rows {
     int64_t columns;       /* of them: so many stand side by side */
     int64_t moments;       /* of a video, a grid each; else 1, or 0 */
     float step; /* from one moment to the next, on the axis of time */
+    int encoder_number; /* of the one that reads it */
     loong_picture_packing_t pack;
 } loong_picture_rows_t;
 

@@ -185,6 +185,14 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_recipe_each_family_key(
     loong_status_t (*visit)(void *user, const char *key, const char *value),
     void *user);
 
+/* The roles of components, in the order in which one reads another: encoders
+ * of pictures and of videos, each with its projector, and what reads these. */
+enum { LOONG_MODEL_ROLES = 5 };
+LOONG_API extern const char *const loong_recipe_roles[LOONG_MODEL_ROLES];
+/* The role whose families and keys one has: those of videos have those of
+ * pictures. Static. */
+LOONG_API const char *loong_recipe_role_kind(const char *role);
+
 /* The components of the recipe's model by their role ("foundation"), those that
  * something is said of; NULL behind the last one. Static. */
 LOONG_API const char *loong_recipe_component(const loong_recipe_t *recipe,

@@ -124,7 +124,7 @@ typedef struct export {
     loong_checkpoint_t *checkpoint;
     const loong_hf_composite_t *composite; /* NULL: of one component */
     int count;
-    loong_native_part_t parts[LOONG_HF_PARTS];
+    loong_native_part_t parts[LOONG_MODEL_ROLES];
     loong_pairs_t *tokens;
     loong_text_t kept_files;
 } export_t;
@@ -311,8 +311,8 @@ static loong_status_t check_averages(const loong_native_source_t *source)
 static loong_status_t choose_parts(export_t *e)
 {
     const loong_pairs_t *meta = loongi_checkpoint_metadata(e->checkpoint);
-    const char *roles[LOONG_HF_PARTS];
-    const char *families[LOONG_HF_PARTS] = {NULL, NULL, NULL};
+    const char *roles[LOONG_MODEL_ROLES];
+    const char *families[LOONG_MODEL_ROLES] = {NULL};
     e->count = loongi_view_roles(meta, roles);
     if (e->params->component != NULL) {
         roles[0] = e->params->component;
@@ -329,14 +329,19 @@ static loong_status_t choose_parts(export_t *e)
     }
     if (e->count > 1) {
         const char *as = e->params->as;
-        e->composite = loongi_hf_composite_of_families(families, meta, as);
+        e->composite =
+            e->count == LOONG_HF_PARTS
+                ? loongi_hf_composite_of_families(families, meta, as)
+                : NULL;
         LOONG_CHECK(e->ctx, e->composite != NULL && e->params->map == NULL,
                     LOONG_ERR_UNSUPPORTED,
-                    "%s: has components of families %s, %s and %s, which %s%s "
-                    "has together; one of them is exported by its name "
+                    "%s: has %d components of families %s, %s, %s%s, which "
+                    "%s%s has together; one of them is exported by its name "
                     "(--component NAME)",
-                    loongi_checkpoint_path(e->checkpoint), families[0],
-                    families[1], families[2] != NULL ? families[2] : "none",
+                    loongi_checkpoint_path(e->checkpoint), e->count,
+                    families[0], families[1],
+                    families[2] != NULL ? families[2] : "none",
+                    e->count > LOONG_HF_PARTS ? " ..." : "",
                     e->composite != NULL ? "no map"
                     : as != NULL         ? "no model type "
                                          : "no model type",

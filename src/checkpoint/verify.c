@@ -186,7 +186,7 @@ static loong_status_t check_native(const verifier_t *v,
                ? "checksums of all files are right"
                : "checksums of all files are right, but those in hf/ have "
                  "none: an earlier version saved it");
-    const char *roles[LOONG_HF_PARTS];
+    const char *roles[LOONG_MODEL_ROLES];
     int count = loongi_view_roles(loongi_checkpoint_metadata(view->native),
                                   roles);
     bool adapters = false;

@@ -53,16 +53,14 @@ static loong_status_t add_unstated(loong_pairs_t *model)
 }
 
 int loongi_view_roles(const loong_pairs_t *metadata,
-                      const char *roles[LOONG_HF_PARTS])
+                      const char *roles[LOONG_MODEL_ROLES])
 {
-    static const char *const all[LOONG_HF_PARTS] = {
-        "image_encoder", "image_projector", LOONG_DEFAULT_ROLE};
     int count = 0;
-    for (int i = 0; i < LOONG_HF_PARTS; i++) {
+    for (int i = 0; i < LOONG_MODEL_ROLES; i++) {
         char key[64];
-        snprintf(key, sizeof(key), "model.%s.family", all[i]);
+        snprintf(key, sizeof(key), "model.%s.family", loong_recipe_roles[i]);
         if (loongi_pairs_get(metadata, key) != NULL) {
-            roles[count++] = all[i];
+            roles[count++] = loong_recipe_roles[i];
         }
     }
     roles[0] = count > 0 ? roles[0] : LOONG_DEFAULT_ROLE;
@@ -71,7 +69,7 @@ int loongi_view_roles(const loong_pairs_t *metadata,
 
 const char *loongi_view_component(const loong_pairs_t *metadata)
 {
-    const char *roles[LOONG_HF_PARTS];
+    const char *roles[LOONG_MODEL_ROLES];
     return roles[loongi_view_roles(metadata, roles) - 1];
 }
 
@@ -167,7 +165,7 @@ static loong_status_t list_native(loong_view_t *view, loong_view_names_t names)
 {
     int64_t count = loongi_checkpoint_count(view->native);
     const loong_pairs_t *meta = loongi_checkpoint_metadata(view->native);
-    const char *roles[LOONG_HF_PARTS];
+    const char *roles[LOONG_MODEL_ROLES];
     int num_roles = loongi_view_roles(meta, roles);
     for (int i = 0; i < num_roles; i++) {
         loong_view_part_t *part = NULL;
@@ -345,7 +343,7 @@ void loongi_view_close(loong_view_t **view)
     loongi_checkpoint_close(&(*view)->native);
     loongi_safetensors_set_close(&(*view)->set);
     loongi_peft_destroy(&(*view)->peft);
-    for (int i = 0; i < LOONG_HF_PARTS; i++) {
+    for (int i = 0; i < LOONG_MODEL_ROLES; i++) {
         loongi_hf_close(&(*view)->parts[i].hf);
         loongi_pairs_destroy(&(*view)->parts[i].model);
     }

@@ -8,6 +8,7 @@
 #include "hf_composite.h"
 #include "hf_weights.h"
 #include "loong/checkpoint.h"
+#include "loong/recipe.h"
 #include "native.h"
 #include "peft.h"
 
@@ -44,7 +45,7 @@ typedef struct loong_view {
     loong_safetensors_set_t *set;
     loong_peft_t *peft;
     int num_parts; /* of several, names of tensors begin with the role */
-    loong_view_part_t parts[LOONG_HF_PARTS];
+    loong_view_part_t parts[LOONG_MODEL_ROLES];
     int64_t count;
     loong_view_tensor_t *tensors; /* by name */
 } loong_view_t;
@@ -53,7 +54,7 @@ typedef struct loong_view {
 /* The components that a checkpoint's parameters are of, which their names begin
  * with, by its metadata: the one with the loss last, never none. Static. */
 int loongi_view_roles(const loong_pairs_t *metadata,
-                      const char *roles[LOONG_HF_PARTS]);
+                      const char *roles[LOONG_MODEL_ROLES]);
 /* The one with the loss. */
 const char *loongi_view_component(const loong_pairs_t *metadata);
 /* " image_encoder foundation": those that metadata speaks of. */

@@ -12,7 +12,7 @@
 enum { SAME_RECIPE, SAME_STEP, SAME_HISTORY, SAME_WORDS };
 
 enum { FLAGS = 5 };
-_Static_assert(LOONG_STEP_WRITING == 1 << (FLAGS - 1), "a word for each flag");
+_Static_assert(LOONG_STEP_VIDEOS == 1 << (FLAGS - 1), "a word for each flag");
 
 typedef struct sums {
     int64_t errors; /* ranks */

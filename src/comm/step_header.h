@@ -21,8 +21,9 @@ enum { LOONG_STEP_SUMS = 8, LOONG_STEP_MESSAGE = 160 };
 enum {
     LOONG_STEP_STOP = 1,   /* save what is done and exit */
     LOONG_STEP_SAVE = 2,   /* save what is done and go on */
-    LOONG_STEP_IMAGES = 8, /* this rank's texts have pictures */
-    LOONG_STEP_WRITING = 16 /* this rank still writes its part of a save */
+    LOONG_STEP_WRITING = 4, /* this rank still writes its part of a save */
+    LOONG_STEP_IMAGES = 8,  /* this rank's texts have pictures */
+    LOONG_STEP_VIDEOS = 16  /* likewise, of a second encoder */
 };
 
 /* One rank's part. */

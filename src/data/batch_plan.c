@@ -54,12 +54,16 @@ static loong_status_t check_room(const loong_batch_plan_t *p,
 {
     const char *text = p->items.item[0].name;
     for (int r = 0; r < p->params.num_readers; r++) {
+        if (p->params.reader[r].replicas == 0) { /* of another encoder */
+            continue;
+        }
         int64_t room = p->params.reader[r].rows;
         LOONG_CHECK(p->ctx, image->rows.encoder <= room, LOONG_ERR_CONFIG,
-                    "data.max_patches: picture %d of %s (%" PRId64
+                    "%s: picture %d of %s (%" PRId64
                     " x %" PRId64 " pixels) takes %" PRId64
                     " rows of the image encoder, which has room for %" PRId64,
-                    image->number, text != NULL ? text : "a text",
+                    p->params.patches_key, image->number,
+                    text != NULL ? text : "a text",
                     item->size[0], item->size[1], image->rows.encoder, room);
     }
     int64_t rows = image->rows.encoder / LOONG_MAX(image->rows.grids, 1);
@@ -95,9 +99,11 @@ static loong_status_t add_sample(loong_batch_plan_t *p, step_t *s,
             .replica = replica,
             .row = row + item->at,
             .part_at = item->part_at};
-        LOONG_TRY(check_room(p, item, &image));
         row += image.rows.text - loong_item_parts(item); /* more than tokens */
-        s->images[s->count++] = image;
+        if (image.rows.encoder_number == p->params.encoder) {
+            LOONG_TRY(check_room(p, item, &image));
+            s->images[s->count++] = image;
+        }
     }
     return LOONG_OK;
 }
@@ -139,9 +145,10 @@ static loong_status_t check_texts(const loong_batch_plan_t *p,
             has += images[i].replica == r;
         }
         LOONG_CHECK(p->ctx, has <= p->params.max_images, LOONG_ERR_CONFIG,
-                    "data.max_images: %" PRId64 ", micro-batch %" PRId64
+                    "%s: %" PRId64 ", micro-batch %" PRId64
                     " of data-parallel rank %d has %" PRId64 " pictures",
-                    p->params.max_images, images[0].micro_batch,
+                    p->params.images_key, p->params.max_images,
+                    images[0].micro_batch,
                     p->params.replica[r], has);
     }
     return LOONG_OK;
@@ -214,10 +221,11 @@ static loong_status_t deal(const loong_batch_plan_t *p, int64_t micro_batch,
         pictures++;
         LOONG_CHECK(p->ctx, rows <= room->rows && pictures <= room->images,
                     LOONG_ERR_CONFIG,
-                    "data.max_patches: micro-batch %" PRId64 " has %" PRId64
+                    "%s: micro-batch %" PRId64 " has %" PRId64
                     " rows of %" PRId64 " pictures for one image encoder, "
                     "which has room for %" PRId64 " of %" PRId64,
-                    micro_batch, rows, pictures, room->rows, room->images);
+                    p->params.patches_key, micro_batch, rows, pictures,
+                    room->rows, room->images);
     }
     return LOONG_OK;
 }
@@ -261,8 +269,10 @@ static loong_status_t make_step(loong_batch_plan_t *p, step_t *s,
     for (int64_t m = 0; m < range_of(p, s, true, 0).micro_batches; m++) {
         range_t range = range_of(p, s, true, m);
         for (int i = 0; i < p->params.num_readers; i++) {
-            LOONG_TRY(deal(p, m, turn, i, s->images + range.first,
-                           range.count));
+            LOONG_TRY(p->params.reader[i].replicas > 0
+                          ? deal(p, m, turn, i, s->images + range.first,
+                                 range.count)
+                          : LOONG_OK);
         }
         turn += range.count > 0;
     }
@@ -364,29 +374,32 @@ loong_status_t loongi_batch_plan_most(loong_context_t *ctx,
                                       const loong_blend_t *blend,
                                       int64_t micro_batch_size, int64_t samples,
                                       const loong_picture_reader_t *pictures,
-                                      loong_batch_most_t *most_p)
+                                      loong_batch_most_t *most)
 {
     loong_items_t items = {.ctx = ctx, .sizes = pictures->sizes};
-    loong_batch_most_t sum = {0};
-    memset(most_p, 0, sizeof(*most_p));
+    loong_batch_most_t sum[LOONG_MAX_ENCODERS] = {{0}};
+    memset(most, 0, sizeof(sum));
     LOONG_TRY(check_sources(ctx, blend));
     loong_status_t status = LOONG_OK;
     for (int64_t g = 0; g < samples && status == LOONG_OK; g++) {
-        sum = g % micro_batch_size == 0 ? (loong_batch_most_t){0} : sum;
+        if (g % micro_batch_size == 0) {
+            memset(sum, 0, sizeof(sum));
+        }
         status = peek(blend, g, &items);
         for (int i = 0; status == LOONG_OK && i < items.count; i++) {
-            const loong_item_t *item = &items.item[i];
-            if (item->type == LOONG_ITEM_IMAGE) {
-                loong_picture_rows_t rows = rows_of(pictures, item);
-                sum.images++;
-                sum.patches += rows.encoder;
-                most_p->longest =
-                    LOONG_MAX(most_p->longest,
-                              rows.encoder / LOONG_MAX(rows.grids, 1));
+            if (items.item[i].type == LOONG_ITEM_IMAGE) {
+                loong_picture_rows_t rows = rows_of(pictures, &items.item[i]);
+                int e = rows.encoder_number;
+                sum[e].images++;
+                sum[e].patches += rows.encoder;
+                most[e].longest = LOONG_MAX(
+                    most[e].longest, rows.encoder / LOONG_MAX(rows.grids, 1));
             }
         }
-        most_p->images = LOONG_MAX(most_p->images, sum.images);
-        most_p->patches = LOONG_MAX(most_p->patches, sum.patches);
+        for (int e = 0; e < LOONG_MAX_ENCODERS; e++) {
+            most[e].images = LOONG_MAX(most[e].images, sum[e].images);
+            most[e].patches = LOONG_MAX(most[e].patches, sum[e].patches);
+        }
     }
     loong_items_free(&items);
     return status;

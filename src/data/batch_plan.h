@@ -24,7 +24,7 @@ enum { LOONG_MAX_PICTURE_READERS = 7 };
  * and those of the next micro-batch that has some to others, as long as there
  * are some. */
 typedef struct loong_picture_room {
-    int replicas;
+    int replicas; /* 0: it reads no pictures of the plan's encoder */
     bool whole;
     /* Likewise, but of each micro-batch the first replica that reads it is said
      * here; NULL: they take turns. Borrowed. */
@@ -46,6 +46,8 @@ typedef struct loong_batch_plan_params {
     int64_t max_images; /* of a micro-batch of one replica */
     int64_t max_rows;   /* of the encoder, of a grid of a picture; 0: any */
     loong_picture_reader_t pictures;
+    int encoder; /* of several the one whose pictures these are */
+    const char *images_key, *patches_key; /* that say what there is room for */
     int num_readers;
     loong_picture_room_t reader[LOONG_MAX_PICTURE_READERS];
 } loong_batch_plan_params_t;
@@ -103,7 +105,7 @@ static inline int64_t loongi_planned_first(const loong_planned_image_t *images,
 }
 
 /* The most that a micro-batch of one replica has among the draws [0, samples),
- * in any layout. */
+ * in any layout, of each encoder: most [LOONG_MAX_ENCODERS]. */
 typedef struct loong_batch_most {
     int64_t images, patches; /* patches: rows of the encoder */
     int64_t longest;         /* likewise, of a grid of a picture */
@@ -111,7 +113,7 @@ typedef struct loong_batch_most {
 LOONG_NODISCARD loong_status_t loongi_batch_plan_most(
     loong_context_t *ctx, const loong_blend_t *blend, int64_t micro_batch_size,
     int64_t samples, const loong_picture_reader_t *pictures,
-    loong_batch_most_t *most_p);
+    loong_batch_most_t *most);
 
 #ifdef __cplusplus
 }

@@ -36,8 +36,10 @@ void loongi_deals_destroy(loong_deals_t *deals)
 
 /* ---- costs --------------------------------------------------------------- */
 
-/* The pictures of a sample; the rows that its text has with them. */
+/* The pictures of a sample; the rows that its text has with them. met: encoders
+ * that the micro-batch has pictures of. */
 static int64_t add_pictures(const loong_deals_t *d,
+                            bool met[LOONG_MAX_ENCODERS],
                             int64_t parts[LOONG_COST_PARTS])
 {
     const loong_sample_costs_t *c = d->params.costs;
@@ -48,10 +50,14 @@ static int64_t add_pictures(const loong_deals_t *d,
         if (item->type == LOONG_ITEM_IMAGE) {
             loong_picture_rows_t of =
                 c->pictures.rows(c->pictures.config, item);
-            parts[LOONG_COST_ENCODER] = c->encoder;
-            int64_t each = of.encoder / LOONG_MAX(of.grids, 1);
+            int e = of.encoder_number;
+            int64_t each = LOONG_MIN(of.encoder / LOONG_MAX(of.grids, 1),
+                                     c->encoder[e].rows);
+            parts[LOONG_COST_ENCODER] +=
+                met[e] ? 0 : c->encoder[e].micro_batch;
+            met[e] = true;
             parts[LOONG_COST_PICTURES] +=
-                of.grids * c->picture[LOONG_MIN(each, c->picture_rows)];
+                of.grids * c->encoder[e].picture[each];
             rows += of.text - loong_item_parts(item);
         }
     }
@@ -59,6 +65,7 @@ static int64_t add_pictures(const loong_deals_t *d,
 }
 
 static loong_status_t add_sample(loong_deals_t *d, int64_t g,
+                                 bool met[LOONG_MAX_ENCODERS],
                                  int64_t parts[LOONG_COST_PARTS])
 {
     const loong_loader_params_t *p = &d->params;
@@ -74,11 +81,11 @@ static loong_status_t add_sample(loong_deals_t *d, int64_t g,
     LOONG_TRY(loong_blend_locate(p->blend, g, &sample));
     loong_blend_get_source(p->blend, sample.source, &source);
     int64_t rows = blend.seq_length;
-    if (c->picture != NULL) {
+    if (c->pictures.rows != NULL) {
         d->items.epoch = sample.epoch;
         LOONG_TRY(
             source.source_class->peek(source.source, sample.number, &d->items));
-        rows = LOONG_MIN(add_pictures(d, parts), blend.seq_length + 1);
+        rows = LOONG_MIN(add_pictures(d, met, parts), blend.seq_length + 1);
     }
     /* Each text of a row sees itself alone. */
     int64_t own = loongi_pack_cost(source.source_class, source.source,
@@ -90,9 +97,10 @@ static loong_status_t add_sample(loong_deals_t *d, int64_t g,
 loong_status_t loongi_deals_measure(loong_deals_t *deals, int64_t g,
                                     int64_t parts[LOONG_COST_PARTS])
 {
+    bool met[LOONG_MAX_ENCODERS] = {false};
     memset(parts, 0, LOONG_COST_PARTS * sizeof(*parts));
     for (int64_t j = 0; j < deals->params.micro_batch_size; j++) {
-        LOONG_TRY(add_sample(deals, g + j, parts));
+        LOONG_TRY(add_sample(deals, g + j, met, parts));
     }
     return LOONG_OK;
 }

@@ -130,14 +130,29 @@ static void fill_token_types(const fill_t *f, const loong_token_row_t *row,
     }
 }
 
-static void fill_is_feature(const fill_t *f, const loong_token_row_t *row,
-                            int64_t at)
+static void fill_of_encoder(const fill_t *f, const loong_token_row_t *row,
+                            int64_t at, int encoder)
 {
     int32_t *to = (int32_t *)f->field->to + at;
     for (int64_t i = 0; i < own_tokens(f->layout); i++) {
-        to[i] = row->feature != NULL &&
-                row->feature[loongi_token_place(f->layout, i)] != 0;
+        int feature =
+            row->feature != NULL
+                ? row->feature[loongi_token_place(f->layout, i)]
+                : 0;
+        to[i] = feature != 0 && feature >> LOONG_FEATURE_ENCODER == encoder;
     }
+}
+
+static void fill_is_feature(const fill_t *f, const loong_token_row_t *row,
+                            int64_t at)
+{
+    fill_of_encoder(f, row, at, 0);
+}
+
+static void fill_is_video(const fill_t *f, const loong_token_row_t *row,
+                          int64_t at)
+{
+    fill_of_encoder(f, row, at, 1);
 }
 
 /* Something that is apart from what stands before: a sample always is, a
@@ -175,7 +190,7 @@ static void step(const loong_token_params_t *l, const loong_token_row_t *row,
         return;
     }
     const int32_t *place = row->place[w->t];
-    w->begin = row->feature[w->t] == LOONG_FEATURE_FIRST ? next : w->begin;
+    w->begin = row->feature[w->t] & LOONG_FEATURE_FIRST ? next : w->begin;
     for (int k = 0; k < 3; k++) {
         w->at[k] = w->begin + place[k];
         w->next[k] = k > 0 ? LOONG_MAX(w->next[k], w->at[k] + 1) : w->next[k];
@@ -331,6 +346,7 @@ static const field_kind_t fields[] = {
     {{"loss_weight", LOONG_F32, LOONG_F64}, OWN_TOKENS, fill_loss_weight},
     {{"token_types", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_token_types},
     {{"is_feature", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_is_feature},
+    {{"is_video", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_is_video},
     {{"positions", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_positions},
     {{"axis_positions", LOONG_I32, LOONG_I32},
      OWN_TRIPLES,

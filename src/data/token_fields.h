@@ -13,10 +13,9 @@
 extern "C" {
 #endif
 
-enum {
-    LOONG_FEATURE = 1,
-    LOONG_FEATURE_FIRST /* of a picture, or of a part of one */
-};
+/* A row of a picture, the first of it or of a part of it, and of which encoder:
+ * its number from this bit on. */
+enum { LOONG_FEATURE = 1, LOONG_FEATURE_FIRST = 2, LOONG_FEATURE_ENCODER = 2 };
 
 /* T + 1 ids and what is known of each; T the length of a sample. */
 typedef struct loong_token_row {

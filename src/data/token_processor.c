@@ -165,7 +165,9 @@ static void lay_part(loong_token_row_t *row, int64_t at, int32_t id,
         int64_t moment = count == each ? 0 : (from + i) / each;
         int32_t *place = row->place[at];
         row->ids[at] = id;
-        row->feature[at] = i == 0 ? LOONG_FEATURE_FIRST : LOONG_FEATURE;
+        row->feature[at] =
+            (uint8_t)((i == 0 ? LOONG_FEATURE_FIRST : LOONG_FEATURE) |
+                      rows->encoder_number << LOONG_FEATURE_ENCODER);
         place[0] = (int32_t)((float)moment * rows->step);
         place[1] = (int32_t)((from + i) % each / rows->columns);
         place[2] = (int32_t)((from + i) % rows->columns);

@@ -420,7 +420,7 @@ loong_status_t loongi_sample_check_prompts(const loong_sampling_t *sampling)
     loong_text_encoder_t *encoder = NULL;
     int64_t prompts = loong_recipe_count(plan->recipe, prompts_key);
     int32_t image =
-        plan->pictures.most > 0
+        plan->num_encoders > 0
             ? loong_tokenizer_token_to_id(
                   sampling->tokenizer,
                   loong_recipe_text(plan->recipe, "data.image_token"))

@@ -6,6 +6,53 @@
 #include "loong/op.h"
 #include "nn_impl.h"
 
+const char *const loong_projected_ports[LOONG_MAX_ENCODERS] = {
+    "projected", "projected_videos"};
+const char *const loong_feature_inputs[LOONG_MAX_ENCODERS] = {"is_feature",
+                                                              "is_video"};
+
+/* Part k of what a projector sends; in rows of text it is zero. */
+static loong_val_t feature(loong_nn_t *nn, int64_t hidden,
+                           const loong_model_request_t *request,
+                           loong_val_t received, int k)
+{
+    return request->deep_features > 0
+               ? loong_slice(nn->graph, received, k * hidden, hidden)
+               : received;
+}
+
+loong_val_t loong_nn_select_features(loong_nn_t *nn, loong_val_t x,
+                                     int64_t hidden,
+                                     const loong_model_request_t *request,
+                                     loong_val_t *received)
+{
+    int64_t width = (1 + request->deep_features) * hidden;
+    for (int i = 0; i < request->features; i++) {
+        if (received[i] == LOONG_NONE) {
+            received[i] = loong_nn_receive(nn, loong_projected_ports[i],
+                                           request->rows, width);
+        }
+        loong_val_t is_feature = loong_nn_stream_rows(
+            nn, loong_graph_input(nn->graph, loong_feature_inputs[i], LOONG_I32,
+                                  loong_shape_1d(request->rows)));
+        x = loong_select_rows(nn->graph, x,
+                              feature(nn, hidden, request, received[i], 0),
+                              is_feature);
+    }
+    return x;
+}
+
+loong_val_t loong_nn_add_features(loong_nn_t *nn, loong_val_t x, int64_t hidden,
+                                  int k, const loong_model_request_t *request,
+                                  const loong_val_t *received)
+{
+    for (int i = 0; i < request->features; i++) {
+        x = loong_add(nn->graph, x,
+                      feature(nn, hidden, request, received[i], k));
+    }
+    return x;
+}
+
 loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,
                                loong_val_t table, loong_nn_slice_t rows)
 {

@@ -369,12 +369,13 @@ static void describe_stages(loong_plan_t *plan, const loong_component_t *c)
 static void describe_upstream(loong_plan_t *plan)
 {
     const loong_model_t *m = plan->component->model;
-    if (plan->pictures.most > 0) {
+    if (plan->num_encoders > 0) {
         loongi_text_printf(&plan->text, "  join: %s\n",
                            plan->component->params.join);
     }
-    for (int i = 0; plan->pictures.most > 0 && i < m->num_components - 1; i++) {
+    for (int i = 0; i < 2 * plan->num_encoders; i++) {
         const loong_component_params_t *p = &m->components[i]->params;
+        const loong_picture_plan_t *of = loongi_plan_pictures(plan, i);
         loongi_text_printf(&plan->text, "  %s: tensor %d%s", p->name,
                            p->mesh.size[LOONG_AXIS_TP],
                            p->request.sequence_parallel ? " (sequence)" : "");
@@ -385,14 +386,14 @@ static void describe_upstream(loong_plan_t *plan)
         loongi_text_printf(&plan->text, " x data %d",
                            p->mesh.size[LOONG_AXIS_DP]);
         describe_stages(plan, m->components[i]);
-        int64_t pictures = plan->pictures.native
-                               ? plan->pictures.encoder
+        int64_t pictures = of->native
+                               ? of->encoder
                                : loongi_component_rows(m->components[i]) /
                                      p->request.seq_length;
         loongi_text_printf(
             &plan->text, ", %lld picture%s of a micro-batch%s%s",
             (long long)pictures, pictures == 1 ? "" : "s",
-            plan->pictures.native ? " and their size" : "",
+            of->native ? " and their size" : "",
             p->train ? "" : ", frozen");
         describe_ranks(plan, p);
         describe_kept(plan, m->components[i]);

@@ -32,7 +32,7 @@ typedef struct loong_reader {
     int64_t rows; /* samples, or pictures, of a micro-batch */
 } loong_reader_t;
 
-/* Pictures of a model that reads texts with pictures. */
+/* Pictures that one encoder has of a model that reads texts with pictures. */
 typedef struct loong_picture_plan {
     int64_t most; /* of a micro-batch of texts; 0: there are none */
     /* Rows of the encoder: for those; of the largest picture; of one or its
@@ -53,7 +53,6 @@ typedef struct loong_picture_plan {
     bool native;     /* pictures have numbers of rows of their own */
     bool whole;      /* those of a text's micro-batch go to one replica */
     int64_t encoder; /* pictures of a micro-batch of a replica of the encoder */
-    loong_picture_reader_t reader; /* set when data is opened */
 } loong_picture_plan_t;
 
 /* What is borrowed outlives the plan. */
@@ -82,7 +81,11 @@ typedef struct loong_plan {
     int num_stage_plans;
     loong_component_t **stage_plans;              /* NULL: not planned */
     loong_reader_t readers[LOONG_MAX_COMPONENTS]; /* of the model's */
-    loong_picture_plan_t pictures;
+    /* Of each encoder; components 2 e and 2 e + 1 are encoder e and its
+     * projector. */
+    loong_picture_plan_t pictures[LOONG_MAX_ENCODERS];
+    int num_encoders; /* of a model that reads texts with pictures, else 0 */
+    loong_picture_reader_t picture_reader; /* set when data is opened */
     struct {
         int64_t rank;    /* bytes that this rank needs */
         int64_t machine; /* and all that share its memory */
@@ -92,6 +95,20 @@ typedef struct loong_plan {
     loong_timeline_t timeline;
     loong_text_t text; /* that was told of it last */
 } loong_plan_t;
+
+/* Of the encoder that a component is, or reads. */
+static inline const loong_picture_plan_t *
+loongi_plan_pictures(const loong_plan_t *plan, int component)
+{
+    return &plan->pictures[component / 2];
+}
+
+/* Has it rows of pictures alone? */
+static inline bool loongi_plan_is_upstream(const loong_plan_t *plan,
+                                           int component)
+{
+    return component < 2 * plan->num_encoders;
+}
 
 /* Of the component with the loss; NULL: it could not be planned. */
 static inline const loong_reader_t *loongi_plan_reader(const loong_plan_t *plan)

@@ -70,7 +70,7 @@ static void place(variant_t *v)
         const int32_t *all = of->rank;
         int count = 0;
         if (v->join->apart && of->turn == 0) {
-            of->turn = (int)v->plan->pictures.texts *
+            of->turn = (int)loongi_plan_pictures(v->plan, c)->texts *
                        m->ranks.component[last_of(v)].replicas * ranks_of(v, c);
         }
         for (int i = 0; i < of->replicas && v->alone; i++) {
@@ -237,7 +237,7 @@ loong_status_t loongi_predict_joins(loong_plan_t *plan)
     const loong_model_t *m = plan->component->model;
     variant_t v = {.plan = plan, .join = loongi_join_kinds[0], .alone = true};
     double first = 0.0;
-    if (m->num_components == 1 || plan->pictures.most == 0) {
+    if (m->num_components == 1 || plan->num_encoders == 0) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_calloc(plan->ctx,

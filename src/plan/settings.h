@@ -21,6 +21,7 @@ typedef struct loong_train_settings {
     loong_packing_t packing;
     double validation_split;
     int64_t max_images, max_patches; /* of a micro-batch; 0: not set */
+    int64_t max_videos, max_video_patches; /* likewise, of a video encoder */
     int64_t max_image_patches;       /* of a picture; 0: not set */
     int64_t max_tiles;               /* likewise */
     double video_fps;                /* 0: not set */
@@ -56,6 +57,21 @@ typedef struct loong_train_settings {
     bool tensorboard;    /* beside the metrics of a training */
     uint64_t seed;
 } loong_train_settings_t;
+
+/* Room of an encoder, by its number: what is asked for, and by which keys. */
+typedef struct loong_room {
+    int64_t images, patches; /* 0: not set */
+    const char *images_key, *patches_key;
+} loong_room_t;
+static inline loong_room_t loongi_settings_room(const loong_train_settings_t *s,
+                                                int encoder)
+{
+    const loong_room_t rooms[] = {
+        {s->max_images, s->max_patches, "data.max_images", "data.max_patches"},
+        {s->max_videos, s->max_video_patches, "data.max_videos",
+         "data.max_video_patches"}};
+    return rooms[encoder];
+}
 
 /* Of a recipe that was filled. */
 void loongi_settings_read(const loong_recipe_t *recipe, bool evaluate_only,

@@ -161,7 +161,7 @@ static loong_status_t plan_stage(loong_plan_t *plan, int replica, int rank)
     const int *size = plan->mesh.size;
     int of_stage = plan->mesh.world / size[LOONG_AXIS_PP];
     int stage = rank_of_stage(plan, replica, rank);
-    bool alone = plan->pictures.most == 0;
+    bool alone = plan->num_encoders == 0;
     int first =
         alone ? stage - stage % size[LOONG_AXIS_TP] + size[LOONG_AXIS_TP] - 1
               : stage - stage % of_stage;

@@ -24,13 +24,6 @@ static bool is_apart(const loong_component_params_t *last)
     return join != NULL && join->apart;
 }
 
-static bool reads_pictures(const loong_component_params_t *p)
-{
-    loong_model_facts_t facts = {0};
-    p->family->facts(p->config, &facts);
-    return facts.patch_size > 0;
-}
-
 static loong_status_t layout_of(const loong_plan_t *plan,
                                 const loong_component_params_t *p,
                                 const loong_extent_t *extent,
@@ -61,10 +54,11 @@ loong_status_t loongi_upstream_place(const loong_plan_t *plan, int job_rank,
 /* Blocks of merge x merge patches become rows: they fill pictures, and the
  * windows of these. */
 static loong_status_t check_merge(const loong_plan_t *plan,
+                                  const loong_picture_plan_t *p,
                                   const loong_component_params_t *encoder,
                                   const loong_model_facts_t *facts)
 {
-    long long merge = plan->pictures.merge;
+    long long merge = p->merge;
     long long block = facts->patch_size * merge;
     LOONG_CHECK(plan->ctx, facts->window_size % block == 0, LOONG_ERR_CONFIG,
                 "model.%s.window_size: found %lld, multiples of patch_size "
@@ -88,39 +82,40 @@ static loong_status_t check_merge(const loong_plan_t *plan,
 
 /* Tiles of one size become lines of patches. */
 static loong_status_t check_packing(const loong_plan_t *plan,
+                                    const loong_picture_plan_t *p,
                                     const loong_component_params_t *encoder,
                                     const loong_model_facts_t *facts)
 {
     LOONG_CHECK(plan->ctx,
-                plan->pictures.packed_tiles == 0 ||
+                p->packed_tiles == 0 ||
                     (facts->image_size > 0 && !facts->sends_class_token &&
                      facts->window_size == 0),
                 LOONG_ERR_CONFIG,
-                "model.image_projector.packed_tiles: found %lld; it goes with "
-                "an encoder of image_size above 0, without windows and "
-                "select_class_token, %s of family %s is another",
-                (long long)plan->pictures.packed_tiles, encoder->name,
+                "model: packed_tiles: found %lld; it goes with an encoder of "
+                "image_size above 0, without windows and select_class_token, "
+                "%s of family %s is another",
+                (long long)p->packed_tiles, encoder->name,
                 encoder->family->name);
     return LOONG_OK;
 }
 
 /* Room for rows of pictures that are no more than the texts which they stand in
  * have rows for: whole blocks, or whole tiles. */
-static loong_status_t read_room(const loong_plan_t *plan, int64_t patches,
+static loong_status_t read_room(const loong_plan_t *plan,
+                                const loong_room_t *room, int64_t patches,
                                 loong_picture_plan_t *p)
 {
-    static const char key[] = "data.max_patches";
     int64_t unit = p->merge * p->merge;
     int64_t text = plan->set->micro_batch_size * plan->set->seq_length;
-    int64_t asked = plan->set->max_patches > 0
-                        ? plan->set->max_patches
+    int64_t asked = room->patches > 0
+                        ? room->patches
                         : plan->set->micro_batch_size * plan->set->row_patches;
     if (p->each == 0) {
         int64_t most = unit * text + p->skip * p->most * LOONG_MAX(p->tiles, 1);
         LOONG_CHECK(plan->ctx, asked > 0 || p->latents == 0, LOONG_ERR_CONFIG,
                     "%s is missing: pictures of sizes of their own have any "
                     "number of patches where each takes %lld rows of a text",
-                    key, (long long)p->latents);
+                    room->patches_key, (long long)p->latents);
         p->rows = loongi_round_up(asked > 0 ? asked : most, unit);
         p->longest = plan->set->max_image_patches > 0
                          ? LOONG_MIN(plan->set->max_image_patches + p->skip,
@@ -139,17 +134,18 @@ static loong_status_t read_room(const loong_plan_t *plan, int64_t patches,
     LOONG_CHECK(plan->ctx, tiles > 0, LOONG_ERR_CONFIG,
                 "%s: there is room for %lld rows of the image encoder, a tile "
                 "has %lld",
-                asked > 0 ? key : "data.seq_length",
+                asked > 0 ? room->patches_key : "data.seq_length",
                 (long long)(asked > 0 ? asked : unit * text),
                 (long long)p->each);
     return LOONG_OK;
 }
 
 /* Of those of a micro-batch of texts, what one of the encoder has room for. */
-static int64_t part_of(const loong_plan_t *plan, int64_t room)
+static int64_t part_of(const loong_plan_t *plan,
+                       const loong_picture_plan_t *p, int64_t room)
 {
     int64_t texts = plan->set->micro_batch_size;
-    int64_t samples = LOONG_MIN(plan->pictures.samples, texts);
+    int64_t samples = LOONG_MIN(p->samples, texts);
     return (room * samples + texts - 1) / texts;
 }
 
@@ -170,32 +166,32 @@ static loong_status_t read_samples(const loong_plan_t *plan,
                 loong_recipe_where(plan->recipe, key), key,
                 (long long)p->samples, (long long)texts);
     p->texts = LOONG_MAX(p->samples / texts, 1);
-    p->text_most = LOONG_MAX(part_of(plan, p->most), p->tiles);
+    p->text_most = LOONG_MAX(part_of(plan, p, p->most), p->tiles);
     p->text_rows =
         p->each > 0
-            ? LOONG_MAX(part_of(plan, p->rows / p->each), p->tiles) * p->each
-            : loongi_round_up(part_of(plan, p->rows), p->merge * p->merge);
+            ? LOONG_MAX(part_of(plan, p, p->rows / p->each), p->tiles) * p->each
+            : loongi_round_up(part_of(plan, p, p->rows), p->merge * p->merge);
     p->longest = LOONG_MIN(p->longest, p->text_rows);
     return LOONG_OK;
 }
 
 /* Where the rows of a picture are, and how many there can be. */
-static loong_status_t read_pictures(loong_plan_t *plan,
+static loong_status_t read_pictures(loong_plan_t *plan, int number,
                                     const loong_component_params_t *encoder,
                                     bool apart)
 {
-    static const char key[] = "data.max_patches";
-    loong_picture_plan_t *p = &plan->pictures;
+    loong_picture_plan_t *p = &plan->pictures[number];
+    const loong_room_t room = loongi_settings_room(plan->set, number);
     const loong_recipe_t *r = plan->recipe;
     loong_model_facts_t facts = {0};
     encoder->family->facts(encoder->config, &facts);
     p->skip = facts.class_token && !facts.sends_class_token ? 1 : 0;
     p->native = facts.image_size == 0 || p->tiles > 1;
-    LOONG_TRY(check_merge(plan, encoder, &facts));
-    LOONG_TRY(check_packing(plan, encoder, &facts));
+    LOONG_TRY(check_merge(plan, p, encoder, &facts));
+    LOONG_TRY(check_packing(plan, p, encoder, &facts));
     p->most =
-        plan->set->max_images > 0
-            ? plan->set->max_images
+        room.images > 0
+            ? room.images
             : plan->set->micro_batch_size * LOONG_MAX(plan->set->row_images, 1);
     int64_t side = facts.image_size / facts.patch_size;
     p->side = side;
@@ -208,14 +204,15 @@ static loong_status_t read_pictures(loong_plan_t *plan,
                 loong_recipe_where(r, "data.max_image_patches"),
                 encoder->family->name);
     if (p->native) {
-        LOONG_TRY(read_room(plan, side * side, p));
+        LOONG_TRY(read_room(plan, &room, side * side, p));
     } else {
         p->longest = p->each;
         p->rows = p->most * p->longest;
-        LOONG_CHECK(plan->ctx, plan->set->max_patches == 0, LOONG_ERR_CONFIG,
-                    "%s: %s: pictures of family %s are all of one size: "
-                    "data.max_images says how many there is room for",
-                    loong_recipe_where(r, key), key, encoder->family->name);
+        LOONG_CHECK(plan->ctx, room.patches == 0, LOONG_ERR_CONFIG,
+                    "%s: %s: pictures of family %s are all of one size: %s "
+                    "says how many there is room for",
+                    loong_recipe_where(r, room.patches_key), room.patches_key,
+                    encoder->family->name, room.images_key);
     }
     return read_samples(plan, encoder, p);
 }
@@ -311,12 +308,12 @@ static void read_merges(int count, const loong_component_params_t *params,
 
 /* What a projector makes at most: as many of each picture, or of a tile each of
  * its lines and a learned row behind it. */
-static int64_t packed_rows(const loong_plan_t *plan,
+static int64_t packed_rows(const loong_picture_plan_t *pictures,
                            const loong_component_params_t *p,
                            const loong_extent_t *extent)
 {
     loong_model_facts_t facts = {0};
-    int64_t side = plan->pictures.side;
+    int64_t side = pictures->side;
     p->family->facts(p->config, &facts);
     int64_t rows = facts.latents > 0 ? extent->segments * facts.latents
                    : facts.packed_tiles > 0
@@ -330,11 +327,10 @@ static int64_t packed_rows(const loong_plan_t *plan,
  * so that
  * one may be had beside an even share; where all have sizes of their own, the
  * pictures of a text's micro-batch are one replica's. */
-static loong_extent_t extent_of(const loong_plan_t *plan, bool encoder,
+static loong_extent_t extent_of(const loong_picture_plan_t *p, bool encoder,
                                 int64_t texts, int64_t replicas)
 {
     enum { PADDING = LOONG_PADDING_ROWS };
-    const loong_picture_plan_t *p = &plan->pictures;
     int64_t pictures = p->text_most * texts;
     int64_t rows = p->text_rows * texts;
     int64_t share = (texts + replicas - 1) / replicas;
@@ -395,6 +391,7 @@ static void copy_settings(loong_component_params_t *p,
     memset(&p->request, 0, sizeof(p->request));
     p->request.rules = own.request.rules;
     p->request.deep_features = own.request.deep_features;
+    p->request.encoder = own.request.encoder;
     p->logits_rows = 0;
     p->layers_per_chunk = 0;
     p->layout = NULL;
@@ -428,6 +425,7 @@ static loong_status_t match_types(const loong_plan_t *plan, int count,
 }
 
 static loong_status_t complete(const loong_plan_t *plan, loong_arena_t *arena,
+                               const loong_picture_plan_t *pictures,
                                const loong_component_params_t *last,
                                const loong_extent_t *extent,
                                loong_component_params_t *p)
@@ -435,17 +433,31 @@ static loong_status_t complete(const loong_plan_t *plan, loong_arena_t *arena,
     loong_parallel_t layout;
     LOONG_TRY(layout_of(plan, p, extent, &layout));
     copy_settings(p, last);
-    p->micro_batch_size = plan->pictures.samples;
+    p->micro_batch_size = pictures->samples;
     p->layers_per_chunk = loongi_parallel_own(
         &layout, "num_layers_per_virtual_pipeline_stage");
     LOONG_TRY(loongi_component_own(plan, arena, p));
     loongi_parallel_request(&layout, &p->mesh, &p->request);
-    p->request.packed_rows = packed_rows(plan, p, extent);
+    p->request.packed_rows = packed_rows(pictures, p, extent);
     loong_status_t status = loongi_parallel_accepts(&layout);
     if (status != LOONG_OK) {
         loongi_error_note(plan->ctx, "wanted by model.%s.parallel", p->name);
     }
     return status;
+}
+
+/* What the recipe says of an encoder that is not there. */
+static loong_status_t check_rooms(const loong_plan_t *plan, int encoders)
+{
+    const loong_room_t room = loongi_settings_room(plan->set, 1);
+    const char *key = room.images > 0 ? room.images_key : room.patches_key;
+    LOONG_CHECK(plan->ctx,
+                encoders > 1 || (room.images == 0 && room.patches == 0),
+                LOONG_ERR_CONFIG,
+                "%s: %s: is of a video_encoder beside an image_encoder; of one "
+                "encoder data.max_images and data.max_patches are there",
+                loong_recipe_where(plan->recipe, key), key);
+    return LOONG_OK;
 }
 
 loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
@@ -454,14 +466,14 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
 {
     const loong_component_params_t *last = &params[count - 1];
     loong_cell_ranks_t place;
+    LOONG_TRY(check_rooms(plan, count / 2));
     if (count == 1) {
         return LOONG_OK;
     }
-    read_merges(count - 1, params, &plan->pictures);
-    for (int i = 0; i < count - 1; i++) {
-        if (reads_pictures(&params[i])) {
-            LOONG_TRY(read_pictures(plan, &params[i], is_apart(last)));
-        }
+    plan->num_encoders = count / 2;
+    for (int i = 0; i < plan->num_encoders; i++) {
+        read_merges(2, &params[2 * i], &plan->pictures[i]);
+        LOONG_TRY(read_pictures(plan, i, &params[2 * i], is_apart(last)));
     }
     for (int i = 0; i < count - 1; i++) {
         LOONG_TRY(loongi_upstream_place(plan, loong_comm_rank(plan->comm),
@@ -470,20 +482,17 @@ loong_status_t loongi_upstream_params(loong_plan_t *plan, loong_arena_t *arena,
     LOONG_TRY(settle_graphs(plan, &params[count - 1]));
     LOONG_TRY(loongi_cell_ranks_find(plan->ctx, arena, count, params, &place));
     for (int i = 0; i < count - 1; i++) {
-        bool encoder = reads_pictures(&params[i]);
-        int64_t texts =
-            plan->pictures.texts * place.component[count - 1].replicas;
-        loong_extent_t extent = extent_of(plan, encoder, texts,
-                                          place.component[i].replicas);
+        bool encoder = i % 2 == 0;
+        loong_picture_plan_t *p = &plan->pictures[i / 2];
+        int64_t texts = p->texts * place.component[count - 1].replicas;
+        loong_extent_t extent =
+            extent_of(p, encoder, texts, place.component[i].replicas);
         if (encoder) {
-            plan->pictures.encoder =
-                plan->pictures.native
-                    ? plan->pictures.text_most * texts
-                    : extent.segments;
+            p->encoder =
+                p->native ? p->text_most * texts : extent.segments;
         }
-        LOONG_TRY(complete(plan, arena, last, &extent, &params[i]));
-        bool turns = plan->pictures.whole &&
-                     texts < place.component[i].replicas;
+        LOONG_TRY(complete(plan, arena, p, last, &extent, &params[i]));
+        bool turns = p->whole && texts < place.component[i].replicas;
         params[i].turn = turns ? (int)texts : 0;
     }
     if (is_apart(last)) {

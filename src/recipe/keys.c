@@ -67,8 +67,14 @@ static const loong_recipe_key_t *from(const loong_recipe_t *r,
 
 void loongi_recipe_generic_path(const char *path, char generic[PATH_SIZE])
 {
+    static const char videos[] = "model.video_", images[] = "model.image_";
     size_t n = 0;
     bool inside = false;
+    if (strncmp(path, videos, sizeof(videos) - 1) == 0) {
+        n = sizeof(images) - 1;
+        memcpy(generic, images, n);
+        path += sizeof(videos) - 1;
+    }
     for (; *path != '\0' && n + 1 < PATH_SIZE; path++) {
         inside = inside && *path != ']';
         if (!inside) {

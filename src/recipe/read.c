@@ -238,17 +238,26 @@ const char *loong_recipe_own_path(const loong_recipe_t *recipe,
     return own ? path : key;
 }
 
-const char *const loongi_recipe_roles[LOONG_RECIPE_ROLES] = {
-    "image_encoder", "image_projector", "foundation"};
+const char *const loong_recipe_roles[LOONG_MODEL_ROLES] = {
+    "image_encoder", "image_projector", "video_encoder", "video_projector",
+    "foundation"};
+
+const char *loong_recipe_role_kind(const char *role)
+{
+    return strcmp(role, "video_encoder") == 0     ? "image_encoder"
+           : strcmp(role, "video_projector") == 0 ? "image_projector"
+                                                  : role;
+}
 
 const char *loong_recipe_component(const loong_recipe_t *recipe, int64_t i)
 {
-    for (int64_t k = 0; k < LOONG_RECIPE_ROLES; k++) {
+    for (int k = 0; k < LOONG_MODEL_ROLES; k++) {
         char path[LOONG_RECIPE_PATH];
-        snprintf(path, sizeof(path), "model.%s", loongi_recipe_roles[k]);
+        const char *role = loong_recipe_roles[k];
+        snprintf(path, sizeof(path), "model.%s", role);
         const loong_tree_t *node = loongi_tree_find(recipe->root, path);
         if (node != NULL && node->count > 0 && i-- == 0) {
-            return loongi_recipe_roles[k];
+            return role;
         }
     }
     return NULL;

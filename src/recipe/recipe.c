@@ -192,8 +192,8 @@ static loong_status_t expand(loong_recipe_t *r, const char *path,
         LOONG_TRY(place_method(r, loongi_tree_get(tree, "finetune"), tree_p));
         tree = *tree_p;
     }
-    for (int i = 0; i < LOONG_RECIPE_ROLES; i++) {
-        LOONG_TRY(place_part(r, loongi_recipe_roles[i], tree_p));
+    for (int i = 0; i < LOONG_MODEL_ROLES; i++) {
+        LOONG_TRY(place_part(r, loong_recipe_roles[i], tree_p));
     }
     return LOONG_OK;
 }
@@ -277,10 +277,10 @@ static const char command_line[] = "command line";
 static void whole_path(const char *text, int length, char path[PATH_LENGTH])
 {
     bool is_short = false;
-    for (int i = 0; i < LOONG_RECIPE_ROLES; i++) {
-        size_t n = strlen(loongi_recipe_roles[i]);
+    for (int i = 0; i < LOONG_MODEL_ROLES; i++) {
+        size_t n = strlen(loong_recipe_roles[i]);
         is_short = is_short ||
-                   (strncmp(text, loongi_recipe_roles[i], n) == 0 &&
+                   (strncmp(text, loong_recipe_roles[i], n) == 0 &&
                     ((size_t)length == n || text[n] == '.'));
     }
     snprintf(path, PATH_LENGTH, "%s%.*s", is_short ? "model." : "", length,

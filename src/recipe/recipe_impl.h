@@ -14,10 +14,6 @@ extern "C" {
 
 enum { LOONG_RECIPE_PATH = 256 }; /* bytes of the longest path */
 
-/* Of components, in their order: "image_encoder" is short for
- * "model.image_encoder". */
-enum { LOONG_RECIPE_ROLES = 3 };
-extern const char *const loongi_recipe_roles[LOONG_RECIPE_ROLES];
 
 struct loong_recipe {
     loong_context_t *ctx;
@@ -48,7 +44,8 @@ loongi_recipe_expand_paths(loong_recipe_t *recipe);
 LOONG_NODISCARD loong_status_t
 loongi_recipe_load_extensions(loong_recipe_t *recipe, const char *own);
 
-/* "a[3].b" -> "a[].b" */
+/* "a[3].b" -> "a[].b"; "model.video_" -> "model.image_", whose keys are
+ * meant. */
 void loongi_recipe_generic_path(const char *path,
                                 char generic[LOONG_RECIPE_PATH]);
 

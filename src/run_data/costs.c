@@ -59,17 +59,17 @@ static loong_status_t set_pictures(const loong_run_data_t *d,
                                    loong_sample_costs_t *costs)
 {
     const loong_model_t *m = d->plan->component->model;
-    costs->pictures = d->plan->pictures.reader;
+    costs->pictures = d->plan->picture_reader;
     for (int i = 0; i < d->plan->component->index; i++) {
         const loong_component_t *c = m->components[i];
         int64_t rows = loongi_component_rows(c);
         double texts = (double)d->plan->set->micro_batch_size /
-                       (double)d->plan->pictures.samples;
-        costs->encoder +=
+                       (double)loongi_plan_pictures(d->plan, i)->samples;
+        costs->encoder[i / 2].micro_batch +=
             operations(c, (double)rows * texts, c->facts.flops_per_row);
         if (c->facts.patch_size > 0) {
-            costs->picture_rows = rows;
-            LOONG_TRY(attention(d, c, rows, &costs->picture));
+            costs->encoder[i / 2].rows = rows;
+            LOONG_TRY(attention(d, c, rows, &costs->encoder[i / 2].picture));
         }
     }
     return LOONG_OK;
@@ -135,7 +135,7 @@ loong_status_t loongi_run_data_find_costs(const loong_run_data_t *d,
     LOONG_TRY(read_rates(d, costs));
     costs->row = operations(c, (double)length, c->facts.flops_per_row);
     LOONG_TRY(attention(d, c, length + 1, &costs->text));
-    LOONG_TRY(d->plan->pictures.most > 0 ? set_pictures(d, costs) : LOONG_OK);
+    LOONG_TRY(d->plan->num_encoders > 0 ? set_pictures(d, costs) : LOONG_OK);
     *costs_p = costs;
     return LOONG_OK;
 }
@@ -144,7 +144,7 @@ loong_status_t loongi_run_data_set_costs(loong_run_data_t *d,
                                          loong_loader_params_t *p)
 {
     const loong_family_t *family = d->plan->component->params.family;
-    bool differ = d->plan->pictures.most > 0 ||
+    bool differ = d->plan->num_encoders > 0 ||
                   (loongi_blend_most_samples(d->blend) > 1 &&
                    family->attention_flops != NULL);
     const loong_sample_costs_t *costs = NULL;

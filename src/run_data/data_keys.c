@@ -116,6 +116,12 @@ static const loong_recipe_field_t keys[] = {
         "keep sizes of their own: attention in pictures is planned for them; "
         "when not given one may be all of a micro-batch's",
         SET(max_image_patches)),
+    INT("data.max_videos", NULL, 1, 1e6, FREE,
+        "of a model with a video_encoder beside an image_encoder: the videos "
+        "of a micro-batch of texts, which data.max_images does not count then",
+        SET(max_videos)),
+    INT("data.max_video_patches", NULL, 1, 1e9, FREE,
+        "likewise, their patches", SET(max_video_patches)),
     INT("data.max_tiles", NULL, 1, 1024, SAME,
         "tiles of a picture, at most, beside which the whole one stands, where "
         "the image processor cuts pictures into tiles; 1: it does not; as its "

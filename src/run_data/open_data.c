@@ -54,28 +54,6 @@ static void note_indices(const loong_blend_t *blend, int64_t count,
     }
 }
 
-/* As the recipe says, else what the model and the phase read; NULL: of what is
- * wrong with the model that is not known. */
-const char *loongi_run_data_source_class(const loong_run_data_t *d,
-                                         const char *list, int64_t i)
-{
-    char key[64];
-    const char *role = loong_recipe_component(d->plan->recipe, 0);
-    snprintf(key, sizeof(key), "%s[%lld].source", list, (long long)i);
-    const char *name = loong_recipe_text(d->plan->recipe, key);
-    bool sees = loong_recipe_component(d->plan->recipe, 1) != NULL;
-    bool tunes = loongi_recipe_finetunes(d->plan->recipe);
-    if (name != NULL) {
-        return sees && strcmp(name, "chat") == 0 ? "image_chat" : name;
-    }
-    return role == NULL                         ? NULL
-           : sees && tunes                      ? "image_chat"
-           : sees                               ? "image_text"
-           : strcmp(role, "image_encoder") == 0 ? "images"
-           : tunes                              ? "chat"
-                                                : "tokens";
-}
-
 static loong_blend_params_t blend_params(const loong_run_data_t *d,
                                          const char *name,
                                          const loong_blend_source_t *sources,
@@ -151,7 +129,8 @@ static loong_status_t open_train(loong_run_data_t *d, indices_t *known,
     int64_t count = loong_recipe_count(d->plan->recipe, "data.train");
     double split = d->plan->set->validation_split;
     LOONG_CHECK(d->plan->ctx, count > 0, LOONG_ERR_CONFIG,
-                "data.train: a list of paths is wanted");
+                "data.train: 0 sources, a list of 1 to %d paths wanted",
+                LOONG_MAX_SOURCES);
     for (int64_t i = 0; i < count; i++) {
         loong_blend_source_t given = {
             .class_name = loongi_run_data_source_class(d, "data.train", i)};
@@ -203,7 +182,7 @@ static loong_token_params_t token_params(const loong_run_data_t *d)
     for (int i = 0; i < p.num_vision_ids; i++) {
         p.vision_ids[i] = (int32_t)vision_id(d, i);
     }
-    p.pictures = d->plan->pictures.reader;
+    p.pictures = d->plan->picture_reader;
     p.loss_normalization = d->plan->set->loss_normalization;
     return p;
 }
@@ -226,9 +205,9 @@ loong_status_t loongi_run_data_image_processor(loong_run_data_t *d)
     static const char key[] = "data.image_processor";
     const char *path = loong_recipe_text(d->plan->recipe, key);
     loong_status_t status = LOONG_OK;
-    if (path != NULL && d->image_processor == NULL) {
+    if (path != NULL && d->image_processor[0] == NULL) {
         status = loong_image_processor_create(d->plan->ctx, path,
-                                              &d->image_processor);
+                                              &d->image_processor[0]);
     }
     if (status != LOONG_OK) {
         loongi_error_note(d->plan->ctx, "wanted by %s (%s)", key,
@@ -237,13 +216,14 @@ loong_status_t loongi_run_data_image_processor(loong_run_data_t *d)
     }
     int64_t most = d->plan->set->max_tiles;
     int64_t there =
-        d->image_processor != NULL
-            ? loong_image_processor_max_tiles(d->image_processor) - 1
+        d->image_processor[0] != NULL
+            ? loong_image_processor_max_tiles(d->image_processor[0]) - 1
             : 0;
     bool tiles = there > 0;
+    const loong_image_processor_t *first = d->image_processor[0];
     LOONG_CHECK(d->plan->ctx,
                 most == 0 || !tiles ||
-                    !loong_image_processor_tiles(d->image_processor, 1, 1, true)
+                    !loong_image_processor_tiles(first, 1, 1, true)
                          .whole_first,
                 LOONG_ERR_CONFIG,
                 "%s: data.max_tiles: found %lld, the image processor lists its "
@@ -261,10 +241,10 @@ loong_status_t loongi_run_data_image_processor(loong_run_data_t *d)
                 loong_recipe_where(d->plan->recipe, "data.max_tiles"),
                 (long long)most, (long long)there);
     if (tiles) {
-        loong_image_processor_limit_tiles(d->image_processor, most);
-        d->plan->pictures.tiles =
-            LOONG_MAX(loong_image_processor_max_tiles(d->image_processor),
-                      d->plan->pictures.tiles);
+        loong_image_processor_limit_tiles(d->image_processor[0], most);
+        d->plan->pictures[0].tiles =
+            LOONG_MAX(loong_image_processor_max_tiles(d->image_processor[0]),
+                      d->plan->pictures[0].tiles);
     }
     return LOONG_OK;
 }
@@ -273,10 +253,19 @@ loong_status_t loongi_run_data_video_processor(loong_run_data_t *d)
 {
     static const char key[] = "data.video_processor";
     const loong_recipe_t *r = d->plan->recipe;
-    const char *name = loong_recipe_text(r, "model.image_encoder.family");
+    const char *own = loong_recipe_text(r, "model.video_encoder.family");
+    const char *name =
+        own != NULL ? own : loong_recipe_text(r, "model.image_encoder.family");
     const char *path = loong_recipe_text(r, key);
     const loong_family_t *family =
         name != NULL ? loong_find_family(d->plan->ctx, name) : NULL;
+    LOONG_CHECK(d->plan->ctx,
+                own == NULL || family == NULL ||
+                    family->video_processor != NULL,
+                LOONG_ERR_CONFIG,
+                "%s: model.video_encoder.family: %s reads pictures, and no "
+                "videos",
+                loong_recipe_where(r, "model.video_encoder.family"), own);
     if (d->video_processor != NULL || family == NULL ||
         family->video_processor == NULL) {
         return LOONG_OK;
@@ -294,14 +283,35 @@ loong_status_t loongi_run_data_video_processor(loong_run_data_t *d)
 }
 
 loong_status_t loongi_run_data_any_image_processor(
-    loong_run_data_t *d, const loong_family_t *family, int64_t image_size)
+    loong_run_data_t *d, int encoder, const loong_family_t *family,
+    int64_t image_size)
 {
     LOONG_TRY(loongi_run_data_image_processor(d));
-    return d->image_processor != NULL
+    return d->image_processor[encoder] != NULL
                ? LOONG_OK
                : loong_image_processor_create_default(
                      d->plan->ctx, family->image_processor, image_size,
-                     &d->image_processor);
+                     &d->image_processor[encoder]);
+}
+
+/* How all encoders have pictures, for whoever reads texts. */
+static loong_status_t add_encoder(loong_run_data_t *d, int number,
+                                  const loong_patch_params_t *config,
+                                  bool sizes)
+{
+    loong_picture_reader_t *reader = &d->plan->picture_reader;
+    loong_encoders_t *encoders = (loong_encoders_t *)reader->config;
+    if (encoders == NULL) {
+        LOONG_TRY(loongi_arena_alloc(d->plan->component->arena,
+                                     sizeof(*encoders), &encoders));
+        *reader = (loong_picture_reader_t){encoders, loongi_encoders_rows,
+                                           false};
+        encoders->count = 0;
+    }
+    encoders->of[number] = *config;
+    encoders->count = LOONG_MAX(encoders->count, number + 1);
+    reader->sizes = reader->sizes || sizes;
+    return LOONG_OK;
 }
 
 static loong_status_t patch_processor(loong_run_data_t *d,
@@ -310,18 +320,20 @@ static loong_status_t patch_processor(loong_run_data_t *d,
 {
     const loong_model_facts_t *facts = &c->facts;
     const loong_model_request_t *request = &c->params.request;
+    const int number = c->index / 2;
+    loong_picture_plan_t *pictures = &d->plan->pictures[number];
     loong_patch_params_t *config = NULL;
-    LOONG_TRY(loongi_run_data_any_image_processor(d, c->params.family,
-                                                  facts->image_size));
+    LOONG_TRY(loongi_run_data_any_image_processor(
+        d, number, c->params.family, facts->image_size));
     LOONG_TRY(loongi_arena_alloc(c->arena, sizeof(*config), &config));
-    config->processor = d->image_processor;
-    config->max_tiles = d->plan->pictures.tiles;
+    config->processor = d->image_processor[number];
+    config->max_tiles = pictures->tiles;
     config->video = d->video_processor;
     config->tokens_per_second = facts->tokens_per_second;
     config->image_size = facts->image_size;
     config->cut = (loong_patch_cut_t){
         .patch = facts->patch_size,
-        .merge = LOONG_MAX(d->plan->pictures.merge, 1),
+        .merge = LOONG_MAX(pictures->merge, 1),
         .frames = LOONG_MAX(facts->temporal_patch_size, 1),
         .channels_last = facts->patch_channels_last,
         .inner = facts->merge_size,
@@ -329,8 +341,8 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     config->cut.window =
         facts->window_size / (config->cut.patch * config->cut.merge);
     config->positions = facts->positions;
-    config->packed_tiles = d->plan->pictures.packed_tiles;
-    config->latents = d->plan->pictures.latents;
+    config->packed_tiles = pictures->packed_tiles;
+    config->latents = pictures->latents;
     config->class_token = facts->class_token;
     config->sends_class_token = facts->sends_class_token;
     config->pool_class_token = facts->pool_class_token;
@@ -343,12 +355,11 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     config->rows = loongi_component_rows(c);
     config->begin = request->rows * c->params.mesh.coord[LOONG_AXIS_CP];
     config->count = request->rows;
-    config->pictures = d->plan->pictures.most > 0
-                           ? d->plan->pictures.encoder
+    config->pictures = d->plan->num_encoders > 0
+                           ? pictures->encoder
                            : config->rows / request->seq_length;
-    if (d->plan->pictures.most > 0) {
-        d->plan->pictures.reader = (loong_picture_reader_t){
-            config, loong_picture_rows, d->plan->pictures.native};
+    if (d->plan->num_encoders > 0) {
+        LOONG_TRY(add_encoder(d, number, config, pictures->native));
     }
     reader->processor = &loong_patch_processor;
     reader->config = config;
@@ -362,13 +373,14 @@ static loong_status_t packing_processor(loong_run_data_t *d,
                                         const loong_component_t *c,
                                         loong_reader_t *reader)
 {
-    const loong_patch_params_t *pictures = d->plan->pictures.reader.config;
+    const loong_patch_params_t *pictures =
+        d->plan->readers[c->index - 1].config;
+    int64_t side = loongi_plan_pictures(d->plan, c->index)->side;
     loong_patch_params_t *config = NULL;
     LOONG_TRY(loongi_arena_alloc(c->arena, sizeof(*config), &config));
     *config = *pictures;
     config->rows = c->params.request.rows;
     config->packed_rows = c->params.request.packed_rows;
-    int64_t side = d->plan->pictures.side;
     config->pictures = config->latents > 0
                            ? config->packed_rows / config->latents
                        : config->packed_rows > 0 ? config->rows / (side * side)
@@ -438,7 +450,7 @@ static loong_status_t load_validation(loong_run_data_t *d,
         p.micro_batch_size * (int64_t)d->plan->mesh.size[LOONG_AXIS_DP];
     p.num_samples = info.max_samples;
     LOONG_TRY(loong_loader_create(d->plan->ctx, &p, &v->loader));
-    return loongi_images_open(d->plan, false, v->loader, &p, &v->images);
+    return loongi_images_open(d->plan, false, v->loader, &p, v->images);
 }
 
 /* The documents that training leaves of each of its sources, blended as it
@@ -556,7 +568,7 @@ static loong_status_t load_train(loong_run_data_t *d)
     p.rampup_batch_size = d->plan->set->rampup;
     p.num_samples = d->plan->set->num_samples;
     LOONG_TRY(loong_loader_create(d->plan->ctx, &p, &d->loader));
-    return loongi_images_open(d->plan, true, d->loader, &p, &d->images);
+    return loongi_images_open(d->plan, true, d->loader, &p, d->images);
 }
 
 loong_status_t loongi_run_data_open(loong_run_data_t *d)
@@ -575,11 +587,11 @@ loong_status_t loongi_run_data_open(loong_run_data_t *d)
 void loongi_run_data_close(loong_run_data_t *d)
 {
     for (int i = 0; i < d->num_validation; i++) {
-        loongi_images_close(&d->validation[i].images);
+        loongi_images_close(d->validation[i].images);
         loong_loader_destroy(&d->validation[i].loader);
         loong_blend_destroy(&d->validation[i].blend);
     }
-    loongi_images_close(&d->images);
+    loongi_images_close(d->images);
     loong_loader_destroy(&d->loader);
     loong_blend_destroy(&d->blend);
     loongi_arena_destroy(&d->arena);

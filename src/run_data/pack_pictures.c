@@ -8,15 +8,35 @@
 #include "loong/image.h"
 #include "run_data.h"
 
-/* One component reads pictures, another one makes a row of several patches. */
-loong_status_t
-loongi_run_data_describe_pictures(loong_run_data_t *d, int count,
-                                  const loong_component_params_t *asked,
-                                  loong_patch_params_t *config)
+loong_picture_rows_t loongi_encoders_rows(const void *encoders,
+                                          const loong_item_t *picture)
+{
+    const loong_encoders_t *e = encoders;
+    int number = picture->frames > 0 ? e->count - 1 : 0;
+    loong_picture_rows_t rows = loong_picture_rows(&e->of[number], picture);
+    rows.encoder_number = number;
+    return rows;
+}
+
+bool loongi_pictures_differ(const loong_encoders_t *encoders)
+{
+    bool differ = false;
+    for (int i = 0; i < encoders->count; i++) {
+        differ = differ || encoders->of[i].image_size == 0 ||
+                 encoders->of[i].max_tiles > 1;
+    }
+    return differ;
+}
+
+/* One of two components reads pictures, the other one makes a row of several
+ * patches. */
+static loong_status_t describe_encoder(loong_run_data_t *d, int number,
+                                       const loong_component_params_t asked[2],
+                                       loong_patch_params_t *config)
 {
     int64_t merge = 1;
     memset(config, 0, sizeof(*config));
-    for (int i = 0; i < count - 1; i++) {
+    for (int i = 0; i < 2; i++) {
         loong_model_facts_t facts = {0};
         asked[i].family->facts(asked[i].config, &facts);
         merge *= LOONG_MAX(facts.merge_size, 1);
@@ -24,10 +44,10 @@ loongi_run_data_describe_pictures(loong_run_data_t *d, int count,
             LOONG_MAX(config->packed_tiles, facts.packed_tiles);
         config->latents = LOONG_MAX(config->latents, facts.latents);
         if (facts.patch_size > 0) {
-            LOONG_TRY(loongi_run_data_any_image_processor(d, asked[i].family,
-                                                          facts.image_size));
-            config->processor = d->image_processor;
-            config->max_tiles = d->plan->pictures.tiles;
+            LOONG_TRY(loongi_run_data_any_image_processor(
+                d, number, asked[i].family, facts.image_size));
+            config->processor = d->image_processor[number];
+            config->max_tiles = d->plan->pictures[number].tiles;
             config->image_size = facts.image_size;
             config->cut.patch = facts.patch_size;
             config->cut.inner = facts.merge_size;
@@ -39,13 +59,26 @@ loongi_run_data_describe_pictures(loong_run_data_t *d, int count,
         }
     }
     config->cut.merge = merge;
-    LOONG_TRY(loongi_run_data_video_processor(d));
     config->video = d->video_processor;
     return LOONG_OK;
 }
 
+loong_status_t
+loongi_run_data_describe_pictures(loong_run_data_t *d, int count,
+                                  const loong_component_params_t *asked,
+                                  loong_encoders_t *encoders)
+{
+    encoders->count = count / 2;
+    LOONG_TRY(loongi_run_data_video_processor(d));
+    for (int i = 0; i < encoders->count; i++) {
+        LOONG_TRY(
+            describe_encoder(d, i, &asked[2 * i], &encoders->of[i]));
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t find_room(loong_run_data_t *d,
-                                const loong_patch_params_t *config)
+                                const loong_encoders_t *encoders)
 {
     const loong_train_settings_t *s = d->plan->set;
     loong_packed_pictures_t *p = &d->packed;
@@ -55,8 +88,8 @@ static loong_status_t find_room(loong_run_data_t *d,
                 loong_recipe_where(d->plan->recipe, "data.packing"));
     p->images = (int32_t)s->row_images;
     p->patches = s->row_patches > 0 ? (int32_t)s->row_patches : INT32_MAX;
-    p->reader = (loong_picture_reader_t){config, loong_picture_rows,
-                                         loongi_pictures_differ(config)};
+    p->reader = (loong_picture_reader_t){encoders, loongi_encoders_rows,
+                                         loongi_pictures_differ(encoders)};
     return LOONG_OK;
 }
 
@@ -80,11 +113,11 @@ loongi_run_data_pack_pictures(loong_run_data_t *d, int count,
                               const loong_component_params_t *asked,
                               loong_arena_t *arena)
 {
-    loong_patch_params_t *config = NULL;
+    loong_encoders_t *encoders = NULL;
     if (count < 2 || d->plan->set->packing == LOONG_PACK_NONE) {
         return check_unpacked(d);
     }
-    LOONG_TRY(loongi_arena_alloc(arena, sizeof(*config), &config));
-    LOONG_TRY(loongi_run_data_describe_pictures(d, count, asked, config));
-    return config->cut.patch > 0 ? find_room(d, config) : LOONG_OK;
+    LOONG_TRY(loongi_arena_alloc(arena, sizeof(*encoders), &encoders));
+    LOONG_TRY(loongi_run_data_describe_pictures(d, count, asked, encoders));
+    return find_room(d, encoders);
 }

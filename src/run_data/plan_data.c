@@ -117,6 +117,28 @@ static int64_t video_frames(const loong_source_info_t *info)
     return info->most_frames;
 }
 
+/* As the recipe says, else what the model and the phase read; NULL: of what is
+ * wrong with the model that is not known. */
+const char *loongi_run_data_source_class(const loong_run_data_t *d,
+                                         const char *list, int64_t i)
+{
+    char key[64];
+    const char *role = loong_recipe_component(d->plan->recipe, 0);
+    snprintf(key, sizeof(key), "%s[%lld].source", list, (long long)i);
+    const char *name = loong_recipe_text(d->plan->recipe, key);
+    bool sees = loong_recipe_component(d->plan->recipe, 1) != NULL;
+    bool tunes = loongi_recipe_finetunes(d->plan->recipe);
+    if (name != NULL) {
+        return sees && strcmp(name, "chat") == 0 ? "image_chat" : name;
+    }
+    return role == NULL                         ? NULL
+           : sees && tunes                      ? "image_chat"
+           : sees                               ? "image_text"
+           : strcmp(role, "image_encoder") == 0 ? "images"
+           : tunes                              ? "chat"
+                                                : "tokens";
+}
+
 int64_t loongi_blend_most_samples(const loong_blend_t *blend)
 {
     return LOONG_MAX(most_of(blend, row_samples), (int64_t)1);
@@ -126,7 +148,7 @@ loong_status_t
 loongi_run_data_count_moments(loong_run_data_t *d, int count,
                               const loong_component_params_t *asked)
 {
-    loong_picture_plan_t *p = &d->plan->pictures;
+    loong_picture_plan_t *p = &d->plan->pictures[LOONG_MAX(count / 2 - 1, 0)];
     if (count < 2 || !d->plan->reads_data) {
         return LOONG_OK;
     }
@@ -136,7 +158,7 @@ loongi_run_data_count_moments(loong_run_data_t *d, int count,
         return LOONG_OK;
     }
     int64_t most = most_of_all(d, video_frames);
-    for (int i = 0; i < count - 1 && most > 0; i++) {
+    for (int i = count - 3; i < count - 1 && most > 0; i++) {
         loong_model_facts_t facts = {0};
         asked[i].family->facts(asked[i].config, &facts);
         int64_t each = LOONG_MAX(facts.temporal_patch_size, 1);
@@ -322,17 +344,18 @@ static loong_status_t measure_samples(loong_run_data_t *d, int count,
                                       int64_t most, bool length)
 {
     sample_figures_t train = {0};
-    loong_patch_params_t config;
+    loong_encoders_t encoders;
     loong_picture_reader_t pictures = {NULL, one_row, false};
     if (length) {
         LOONG_TRY(set_length(d, most, "the model"));
     }
     LOONG_TRY(loongi_run_data_open_blends(d));
     if (count > 1) {
-        LOONG_TRY(loongi_run_data_describe_pictures(d, count, asked, &config));
-        pictures =
-            (loong_picture_reader_t){&config, loong_picture_rows,
-                                     length && loongi_pictures_differ(&config)};
+        LOONG_TRY(
+            loongi_run_data_describe_pictures(d, count, asked, &encoders));
+        pictures = (loong_picture_reader_t){
+            &encoders, loongi_encoders_rows,
+            length && loongi_pictures_differ(&encoders)};
     }
     count_samples(d->blend, &pictures, &train);
     sample_figures_t all = train;

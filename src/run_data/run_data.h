@@ -23,7 +23,7 @@ typedef struct loong_validation {
     const char *name; /* in the recipe */
     loong_blend_t *blend;
     loong_loader_t *loader;
-    loong_images_t images;
+    loong_images_t images[LOONG_MAX_ENCODERS];
 } loong_validation_t;
 
 /* The sources of a blend. */
@@ -42,7 +42,9 @@ typedef struct loong_packed_pictures {
 
 typedef struct loong_run_data {
     loong_plan_t *plan; /* borrowed; its recipe and readers are completed */
-    loong_image_processor_t *image_processor; /* of one of pictures; NULL */
+    /* Of each encoder of pictures, or NULL; data.image_processor names the
+     * first one. */
+    loong_image_processor_t *image_processor[LOONG_MAX_ENCODERS];
     loong_image_processor_t *video_processor; /* of one of videos; NULL */
     loong_packed_pictures_t packed;
     loong_arena_t *arena; /* of the sources' paths */
@@ -50,7 +52,7 @@ typedef struct loong_run_data {
     loong_status_t status;
     loong_blend_t *blend;
     loong_loader_t *loader;
-    loong_images_t images;
+    loong_images_t images[LOONG_MAX_ENCODERS];
     int num_validation;
     loong_validation_t validation[LOONG_MAX_VALIDATION];
     loong_ids_t ids; /* of a judged plan's data */
@@ -73,9 +75,10 @@ static inline int64_t loongi_run_data_row(const loong_run_data_t *d)
 /* Of source i of data.train or data.validation. */
 const char *loongi_run_data_source_class(const loong_run_data_t *d,
                                          const char *list, int64_t i);
-/* The same, or that of a family of image encoders, for the model's size. */
+/* That of an encoder: the same, or that of its family, for its size. */
 LOONG_NODISCARD loong_status_t loongi_run_data_any_image_processor(
-    loong_run_data_t *d, const loong_family_t *family, int64_t image_size);
+    loong_run_data_t *d, int encoder, const loong_family_t *family,
+    int64_t image_size);
 /* Has it a source whose samples are laid into rows? */
 bool loongi_blend_packs(const loong_blend_t *blend);
 /* Opens what data.image_processor names, once, where it names one, and says how
@@ -142,16 +145,22 @@ LOONG_NODISCARD loong_status_t loongi_run_data_find_costs(
 extern const char *const loongi_cost_parts[LOONG_COST_PARTS];
 
 /* ---- pack_pictures.c ---- */
-/* How pictures are measured before a model of several components is planned:
- * what loong_picture_rows asks for. Errors: those of the image processor. */
+/* How each encoder of a model has pictures: the config of a
+ * loong_picture_reader_t, whose rows are loongi_encoders_rows. Of several the
+ * last one has the videos. */
+typedef struct loong_encoders {
+    int count;
+    loong_patch_params_t of[LOONG_MAX_ENCODERS];
+} loong_encoders_t;
+loong_picture_rows_t loongi_encoders_rows(const void *encoders,
+                                          const loong_item_t *picture);
+/* Before a model of several components is planned: what is asked for to measure
+ * pictures. Errors: those of the image processor. */
 LOONG_NODISCARD loong_status_t loongi_run_data_describe_pictures(
     loong_run_data_t *d, int count, const loong_component_params_t *asked,
-    loong_patch_params_t *config);
+    loong_encoders_t *encoders);
 /* Have they sizes of their own, or numbers of tiles? */
-static inline bool loongi_pictures_differ(const loong_patch_params_t *config)
-{
-    return config->image_size == 0 || config->max_tiles > 1;
-}
+bool loongi_pictures_differ(const loong_encoders_t *encoders);
 /* Before data is opened: the rooms of rows that samples with pictures share,
  * where data.packing asks for it, of a model of these components. Errors:
  * LOONG_ERR_CONFIG; those of the image processor. */

@@ -30,23 +30,6 @@ static loong_status_t locate(void *user, int64_t consumed, int64_t micro_batch,
     return LOONG_OK;
 }
 
-/* The component that reads pictures beside one that reads texts; -1: none. */
-static int encoder_of(const loong_plan_t *plan)
-{
-    int i = 0;
-    while (plan->pictures.most > 0 && plan->readers[i].processor == NULL) {
-        i++;
-    }
-    return plan->pictures.most > 0 ? i : -1;
-}
-
-/* It has no data, or what it packs pictures by. */
-static bool is_projector(const loong_plan_t *plan, int component)
-{
-    const loong_processor_t *p = plan->readers[component].processor;
-    return p == NULL || p == &loong_packing_processor;
-}
-
 static const loong_component_t *component_at(const loong_plan_t *plan, int i)
 {
     return plan->component->model->components[i];
@@ -93,61 +76,61 @@ static loong_status_t find_first(const loong_plan_t *plan, int component,
 }
 
 /* What there is room for in a micro-batch of one replica of a component. */
-static int64_t most_images(const loong_plan_t *plan, int component)
+static int64_t most_images(const loong_plan_t *plan, int encoder, int component)
 {
-    const loong_picture_plan_t *p = &plan->pictures;
+    const loong_picture_plan_t *p = &plan->pictures[encoder];
     int64_t replicas = place_of(plan->component)->replicas;
-    return component == encoder_of(plan)    ? p->encoder
-           : is_projector(plan, component) ? p->text_most * p->texts * replicas
-                                           : p->most;
+    return component == 2 * encoder ? p->encoder
+           : component < 2 * plan->num_encoders
+               ? p->text_most * p->texts * replicas
+               : p->most;
 }
 
-static loong_status_t open_plan(const loong_plan_t *plan, bool train,
-                                loong_loader_t *loader,
+static loong_status_t open_plan(const loong_plan_t *plan, int encoder,
+                                bool train, loong_loader_t *loader,
                                 const loong_loader_params_t *texts,
                                 loong_images_t *images)
 {
     const loong_component_place_t *place = place_of(plan->component);
+    const loong_picture_plan_t *p = &plan->pictures[encoder];
+    const loong_room_t room = loongi_settings_room(plan->set, encoder);
     loong_batch_plan_params_t params = {.loader = loader,
                                         .texts = *texts,
                                         .replicas = place->replicas,
                                         .replica = place->replica,
                                         .seq_length = plan->set->seq_length,
-                                        .samples = plan->pictures.samples,
-                                        .max_images = plan->pictures.most,
-                                        .pictures = plan->pictures.reader,
-                                        .num_readers = plan->component->index};
-    params.max_rows =
-        plan->set->max_image_patches > 0 ? plan->pictures.longest : 0;
-    for (int i = 0; i < params.num_readers; i++) {
+                                        .samples = p->samples,
+                                        .max_images = p->most,
+                                        .pictures = plan->picture_reader,
+                                        .encoder = encoder,
+                                        .images_key = room.images_key,
+                                        .patches_key = room.patches_key,
+                                        .num_readers = 2 * encoder + 2};
+    params.max_rows = plan->set->max_image_patches > 0 ? p->longest : 0;
+    for (int i = 2 * encoder; i < params.num_readers; i++) {
         const loong_component_t *c = component_at(plan, i);
-        int64_t count = plan->pictures.texts * place->replicas;
+        int64_t count = p->texts * place->replicas;
         params.reader[i] = (loong_picture_room_t){
             .replicas = place_of(c)->replicas,
-            .whole = plan->pictures.whole,
-            .images = most_images(plan, i),
-            .rows = plan->pictures.text_rows * count};
+            .whole = p->whole,
+            .images = most_images(plan, encoder, i),
+            .rows = i % 2 == 0 ? loongi_component_rows(c)
+                               : p->text_rows * count};
         LOONG_TRY(train ? find_first(plan, i, &params.reader[i].first)
                         : LOONG_OK);
-        if (i == encoder_of(plan)) {
-            params.reader[i].rows = loongi_component_rows(c);
-        }
     }
     return loongi_batch_plan_create(plan->ctx, &params, &images->plan);
 }
 
-loong_status_t loongi_images_open(const loong_plan_t *plan, bool train,
-                                  loong_loader_t *loader,
+static loong_status_t open_images(const loong_plan_t *plan, int number,
+                                  bool train, loong_loader_t *loader,
                                   const loong_loader_params_t *texts,
                                   loong_images_t *images)
 {
-    if (plan->pictures.most == 0) {
-        return LOONG_OK;
-    }
-    const loong_component_t *encoder = component_at(plan, encoder_of(plan));
+    const loong_component_t *encoder = component_at(plan, 2 * number);
     const loong_reader_t *reader = &plan->readers[encoder->index];
     int cp_rank, tp_rank;
-    LOONG_TRY(open_plan(plan, train, loader, texts, images));
+    LOONG_TRY(open_plan(plan, number, train, loader, texts, images));
     if (encoder->params.absent) {
         return LOONG_OK;
     }
@@ -155,8 +138,8 @@ loong_status_t loongi_images_open(const loong_plan_t *plan, bool train,
     images->replica =
         replica_of(encoder, encoder->model->ranks.cell_rank, &cp_rank,
                    &tp_rank);
-    images->rows = (loong_row_plan_t){plan->pictures.samples, reader->rows,
-                                      images, locate};
+    images->rows = (loong_row_plan_t){plan->pictures[number].samples,
+                                      reader->rows, images, locate};
     loong_loader_params_t p = *texts;
     p.processor = reader->processor;
     p.config = reader->config;
@@ -165,10 +148,23 @@ loong_status_t loongi_images_open(const loong_plan_t *plan, bool train,
     return loong_loader_create(plan->ctx, &p, &images->loader);
 }
 
+loong_status_t loongi_images_open(const loong_plan_t *plan, bool train,
+                                  loong_loader_t *loader,
+                                  const loong_loader_params_t *texts,
+                                  loong_images_t *images)
+{
+    for (int e = 0; e < plan->num_encoders; e++) {
+        LOONG_TRY(open_images(plan, e, train, loader, texts, &images[e]));
+    }
+    return LOONG_OK;
+}
+
 void loongi_images_close(loong_images_t *images)
 {
-    loong_loader_destroy(&images->loader);
-    loongi_batch_plan_destroy(&images->plan);
+    for (int e = 0; e < LOONG_MAX_ENCODERS; e++) {
+        loong_loader_destroy(&images[e].loader);
+        loongi_batch_plan_destroy(&images[e].plan);
+    }
 }
 
 /* ---- rows of edges ------------------------------------------------------- */
@@ -179,8 +175,8 @@ static loong_picture_end_t end_of(const loong_upstream_step_t *s, int component,
     const loong_component_t *c = s->model->components[component];
     const loong_model_request_t *request = &c->params.request;
     int64_t merge = c->facts.merge_size * c->facts.merge_size;
-    bool encoder = component == encoder_of(s->plan);
-    bool texts = !encoder && !is_projector(s->plan, component);
+    bool texts = !loongi_plan_is_upstream(s->plan, component);
+    bool encoder = !texts && component % 2 == 0;
     int tp = c->params.mesh.size[LOONG_AXIS_TP];
     int tp_rank = 0;
     loong_picture_end_t end = {.place = encoder ? LOONG_IN_ENCODER
@@ -201,15 +197,16 @@ static loong_picture_end_t end_of(const loong_upstream_step_t *s, int component,
     return end;
 }
 
-/* The pictures of a component's micro-batch. */
-static loong_status_t images_of(const loong_upstream_step_t *s, int component,
-                                int micro_batch,
+/* The pictures of an encoder in a component's micro-batch. */
+static loong_status_t images_of(const loong_upstream_step_t *s, int encoder,
+                                int component, int micro_batch,
                                 const loong_planned_image_t **images_p,
                                 int64_t *count_p)
 {
-    return loongi_batch_plan_images(s->images->plan, s->consumed,
-                                    loongi_upstream_reads_images(s, component),
-                                    micro_batch, images_p, count_p);
+    return loongi_batch_plan_images(
+        s->images[encoder].plan, s->consumed,
+        loongi_plan_is_upstream(s->plan, component), micro_batch, images_p,
+        count_p);
 }
 
 /* Pictures that both ends have, in all their parts, of each of which ranks of
@@ -220,9 +217,14 @@ static int64_t most_rows(void *user, int edge)
     const loong_edge_t *e = &s->model->edges[edge];
     const int *size = s->model->components[e->to]->params.mesh.size;
     int64_t runs = size[LOONG_AXIS_CP] > 1 ? 2 : 1;
-    int64_t images =
-        LOONG_MIN(most_images(s->plan, e->from), most_images(s->plan, e->to));
-    return LOONG_MAX(images * runs * LOONG_MAX(s->plan->pictures.tiles, 1), 1);
+    int encoder = e->from / 2;
+    if (!loongi_plan_is_upstream(s->plan, e->from)) {
+        return 1;
+    }
+    int64_t tiles = LOONG_MAX(s->plan->pictures[encoder].tiles, 1);
+    int64_t images = LOONG_MIN(most_images(s->plan, encoder, e->from),
+                               most_images(s->plan, encoder, e->to));
+    return LOONG_MAX(images * runs * tiles, 1);
 }
 
 /* Components that both read texts have the same rows on the same ranks. */
@@ -246,10 +248,11 @@ static loong_status_t list_rows(void *user, const loong_message_t *message,
                    ? loongi_segment_add(ctx, list, all)
                    : LOONG_OK;
     }
-    LOONG_TRY(images_of(s, from.component, message->from_micro_batch, &images,
-                        &count));
-    LOONG_TRY(images_of(s, to.component, message->to_micro_batch, &read,
-                        &num_read));
+    int encoder = edge->from / 2;
+    LOONG_TRY(images_of(s, encoder, from.component, message->from_micro_batch,
+                        &images, &count));
+    LOONG_TRY(images_of(s, encoder, to.component, message->to_micro_batch,
+                        &read, &num_read));
     const loong_planned_image_t *end = LOONG_MIN(images + count,
                                                  read + num_read);
     for (const loong_planned_image_t *i = LOONG_MAX(images, read); i < end;
@@ -266,12 +269,13 @@ static loong_status_t is_hollow(void *user, int component, int micro_batch,
     const loong_upstream_step_t *s = user;
     const loong_planned_image_t *images = NULL;
     int64_t count = 0;
-    if (!loongi_upstream_reads_images(s, component)) {
+    if (!loongi_plan_is_upstream(s->plan, component)) {
         return LOONG_OK;
     }
     loong_picture_end_t own =
         end_of(s, component, false, s->model->ranks.cell_rank);
-    LOONG_TRY(images_of(s, component, micro_batch, &images, &count));
+    LOONG_TRY(images_of(s, component / 2, component, micro_batch, &images,
+                        &count));
     int64_t first = loongi_planned_first(images, count, component, own.replica);
     *hollow_p =
         first == count || images[first].at[component].replica != own.replica;
@@ -318,7 +322,8 @@ static loong_status_t fill_packing(void *user, int component, int64_t consumed,
     loong_picture_end_t end =
         end_of(s, component, false, s->model->ranks.cell_rank);
     (void)consumed; /* the step's */
-    LOONG_TRY(images_of(s, component, (int)micro_batch, &images, &count));
+    LOONG_TRY(images_of(s, component / 2, component, (int)micro_batch, &images,
+                        &count));
     int64_t first = loongi_planned_first(images, count, component, end.replica);
     memset(s->packed[component], 0,
            (size_t)reader->rows * sizeof(*s->packed[component]));
@@ -352,30 +357,24 @@ loongi_upstream_source(const loong_upstream_step_t *step, int component,
     if (p == &loong_packing_processor) {
         return (loong_input_source_t){fill_packing, (void *)step, component};
     }
+    bool pictures = loongi_plan_is_upstream(step->plan, component);
     return (loong_input_source_t){
-        fill_loaded,
-        component == encoder_of(step->plan) ? step->images->loader : texts,
+        fill_loaded, pictures ? step->images[component / 2].loader : texts,
         component};
 }
 
 loong_status_t loongi_upstream_any(const loong_upstream_step_t *step,
-                                   int64_t micro_batches, bool *any_p)
+                                   int encoder, int64_t micro_batches,
+                                   bool *any_p)
 {
+    loong_batch_plan_t *plan = step->images[encoder].plan;
     const loong_planned_image_t *images = NULL;
     int64_t count = 0;
     *any_p = false;
-    for (int64_t m = 0; m < micro_batches && step->images->plan != NULL; m++) {
-        LOONG_TRY(loongi_batch_plan_images(step->images->plan, step->consumed,
-                                           false, m, &images, &count));
+    for (int64_t m = 0; m < micro_batches && plan != NULL; m++) {
+        LOONG_TRY(loongi_batch_plan_images(plan, step->consumed, false, m,
+                                           &images, &count));
         *any_p = *any_p || count > 0;
     }
     return LOONG_OK;
-}
-
-bool loongi_upstream_reads_images(const loong_upstream_step_t *step,
-                                  int component)
-{
-    int encoder = encoder_of(step->plan);
-    return encoder >= 0 &&
-           (component == encoder || is_projector(step->plan, component));
 }

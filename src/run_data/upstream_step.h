@@ -14,10 +14,10 @@
 extern "C" {
 #endif
 
-/* The pictures of a data set of texts. */
+/* The pictures of a data set of texts that one encoder has. */
 typedef struct loong_images {
-    loong_batch_plan_t *plan; /* NULL: the model reads no texts with pictures */
-    loong_loader_t *loader;   /* of the image encoder; NULL: it is not here */
+    loong_batch_plan_t *plan; /* NULL: there is no such encoder */
+    loong_loader_t *loader;   /* of the encoder; NULL: it is not here */
     loong_row_plan_t rows;    /* of that */
     int encoder;              /* of the model's components */
     int replica;              /* of it in the cell: this rank's */
@@ -28,7 +28,8 @@ typedef struct loong_upstream_step {
     const loong_plan_t *plan;     /* borrowed */
     const loong_model_t *model;   /* likewise */
     loong_edge_rows_t rows;       /* between its components */
-    const loong_images_t *images; /* of the data set that is read */
+    /* Of the data set that is read, [LOONG_MAX_ENCODERS]. */
+    const loong_images_t *images;
     int64_t consumed;
     int64_t idle[LOONG_MAX_COMPONENTS]; /* updates that were left out */
     /* Room for the pictures of a micro-batch of a component that packs them. */
@@ -42,7 +43,7 @@ LOONG_NODISCARD loong_status_t loongi_upstream_open(loong_upstream_step_t *step,
 
 /* Nothing where the model reads no texts with pictures. texts: the loader that
  * is the component's with the loss, and its parameters; train: of the steps
- * that the lists of entries are made for. */
+ * that the lists of entries are made for. images: [LOONG_MAX_ENCODERS]. */
 LOONG_NODISCARD loong_status_t
 loongi_images_open(const loong_plan_t *plan, bool train, loong_loader_t *loader,
                    const loong_loader_params_t *texts, loong_images_t *images);
@@ -57,13 +58,10 @@ loong_input_source_t loongi_upstream_source(const loong_upstream_step_t *step,
                                             int component,
                                             loong_loader_t *texts);
 
-/* *any_p: the step has pictures in this rank's cell. */
-LOONG_NODISCARD loong_status_t loongi_upstream_any(
-    const loong_upstream_step_t *step, int64_t micro_batches, bool *any_p);
-
-/* Whether a component has rows of pictures of texts alone. */
-bool loongi_upstream_reads_images(const loong_upstream_step_t *step,
-                                  int component);
+/* *any_p: the step has pictures of an encoder in this rank's cell. */
+LOONG_NODISCARD loong_status_t
+loongi_upstream_any(const loong_upstream_step_t *step, int encoder,
+                    int64_t micro_batches, bool *any_p);
 
 #ifdef __cplusplus
 }

@@ -86,11 +86,14 @@ static loong_status_t open_show(loong_show_t *s)
                 "family %s reads its data by a processor of its own ('%s'), "
                 "tokens and pictures can be shown",
                 texts_of(s)->params.family->name, processor->name);
+    LOONG_CHECK(s->ctx, s->data->plan->num_encoders <= 1, LOONG_ERR_UNSUPPORTED,
+                "model.video_encoder: what one encoder is given can be shown, "
+                "this model has two");
     if (processor == &loong_token_processor) {
         LOONG_TRY(open_texts(s));
-        s->pictures = s->data->images.loader;
+        s->pictures = s->data->images[0].loader;
         cut = s->pictures != NULL
-                  ? s->data->plan->readers[s->data->images.encoder].config
+                  ? s->data->plan->readers[s->data->images[0].encoder].config
                   : NULL;
     }
     s->items.ctx = s->ctx;
@@ -136,7 +139,7 @@ static loong_status_t fill_pictures(const loong_show_t *s)
          NULL},
         {"patch_positions", LOONG_I32, 2 * n, s->places, NULL},
         {"is_masked", LOONG_I32, n, s->masked, NULL}};
-    int64_t texts = LOONG_MAX(s->data->plan->pictures.texts, 1);
+    int64_t texts = LOONG_MAX(s->data->plan->pictures[0].texts, 1);
     return loong_loader_fill(s->pictures, s->consumed, s->micro_batch / texts,
                              s->cut->mask_ratio > 0.0 ? 3 : 2, fields);
 }
@@ -145,19 +148,19 @@ static loong_status_t fill(loong_show_t *s)
 {
     const loong_plan_t *plan = s->data->plan;
     LOONG_CHECK(s->ctx,
-                plan->pictures.texts == 0 ||
-                    plan->pictures.samples >= plan->set->micro_batch_size,
+                plan->num_encoders == 0 ||
+                    plan->pictures[0].samples >= plan->set->micro_batch_size,
                 LOONG_ERR_UNSUPPORTED,
                 "model.image_encoder.train.micro_batch_size: %lld is a part of "
                 "a micro-batch of texts, which is shown as a whole; leave it "
                 "out",
-                (long long)plan->pictures.samples);
+                (long long)plan->pictures[0].samples);
     s->num_images = 0;
     if (s->T > 0) {
         LOONG_TRY(fill_texts(s));
     }
     if (s->T > 0 && s->cut != NULL) {
-        LOONG_TRY(loongi_batch_plan_images(s->data->images.plan, s->consumed,
+        LOONG_TRY(loongi_batch_plan_images(s->data->images[0].plan, s->consumed,
                                            false, s->micro_batch, &s->images,
                                            &s->num_images));
     }

@@ -252,7 +252,7 @@ loong_status_t loongi_show_pictures(loong_show_t *s,
     for (int64_t i = 0; i < s->num_images; i++) {
         const loong_planned_image_t *image = &s->images[i];
         picture_t p = {image->number, image->rows,
-                       image->at[s->data->images.encoder].row *
+                       image->at[s->data->images[0].encoder].row *
                            loongi_patch_block_rows(s->cut),
                        image->row - row->number * s->T, image->part_at};
         if (image->draw == row->draw) {

@@ -59,7 +59,7 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
         if (!t->plan.absent) {
             LOONG_TRY(loong_loader_check_step(v->loader, consumed, own));
         }
-        loongi_upstream_begin(&t->upstream, &v->images, consumed);
+        loongi_upstream_begin(&t->upstream, v->images, consumed);
         evaluation_t step = {t, v->loader, consumed};
         LOONG_TRY(loongi_model_forward(t->model, LOONG_VARIANT_EVAL, &frame,
                                        fill_entry, &step));

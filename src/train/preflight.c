@@ -79,7 +79,7 @@ static void note_image_processor(const loong_trainer_t *t)
 static loong_status_t keep_image_processor(const loong_trainer_t *t)
 {
     const char *path =
-        t->data.image_processor != NULL
+        t->data.image_processor[0] != NULL
             ? loong_recipe_text(t->recipe, "data.image_processor")
             : NULL;
     const char *slash = path != NULL ? strrchr(path, '/') : NULL;
@@ -97,13 +97,15 @@ static loong_status_t keep_image_processor(const loong_trainer_t *t)
  * apart. */
 static loong_status_t keep_image_id(const loong_trainer_t *t)
 {
-    const char *families[LOONG_HF_PARTS] = {NULL, NULL, NULL};
+    const char *families[LOONG_MODEL_ROLES] = {NULL};
     for (int i = 0; i < t->keys.count; i++) {
         families[i] = loongi_pairs_get(t->keys.keys[i], "family");
     }
     const loong_hf_composite_t *composite =
-        loongi_hf_composite_of_families(
-            families, t->saving.artifacts.hf_fields, NULL);
+        t->keys.count == LOONG_HF_PARTS
+            ? loongi_hf_composite_of_families(
+                  families, t->saving.artifacts.hf_fields, NULL)
+            : NULL;
     const char *mark = loong_recipe_text(t->recipe, "data.image_token");
     loong_tokenizer_t *own = NULL;
     int32_t id = -1;
@@ -187,26 +189,31 @@ static loong_status_t decode_pictures(const loong_trainer_t *t)
     return status;
 }
 
-/* Every micro-batch of so many samples has room for its pictures. */
+/* Every micro-batch of so many samples has room for its pictures: that of
+ * texts, or a part of it that the encoder has at once. */
 static loong_status_t check_most(const loong_trainer_t *t,
                                  const loong_blend_t *blend, int64_t samples,
-                                 int64_t micro_batch_size, int64_t images,
-                                 int64_t rows)
+                                 int64_t micro_batch_size, int encoder)
 {
-    const char key[] = "data.max_images";
-    loong_batch_most_t most;
+    const loong_picture_plan_t *p = &t->plan.pictures[encoder];
+    const loong_room_t room = loongi_settings_room(&t->set, encoder);
+    bool whole = micro_batch_size == t->set.micro_batch_size;
+    int64_t images = whole ? p->most : p->text_most;
+    int64_t rows = whole ? p->rows : p->text_rows;
+    loong_batch_most_t all[LOONG_MAX_ENCODERS];
     loong_blend_info_t info;
     loong_blend_get_info(blend, &info);
     LOONG_TRY(loongi_batch_plan_most(t->ctx, blend, micro_batch_size, samples,
-                                     &t->plan.pictures.reader, &most));
+                                     &t->plan.picture_reader, all));
+    const loong_batch_most_t most = all[encoder];
     LOONG_CHECK(t->ctx, most.images <= images, LOONG_ERR_CONFIG,
                 "%s: %s: found room for %lld, micro-batches of %lld samples of "
                 "data '%s' have up to %lld pictures",
-                loong_recipe_where(t->recipe, key), key, (long long)images,
-                (long long)micro_batch_size, info.name, (long long)most.images);
+                loong_recipe_where(t->recipe, room.images_key), room.images_key,
+                (long long)images, (long long)micro_batch_size, info.name,
+                (long long)most.images);
     LOONG_CHECK(t->ctx,
-                most.longest <= t->plan.pictures.longest ||
-                    t->set.max_image_patches == 0,
+                most.longest <= p->longest || t->set.max_image_patches == 0,
                 LOONG_ERR_CONFIG,
                 "%s: data.max_image_patches: found %lld, pictures of data '%s' "
                 "have up to %lld rows of the image encoder",
@@ -214,18 +221,40 @@ static loong_status_t check_most(const loong_trainer_t *t,
                 (long long)t->set.max_image_patches, info.name,
                 (long long)most.longest);
     LOONG_CHECK(t->ctx, most.patches <= rows, LOONG_ERR_CONFIG,
-                "%s: data.max_patches: there is room for %lld, micro-batches "
-                "of %lld samples of data '%s' have pictures of up to %lld",
-                loong_recipe_where(t->recipe, "data.max_patches"),
-                (long long)rows, (long long)micro_batch_size, info.name,
-                (long long)most.patches);
+                "%s: %s: there is room for %lld, micro-batches of %lld samples "
+                "of data '%s' have pictures of up to %lld",
+                loong_recipe_where(t->recipe, room.patches_key),
+                room.patches_key, (long long)rows, (long long)micro_batch_size,
+                info.name, (long long)most.patches);
     return LOONG_OK;
+}
+
+/* Of an encoder. */
+static loong_status_t check_encoder(const loong_trainer_t *t,
+                                    const loong_blend_t *blend, int64_t samples,
+                                    int encoder)
+{
+    int64_t part = t->plan.pictures[encoder].samples;
+    LOONG_TRY(
+        check_most(t, blend, samples, t->set.micro_batch_size, encoder));
+    return part < t->set.micro_batch_size
+               ? check_most(t, blend, samples, part, encoder)
+               : LOONG_OK;
+}
+
+/* Pictures have sizes, which stand in their files. */
+static bool has_sizes(const loong_trainer_t *t)
+{
+    bool has = false;
+    for (int i = 0; i < t->plan.num_encoders; i++) {
+        has = has || t->plan.pictures[i].native;
+    }
+    return has;
 }
 
 /* What a step would refuse is known before the first one. */
 static loong_status_t check_samples(const loong_trainer_t *t)
 {
-    const loong_picture_plan_t *p = &t->plan.pictures;
     for (int i = -1; i < t->data.num_validation; i++) {
         const loong_blend_t *blend =
             i < 0 ? t->data.blend : t->data.validation[i].blend;
@@ -233,24 +262,21 @@ static loong_status_t check_samples(const loong_trainer_t *t)
         if (blend == NULL) { /* that is told */
             continue;
         }
-        if (p->native && !t->plan.judge) { /* every picture would be opened */
-            continue;
+        if (has_sizes(t) && !t->plan.judge) {
+            continue; /* every picture would be opened */
         }
         LOONG_TRY(check_items(t, blend));
-        if (p->reader.rows == NULL) { /* no pictures, or no plan of them */
-            continue;
+        if (t->plan.picture_reader.rows == NULL) {
+            continue; /* no pictures, or no plan of them */
         }
         loong_blend_get_info(blend, &info);
         int64_t samples =
             LOONG_MIN(i < 0 ? loongi_settings_samples(&t->set)
                             : info.max_samples,
                       info.max_samples);
-        LOONG_TRY(check_most(t, blend, samples, t->set.micro_batch_size,
-                             p->most, p->rows));
-        LOONG_TRY(p->samples < t->set.micro_batch_size
-                      ? check_most(t, blend, samples, p->samples, p->text_most,
-                                   p->text_rows)
-                      : LOONG_OK);
+        for (int e = 0; e < t->plan.num_encoders; e++) {
+            LOONG_TRY(check_encoder(t, blend, samples, e));
+        }
     }
     return LOONG_OK;
 }

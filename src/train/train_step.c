@@ -15,20 +15,22 @@
 static loong_status_t check_data(loong_trainer_t *t, unsigned *flags)
 {
     double sums[LOONG_MAX_NORMALISERS];
-    bool any = false;
     int64_t consumed = t->state.consumed_samples;
-    loongi_upstream_begin(&t->upstream, &t->data.images, consumed);
+    loongi_upstream_begin(&t->upstream, t->data.images, consumed);
     if (!t->plan.absent) {
         LOONG_TRY(loong_loader_check_step(t->data.loader, consumed, sums));
     }
-    if (t->data.images.loader != NULL) {
-        LOONG_TRY(
-            loong_loader_check_step(t->data.images.loader, consumed, sums));
+    for (int e = 0; e < t->plan.num_encoders; e++) {
+        bool any = false;
+        if (t->data.images[e].loader != NULL) {
+            LOONG_TRY(loong_loader_check_step(t->data.images[e].loader,
+                                              consumed, sums));
+        }
+        LOONG_TRY(loongi_upstream_any(
+            &t->upstream, e,
+            loong_loader_micro_batches(t->data.loader, consumed), &any));
+        *flags |= any ? (unsigned)LOONG_STEP_IMAGES << e : 0u;
     }
-    LOONG_TRY(loongi_upstream_any(
-        &t->upstream, loong_loader_micro_batches(t->data.loader, consumed),
-        &any));
-    *flags |= any ? LOONG_STEP_IMAGES : 0u;
     return LOONG_OK;
 }
 
@@ -40,8 +42,10 @@ static void prefetch(const loong_trainer_t *t)
     if (!t->plan.absent) {
         loong_loader_prefetch(t->data.loader, next);
     }
-    if (t->data.images.loader != NULL) {
-        loong_loader_prefetch(t->data.images.loader, next);
+    for (int e = 0; e < t->plan.num_encoders; e++) {
+        if (t->data.images[e].loader != NULL) {
+            loong_loader_prefetch(t->data.images[e].loader, next);
+        }
     }
 }
 
@@ -397,8 +401,8 @@ static loong_status_t update_component(loong_trainer_t *t,
 {
     loong_frame_t frame = t->frame;
     int64_t *idle = &t->upstream.idle[c->index];
-    if (loongi_upstream_reads_images(&t->upstream, c->index) &&
-        (t->flags & LOONG_STEP_IMAGES) == 0) {
+    if (loongi_plan_is_upstream(&t->plan, c->index) &&
+        (t->flags & LOONG_STEP_IMAGES << c->index / 2) == 0) {
         ++*idle;
         return LOONG_OK;
     }

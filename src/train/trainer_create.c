@@ -493,7 +493,9 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loong_tokenizer_destroy(&t->sampling.tokenizer);
     loongi_router_replay_close(&t->router_replay);
     loongi_run_data_close(&t->data);
-    loong_image_processor_destroy(&t->data.image_processor);
+    for (int i = 0; i < LOONG_MAX_ENCODERS; i++) {
+        loong_image_processor_destroy(&t->data.image_processor[i]);
+    }
     loong_image_processor_destroy(&t->data.video_processor);
     loongi_inputs_close(&t->inputs);
     loongi_step_metrics_close(&t->metrics);

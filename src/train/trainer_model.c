@@ -59,69 +59,80 @@ static loong_status_t add_stated(void *user, const char *key,
                : loongi_pairs_set(user, key, value);
 }
 
-/* A model of several components is an image encoder, a projector and what reads
- * both. */
+/* A model of several components has encoders, a projector behind each, and what
+ * reads these. */
 static loong_status_t check_roles(const loong_trainer_t *t)
 {
     const loong_model_keys_t *k = &t->keys;
-    LOONG_CHECK(t->ctx,
-                k->count == 1 || (k->count == LOONG_MODEL_ROLES &&
-                                  strcmp(k->role[2], LOONG_DEFAULT_ROLE) == 0),
-                LOONG_ERR_CONFIG,
+    int pairs = (k->count - 1) / 2;
+    bool fit = strcmp(k->role[k->count - 1], LOONG_DEFAULT_ROLE) == 0 &&
+               k->count % 2 == 1;
+    for (int i = 0; i < pairs; i++) {
+        const char *encoder = loong_recipe_role_kind(k->role[2 * i]);
+        fit = fit && strcmp(encoder, "image_encoder") == 0 &&
+              strncmp(k->role[2 * i], k->role[2 * i + 1], 6) == 0;
+    }
+    LOONG_CHECK(t->ctx, k->count == 1 || fit, LOONG_ERR_CONFIG,
                 "model: %s and %s; pictures reach a " LOONG_DEFAULT_ROLE
-                " from an image_encoder by way of an image_projector, all "
-                "three must be there",
+                " from an image_encoder by way of an image_projector, videos "
+                "from there as well, or from a video_encoder by way of a "
+                "video_projector: all three, or five, must be there",
                 k->role[0], k->role[k->count - 1]);
     return LOONG_OK;
 }
 
 /* What its neighbours say of a projector the recipe need not. */
-static loong_status_t complete_projector(loong_trainer_t *t,
-                                         const loong_component_params_t *all)
+static loong_status_t
+complete_projector(loong_trainer_t *t, const char *projector,
+                   const loong_component_params_t *encoder,
+                   const loong_component_params_t *last)
 {
-    static const struct {
-        const char *path;
-        int from;
+    const struct {
+        const char *key;
+        const loong_component_params_t *from;
         const char *origin;
-    } sizes[] = {
-        {"model.image_projector.input_size", 0, "the image encoder's width"},
-        {"model.image_projector.hidden_size", 2, "the width of what reads it"}};
-    static const char family[] = "model.image_projector.family";
+    } sizes[] = {{"input_size", encoder, "the encoder's width"},
+                 {"hidden_size", last, "the width of what reads it"}};
+    char path[64];
     for (int64_t i = 0; i < LOONG_COUNT_OF(sizes); i++) {
-        const loong_component_params_t *from = &all[sizes[i].from];
+        const loong_component_params_t *from = sizes[i].from;
         loong_model_facts_t facts = {0};
         char text[24];
         from->family->facts(from->config, &facts);
+        snprintf(path, sizeof(path), "model.%s.%s", projector, sizes[i].key);
         snprintf(text, sizeof(text), "%lld", (long long)facts.hidden_size);
         LOONG_CHECK(t->ctx,
-                    !loong_recipe_is_set(t->recipe, sizes[i].path) ||
-                        loong_recipe_int(t->recipe, sizes[i].path) ==
-                            facts.hidden_size,
+                    !loong_recipe_is_set(t->recipe, path) ||
+                        loong_recipe_int(t->recipe, path) == facts.hidden_size,
                     LOONG_ERR_CONFIG, "%s: %s: found %lld, model.%s has %s",
-                    loong_recipe_where(t->recipe, sizes[i].path), sizes[i].path,
-                    (long long)loong_recipe_int(t->recipe, sizes[i].path),
-                    from->name, text);
-        if (!loong_recipe_is_set(t->recipe, sizes[i].path)) {
-            LOONG_TRY(loong_recipe_set(t->recipe, sizes[i].path, text,
-                                       sizes[i].origin));
+                    loong_recipe_where(t->recipe, path), path,
+                    (long long)loong_recipe_int(t->recipe, path), from->name,
+                    text);
+        if (!loong_recipe_is_set(t->recipe, path)) {
+            LOONG_TRY(
+                loong_recipe_set(t->recipe, path, text, sizes[i].origin));
         }
     }
-    const char *usual = all[0].family->projector;
-    return loong_recipe_text(t->recipe, family) != NULL || usual == NULL
+    const char *usual = encoder->family->projector;
+    snprintf(path, sizeof(path), "model.%s.family", projector);
+    return loong_recipe_text(t->recipe, path) != NULL || usual == NULL
                ? LOONG_OK
-               : loong_recipe_set(t->recipe, family, usual,
-                                  "what goes with the image encoder");
+               : loong_recipe_set(t->recipe, path, usual,
+                                  "what goes with the encoder");
 }
 
 /* Deep features that nobody reads are not made. */
-static loong_status_t match_deep_features(loong_trainer_t *t,
-                                          const loong_component_params_t *all)
+static loong_status_t
+match_deep_features(loong_trainer_t *t, const char *projector,
+                    const loong_component_params_t *encoder,
+                    const loong_component_params_t *last)
 {
-    static const char key[] = "model.image_projector.num_deep_features";
     loong_model_facts_t sender = {0}, reader = {0};
+    char key[64];
     char text[24];
-    all[0].family->facts(all[0].config, &sender);
-    all[2].family->facts(all[2].config, &reader);
+    snprintf(key, sizeof(key), "model.%s.num_deep_features", projector);
+    encoder->family->facts(encoder->config, &sender);
+    last->family->facts(last->config, &reader);
     int made = sender.deep_features;
     int read = reader.deep_features;
     int both = LOONG_MIN(made, read);
@@ -130,8 +141,8 @@ static loong_status_t match_deep_features(loong_trainer_t *t,
                     (!loong_recipe_is_set(t->recipe, key) ||
                      loong_recipe_int(t->recipe, key) == both),
                 LOONG_ERR_CONFIG,
-                "model: %s sends %d deep features, %s reads %d%s", all[0].name,
-                made, all[2].name, read,
+                "model: %s sends %d deep features, %s reads %d%s",
+                encoder->name, made, last->name, read,
                 read > made ? ": num_deep_features is at most the number of "
                               "deepstack_layers"
                             : ", num_deep_features of the projector is the "
@@ -140,7 +151,7 @@ static loong_status_t match_deep_features(loong_trainer_t *t,
         loongi_log(t->ctx, LOONG_LOG_WARN,
                    "model: of %d deep features of %s %s reads %d: the last %d "
                    "are left out, with their mergers",
-                   made, all[0].name, all[2].name, both, made - both);
+                   made, encoder->name, last->name, both, made - both);
     }
     snprintf(text, sizeof(text), "%d", both);
     return loong_recipe_is_set(t->recipe, key)
@@ -197,7 +208,8 @@ static loong_status_t configure(loong_trainer_t *t, int i,
     }
     const char *wanted =
         family->role != NULL ? family->role : LOONG_DEFAULT_ROLE;
-    LOONG_CHECK(t->ctx, strcmp(wanted, role) == 0, LOONG_ERR_CONFIG,
+    LOONG_CHECK(t->ctx, strcmp(wanted, loong_recipe_role_kind(role)) == 0,
+                LOONG_ERR_CONFIG,
                 "model.%s.family: %s is a family of model.%s", role, name,
                 wanted);
     snprintf(path, sizeof(path), "model.%s", role);
@@ -239,7 +251,6 @@ loongi_trainer_model(loong_trainer_t *t,
                      loong_component_params_t params[LOONG_MODEL_ROLES])
 {
     loong_model_keys_t *k = &t->keys;
-    int last = LOONG_MODEL_ROLES - 1;
     for (int64_t i = 0; loong_recipe_component(t->recipe, i) != NULL; i++) {
         LOONG_TRY(loongi_pairs_create(t->ctx, &k->keys[i]));
         k->role[k->count++] = loong_recipe_component(t->recipe, i);
@@ -248,18 +259,23 @@ loongi_trainer_model(loong_trainer_t *t,
         return unknown_family(t, LOONG_DEFAULT_ROLE, NULL);
     }
     LOONG_TRY(check_roles(t));
-    LOONG_TRY(configure(t, 0, &params[0]));
-    if (k->count > 1) {
-        LOONG_TRY(configure(t, last, &params[last]));
-        LOONG_TRY(complete_projector(t, params));
-        LOONG_TRY(match_deep_features(t, params));
-        LOONG_TRY(configure(t, 1, &params[1]));
-        params[last].request.features = true;
+    int last = k->count - 1;
+    LOONG_TRY(configure(t, last, &params[last]));
+    params[last].request.features = last / 2;
+    for (int e = 0; e < last; e += 2) {
+        const char *projector = k->role[e + 1];
+        LOONG_TRY(configure(t, e, &params[e]));
+        LOONG_TRY(
+            complete_projector(t, projector, &params[e], &params[last]));
+        LOONG_TRY(
+            match_deep_features(t, projector, &params[e], &params[last]));
+        LOONG_TRY(configure(t, e + 1, &params[e + 1]));
         loong_model_facts_t facts = {0};
-        params[1].family->facts(params[1].config, &facts);
-        for (int i = 0; i <= last; i++) {
-            params[i].request.deep_features = facts.deep_features;
-        }
+        params[e + 1].family->facts(params[e + 1].config, &facts);
+        params[e + 1].request.encoder = e / 2;
+        params[e].request.deep_features = facts.deep_features;
+        params[e + 1].request.deep_features = facts.deep_features;
+        params[last].request.deep_features = facts.deep_features;
     }
     bool judged = t->plan.judge && loong_comm_rank(t->comm) == 0;
     return loongi_check_export(t->ctx, t->recipe, k,

@@ -4,8 +4,9 @@
 on texts, pictures and videos, from the engine's own start.
 
   vl_video_train.py BUILD          writes qwen2_5_vl_video_train.txt,
-                                   qwen3_vl_video_train.txt and
-                                   llava_onevision_video_train.txt, as
+                                   qwen3_vl_video_train.txt,
+                                   llava_onevision_video_train.txt and
+                                   two_encoders_video_train.txt, as
                                    llava_train.py
   vl_video_train.py BUILD --check  computes again and compares
 
@@ -14,8 +15,10 @@ llava_onevision_train.py (with patches of three a side, which become two), the
 texts those of tests/train/texts_with_videos.sh. Frames are PyAV's, without loss
 and at their own size; their numbers, the sizes, the seconds of a row of patches
 and the times in a text are those of transformers' video processors and of its
-processor of texts. Wants torchvision and av beside the others.
+processor of texts. The last one is a Qwen2.5-VL of which a tower of its own,
+with other sizes, reads the videos. Wants torchvision and av beside the others.
 """
+import copy
 import json
 import os
 import subprocess
@@ -58,6 +61,9 @@ KINDS = {"qwen2_5_vl": Qwen2VLVideoProcessor,
 SIDE, FRAMES = 12, 3
 PINS = [[12, 12], [36, 36], [72, 36], [24, 24]]
 TILES = dict(size=dict(height=SIDE, width=SIDE), image_grid_pinpoints=PINS)
+TWO = "two_encoders"
+OF_TOWER = [("image_encoder", "video_encoder"),
+            ("image_projector", "video_projector")]
 
 
 def processor_of(name):
@@ -266,16 +272,59 @@ def model_of(name):
             config, attn_implementation="eager").double().eval()
 
 
+def add_tower():
+    """A Qwen2.5-VL whose videos go through a tower of their own."""
+    model = model_of("qwen2_5_vl")
+    inner = model.model
+    config = copy.deepcopy(model.config.vision_config)
+    config.depth, config.hidden_size, config.intermediate_size = 2, 8, 12
+    config.window_size, config.fullatt_block_indexes = 8, [0]
+    with llava_train.wide.widened():
+        inner.videos = type(inner.visual)._from_config(
+            config, attn_implementation="eager").double().eval()
+    features = inner.get_video_features
+
+    def of_videos(*args, **kwargs):
+        pictures, inner.visual = inner.visual, inner.videos
+        try:
+            return features(*args, **kwargs)
+        finally:
+            inner.visual = pictures
+
+    inner.get_video_features = of_videos
+    return model
+
+
+def load_towers(model, params):
+    """Both towers' parameters, each by the names of one."""
+    second = {}
+    for name, value in params.items():
+        for of, to in OF_TOWER:
+            if name.startswith(to):
+                second[name.replace(to, of)] = value
+    first = {k: v for k, v in params.items() if not k.startswith("video_")}
+    missing = [key for key in qwen2_5_vl_train.load(model, first)
+               if not key.startswith("model.videos.")]
+    return missing + qwen2_5_vl_train.load(
+        model.model.videos, second,
+        [(r"^", "model.visual.")] + qwen2.NAMES)
+
+
 def run(name):
+    base = "qwen2_5_vl" if name == TWO else name
     own = {"qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train,
-           "llava_onevision": onevision}[name]
+           "llava_onevision": onevision}[base]
     of = types.SimpleNamespace(make=lambda: model_of(name), load=own.load)
+    if name == TWO:
+        of = types.SimpleNamespace(make=add_tower, load=load_towers)
     file = os.path.join(llava_train.HERE, name + "_video_train.txt")
     with tempfile.TemporaryDirectory() as place:
-        keys = write(place, name)
+        keys = write(place, base)
+        if name == TWO:
+            keys += ["data.max_videos=4", "data.max_video_patches=160"]
         params = llava_train.start(sys.argv[1], place, name + "_train", keys,
                                    source="chat")
-        batches = [list(samples(place, name))] * llava_train.STEPS
+        batches = [list(samples(place, base))] * llava_train.STEPS
     lines = llava_train.train(of, params, batches)
     if "--check" not in sys.argv[1:]:
         with open(file, "w") as f:
@@ -285,7 +334,7 @@ def run(name):
 
 
 def main():
-    worst = max(run(name) for name in KINDS)
+    worst = max(run(name) for name in (*KINDS, TWO))
     print(f"{worst:.1e}")
     sys.exit(worst > 1e-10)
 

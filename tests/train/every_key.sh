@@ -620,6 +620,41 @@ train.global_batch_size=2
 train.train_iters=1
 optimizer.lr=1e-3
 KEYS
+run towers <<KEYS
+version=1
+device=cpu
+model.image_encoder.family=qwen2_vl_vision
+model.image_encoder.num_layers=1
+model.image_encoder.hidden_size=16
+model.image_encoder.num_attention_heads=2
+model.image_encoder.patch_size=14
+model.image_projector.family=patch_merger
+model.video_encoder.family=qwen2_5_vl_vision
+model.video_encoder.num_layers=1
+model.video_encoder.hidden_size=8
+model.video_encoder.num_attention_heads=2
+model.video_encoder.patch_size=14
+model.video_encoder.window_size=28
+model.video_projector.family=qwen2_5_vl_merger
+model.foundation.family=qwen2
+model.foundation.num_layers=1
+model.foundation.hidden_size=32
+model.foundation.num_attention_heads=2
+model.foundation.vocab_size=12
+model.foundation.max_position_embeddings=32
+data.tokenizer=texts
+data.image_token=<picture>
+data.train=[{path: texts/texts.jsonl, source: image_text}]
+data.max_images=4
+data.max_patches=256
+data.max_videos=2
+data.max_video_patches=64
+data.seq_length=32
+train.micro_batch_size=2
+train.global_batch_size=2
+train.train_iters=1
+optimizer.lr=1e-3
+KEYS
 
 # Ranks that do not sample do not complain of it.
 if [ -n "$mpirun" ]; then

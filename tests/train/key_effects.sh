@@ -81,6 +81,10 @@ model.image_projector.family=patch_merger
 v.patch_size=14;v.num_attention_heads=2;$m.vocab_size=12;data.max_images=4
 data.train=[{path: $place/captions/texts.jsonl, source: image_text}]
 data.tokenizer=$place/captions;data.image_token=<picture>"
+    [TOWERS]="NATIVE;model.video_encoder.family=qwen2_vl_vision
+model.video_encoder.num_layers=1;model.video_encoder.hidden_size=32
+model.video_encoder.patch_size=14;model.video_encoder.num_attention_heads=2
+model.video_projector.family=patch_merger"
     [VIDEOS]="v.family=qwen2_vl_vision;v.num_layers=1;v.hidden_size=32
 model.image_projector.family=patch_merger;$m.max_position_embeddings=96
 v.patch_size=14;v.num_attention_heads=2;$m.vocab_size=34;data.max_images=4

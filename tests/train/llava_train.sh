@@ -390,6 +390,17 @@ if [ -e "$build/libloong_video.so" ]; then
     also 1 1
     steps 2 1 "${shared[@]}" $c=2 $k=p2p
     also 2 1 "${shared[@]}"
+    # A tower for pictures and one for videos.
+    model=two_encoders_train golden=two_encoders_video_train
+    keys+=(data.max_videos=4 data.max_video_patches=160)
+    also 1 1
+    also 2 1 "${shared[@]}" "~data.max_videos" "~data.max_video_patches"
+    also 4 1 ${m}{image_encoder,image_projector}.$r=0-1 parallel.$t=2 \
+        ${m}{video_encoder,video_projector}.$r=2-3 join=phases \
+        parallel.data_parallel_sharding=optim_grads_params
+    steps 4 1 parallel.pipeline_model_parallel_size=2 join=bubbles \
+        ${m}video_encoder.train.micro_batch_size=1 ${e}$t=2
+    keys=("${keys[@]:0:${#keys[@]}-2}")
     model=qwen3_vl_train golden=qwen3_vl_video_train
     echo '{"video_processor_type": "Qwen3VLVideoProcessor", "fps": 1.5, "size":
         {"shortest_edge": 128, "longest_edge": 4096},' "$cut}" \

@@ -142,14 +142,16 @@ static loong_status_t check_whole(loong_context_t *ctx,
                                   const loong_model_keys_t *model,
                                   const char *dir, loong_pairs_t *code)
 {
-    const char *families[LOONG_HF_PARTS] = {NULL, NULL, NULL};
+    const char *families[LOONG_MODEL_ROLES] = {NULL};
     const char *as = loong_recipe_text(recipe, "export.as");
     for (int i = 0; i < model->count; i++) {
         families[i] = loongi_pairs_get(model->keys[i], "family");
     }
     LOONG_TRY(loongi_artifacts_code(ctx, recipe, code));
     const loong_hf_composite_t *composite =
-        loongi_hf_composite_of_families(families, code, as);
+        model->count == LOONG_HF_PARTS
+            ? loongi_hf_composite_of_families(families, code, as)
+            : NULL;
     LOONG_CHECK(ctx, composite != NULL, LOONG_ERR_UNSUPPORTED,
                 "components of families %s and %s, with others: no model type "
                 "%s has them together; one is written, by loong-ckpt export "

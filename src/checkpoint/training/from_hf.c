@@ -154,7 +154,8 @@ static loong_status_t find_role(adoption_t *a, const char *key)
 {
     const char *role = loongi_view_role(a->ctx, a->read);
     a->role = a->role != NULL ? a->role : role;
-    LOONG_CHECK(a->ctx, strcmp(a->role, role) == 0, LOONG_ERR_CONFIG,
+    LOONG_CHECK(a->ctx, strcmp(loong_recipe_role_kind(a->role), role) == 0,
+                LOONG_ERR_CONFIG,
                 "%s: %s: '%s' has a model of family %s, which model.%s has not",
                 loong_recipe_where(a->recipe, key), key, a->dir,
                 loongi_pairs_get(a->read, "family"), a->role);
@@ -176,7 +177,9 @@ static loong_status_t adopt(adoption_t a, const char *key, bool tells,
     }
     LOONG_TRY(loongi_pairs_create(ctx, &origins));
     loong_status_t status =
-        loongi_hf_config_trace(ctx, a.dir, a.role, origins, &pairs);
+        loongi_hf_config_trace(
+            ctx, a.dir, a.role != NULL ? loong_recipe_role_kind(a.role) : NULL,
+            origins, &pairs);
     if (status != LOONG_OK) {
         loongi_error_note(ctx, "wanted by %s (%s)", key,
                           loong_recipe_where(recipe, key));

@@ -14,7 +14,6 @@ extern "C" {
 #endif
 
 /* The components of a model, the last one with the loss: what each is. */
-enum { LOONG_MODEL_ROLES = 3 };
 typedef struct loong_model_keys {
     int count;
     const char *role[LOONG_MODEL_ROLES];

@@ -171,7 +171,8 @@ static loong_status_t open_init(const loong_component_t *component,
                                 loong_hf_t **hf_p)
 {
     const loong_hf_open_params_t open = {.dir = component->params.init,
-                                         .role = component->params.name,
+                                         .role = loong_recipe_role_kind(
+                                             component->params.name),
                                          .adapters =
                                              component->params.init_adapters};
     return loongi_hf_open_as(component->ctx, &open, hf_p);

@@ -24,7 +24,8 @@ typedef struct decoder {
     loong_nn_slice_t vocab; /* rows of the two tables, padding included */
     loong_val_t stream_key; /* token_key of the rows of the stream */
     loong_val_t token_types; /* of the rows of the stream; LOONG_NONE: none */
-    loong_val_t received; /* rows of pictures; of the first stage */
+    /* Rows of each encoder's pictures; of the first stage. */
+    loong_val_t received[LOONG_MAX_ENCODERS];
     loong_val_t router_loss; /* of the layers so far; LOONG_NONE: none */
     loong_nn_router_pool_t pool; /* of layers that are balanced together */
     loong_val_t pooled[LOONG_MAX_LAYERS];
@@ -131,15 +132,6 @@ static loong_val_t embedding_table(decoder_t *d)
     return w;
 }
 
-/* Part k of what the projector sends; in rows of text it is zero. */
-static loong_val_t features(decoder_t *d, int k)
-{
-    int64_t width = d->c->hidden_size;
-    return d->request->deep_features > 0
-               ? loong_slice(d->g, d->received, k * width, width)
-               : d->received;
-}
-
 static loong_val_t embed(decoder_t *d)
 {
     const loong_decoder_config_t *c = d->c;
@@ -163,17 +155,8 @@ static loong_val_t embed(decoder_t *d)
         x = loong_add(d->g, x, loong_embedding(d->g, rows, wpe));
         loong_graph_pop(d->g);
     }
-    if (d->request->features) {
-        int64_t parts = 1 + d->request->deep_features;
-        if (d->received == LOONG_NONE) {
-            d->received =
-                loong_nn_receive(&d->nn, "projected", d->request->rows,
-                                 parts * c->hidden_size);
-        }
-        loong_val_t is_feature = loong_nn_stream_rows(
-            &d->nn, loong_graph_input(d->g, "is_feature", LOONG_I32, tokens));
-        x = loong_select_rows(d->g, x, features(d, 0), is_feature);
-    }
+    x = loong_nn_select_features(&d->nn, x, c->hidden_size, d->request,
+                                 d->received);
     return dropout(d, x, c->embedding_dropout, -1, SITE_EMBEDDING);
 }
 
@@ -331,7 +314,9 @@ static void begin(decoder_t *d, loong_graph_t *graph,
     if (c->scaled_output_init) {
         d->nn.output_init_std /= sqrt(2.0 * c->num_layers);
     }
-    d->received = LOONG_NONE;
+    for (int i = 0; i < LOONG_MAX_ENCODERS; i++) {
+        d->received[i] = LOONG_NONE;
+    }
     d->router_loss = LOONG_NONE;
     d->pool.counts = LOONG_NONE;
     d->pool.logits = d->pooled;
@@ -350,7 +335,8 @@ static loong_val_t stack(decoder_t *d)
         int index = r->first_layer + i;
         x = layer(d, x, index);
         if (index < r->deep_features) {
-            x = loong_add(d->g, x, features(d, index + 1));
+            x = loong_nn_add_features(&d->nn, x, d->c->hidden_size, index + 1,
+                                      r, d->received);
         }
     }
     return x;
@@ -369,7 +355,7 @@ static void reference(decoder_t *d)
     }
     begin(&base, d->g, d->c, &request);
     base.nn.stream = "hidden.reference";
-    base.received = d->received;
+    memcpy(base.received, d->received, sizeof(base.received));
     loong_val_t x = stack(&base);
     if (request.ends) {
         loong_val_t table = head_matrix(&base);

@@ -117,6 +117,7 @@ loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
     const loong_projector_config_t *c = config;
     merger_t m = {loong_nn_begin(graph, request, c->init_std), c, request};
     int parts = 1 + c->num_deep_features;
+    const char *port = loong_projected_ports[request->encoder];
     loong_val_t sent[1 + LOONG_MAX_DEEP_FEATURES];
     loong_val_t x = loong_nn_receive(&m.nn, "features", request->rows,
                                      parts * c->input_size);
@@ -128,7 +129,7 @@ loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
     if (parts == 1) {
         x = merge(&m, x, c->norm_of_blocks);
         x = c->packed_tiles > 0 ? pack(&m, x) : x;
-        loong_graph_send(graph, "projected", x);
+        loong_graph_send(graph, port, x);
         return loong_graph_status(graph);
     }
     for (int k = 0; k < parts; k++) {
@@ -144,7 +145,7 @@ loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
             loong_graph_pop(graph);
         }
     }
-    loong_graph_send(graph, "projected", loong_concat(graph, parts, sent));
+    loong_graph_send(graph, port, loong_concat(graph, parts, sent));
     return loong_graph_status(graph);
 }
 

@@ -253,12 +253,10 @@ static loong_status_t check(device_comm_t *n)
     return LOONG_OK;
 }
 
-static const device_calls_t calls = {"bkcl",
-                                     loongi_bkcl_connect,
-                                     loongi_bkcl_enqueue,
-                                     loongi_bkcl_disconnect,
-                                     give_up,
-                                     check};
+static const device_calls_t calls = {
+    "bkcl", loongi_bkcl_connect,    loongi_bkcl_enqueue,
+    NULL,   loongi_bkcl_disconnect, give_up,
+    check};
 
 loong_status_t loongi_bkcl_create(loong_context_t *ctx, loong_device_t *device,
                                   loong_comm_t *host, loong_comm_t **comm_p)

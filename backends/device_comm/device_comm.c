@@ -15,14 +15,26 @@ static device_comm_t *impl_of(const loong_comm_t *comm)
 
 /* ---- what is on the stream ----------------------------------------------- */
 
-static device_pending_t *pending_at(device_comm_t *n, uint64_t i)
+device_pending_t *loongi_device_comm_pending(device_comm_t *n, uint64_t i)
 {
     return &n->pending[i % (uint64_t)n->room];
 }
 
-static device_progress_t *progress_of(const device_comm_t *n, int rank)
+/* What a rank has called: of messages with this one, or of all ranks together.
+ * NULL: it is on another machine. */
+static const device_progress_t *
+progress_of(const device_comm_t *n, const loong_collective_t *call, int rank)
 {
-    return loong_comm_peer_pointer(n->host, n->progress, rank);
+    const device_progress_t *all =
+        loong_comm_peer_pointer(n->host, n->progress, rank);
+    return all == NULL ? NULL
+                       : &all[device_is_message(call) ? n->comm->rank : rank];
+}
+
+static device_progress_t *own_progress(const device_comm_t *n,
+                                       const loong_collective_t *call)
+{
+    return &n->progress[device_is_message(call) ? call->root : n->comm->rank];
 }
 
 static uint64_t called(const device_progress_t *p)
@@ -30,24 +42,21 @@ static uint64_t called(const device_progress_t *p)
     return __atomic_load_n(&p->sequence, __ATOMIC_ACQUIRE);
 }
 
-/* Every rank says what it calls, the n-th time: `what` is the same on all. */
-static void publish(device_comm_t *n, const loong_collective_t *call,
-                    uint64_t what)
+void loongi_device_comm_publish(device_comm_t *n,
+                                const loong_collective_t *call, uint64_t what)
 {
-    device_progress_t *own = n->progress;
+    device_progress_t *own = own_progress(n, call);
     __atomic_store_n(&own->history[call->sequence % DEVICE_COMM_HISTORY], what,
                      __ATOMIC_RELEASE);
     __atomic_store_n(&own->sequence, call->sequence, __ATOMIC_RELEASE);
 }
 
-static loong_status_t remember(device_comm_t *n, const loong_collective_t *call,
-                               void *stream)
+void loongi_device_comm_describe(device_pending_t *pending,
+                                 const loong_collective_t *call)
 {
-    device_pending_t *p = pending_at(n, n->begun++);
-    p->call = *call;
-    strncpy(p->label, call->label, sizeof(p->label) - 1);
-    p->call.label = p->label;
-    return loong_device_event_record(n->device, p->event, stream);
+    pending->call = *call;
+    strncpy(pending->label, call->label, sizeof(pending->label) - 1);
+    pending->call.label = pending->label;
 }
 
 static loong_status_t retire(device_comm_t *n)
@@ -55,20 +64,20 @@ static loong_status_t retire(device_comm_t *n)
     bool done = true;
     while (n->ended < n->begun && done) {
         LOONG_TRY(loong_device_event_is_done(
-            n->device, pending_at(n, n->ended)->event, &done));
+            n->device, loongi_device_comm_pending(n, n->ended)->event, &done));
         n->ended += done;
     }
     return LOONG_OK;
 }
 
-static loong_status_t make_room(device_comm_t *n)
+loong_status_t loongi_device_comm_make_room(device_comm_t *n)
 {
-    if (n->begun - n->ended < (uint64_t)n->room) {
+    if (n->begun - n->ended + (uint64_t)n->grouped < (uint64_t)n->room) {
         return LOONG_OK;
     }
-    LOONG_TRY(loong_device_event_await(n->device,
-                                       pending_at(n, n->ended)->event,
-                                       "room for another collective"));
+    LOONG_TRY(loong_device_event_await(
+        n->device, loongi_device_comm_pending(n, n->ended)->event,
+        "room for another collective"));
     return retire(n);
 }
 
@@ -118,7 +127,8 @@ static loong_status_t device_comm_reserve(loong_comm_t *comm, int count,
                 "room for messages of %s while some are under way", comm->name);
     while (n->ended < n->begun) {
         LOONG_TRY(loong_device_event_await(
-            n->device, pending_at(n, n->ended)->event, "room for messages"));
+            n->device, loongi_device_comm_pending(n, n->ended)->event,
+            "room for messages"));
         LOONG_TRY(retire(n));
     }
     give_room(n);
@@ -127,20 +137,27 @@ static loong_status_t device_comm_reserve(loong_comm_t *comm, int count,
 
 /* ---- watching ------------------------------------------------------------ */
 
+/* Is a rank waited for? */
+static bool takes_part(const loong_collective_t *call, int rank)
+{
+    return !device_is_message(call) || rank == call->root;
+}
+
 /* A peer that called something else in place of this; -1: none that is known.
  * With room for very many calls this rank may not remember it itself. */
 static int find_stranger(const device_comm_t *n, const loong_collective_t *call)
 {
     uint64_t i = call->sequence % DEVICE_COMM_HISTORY;
-    bool known = called(n->progress) < call->sequence + DEVICE_COMM_HISTORY;
+    const device_progress_t *own = own_progress(n, call);
+    bool known = called(own) < call->sequence + DEVICE_COMM_HISTORY;
     for (int r = 0; r < n->comm->size && known; r++) {
-        const device_progress_t *p = progress_of(n, r);
-        if (p == NULL || called(p) < call->sequence) {
+        const device_progress_t *p = progress_of(n, call, r);
+        if (p == NULL || !takes_part(call, r) || called(p) < call->sequence) {
             continue;
         }
         uint64_t what = __atomic_load_n(&p->history[i], __ATOMIC_ACQUIRE);
         /* what it is writing now is at most one call further than it says */
-        if (what != n->progress->history[i] &&
+        if (what != own->history[i] &&
             called(p) + 1 < call->sequence + DEVICE_COMM_HISTORY) {
             return r;
         }
@@ -153,8 +170,9 @@ static int find_missing(const device_comm_t *n, const loong_collective_t *call)
 {
     int first = -1;
     for (int r = 0; r < n->comm->size; r++) {
-        const device_progress_t *p = progress_of(n, r);
-        n->comm->missing[r] = p != NULL && called(p) < call->sequence;
+        const device_progress_t *p = progress_of(n, call, r);
+        n->comm->missing[r] =
+            p != NULL && takes_part(call, r) && called(p) < call->sequence;
         if (n->comm->missing[r] && first < 0) {
             first = r;
         }
@@ -237,7 +255,7 @@ static loong_status_t tell_stranger(device_comm_t *n,
 
 static loong_status_t judge(device_comm_t *n)
 {
-    device_pending_t *pending = pending_at(n, n->ended);
+    device_pending_t *pending = loongi_device_comm_pending(n, n->ended);
     const loong_collective_t *call = &pending->call;
     bool hangs = false;
     int next = -1;
@@ -257,9 +275,10 @@ static loong_status_t judge(device_comm_t *n)
     if (hangs) {
         return loongi_device_comm_hangs(n, call);
     }
-    int peer = missing >= 0 ? missing
-               : next >= 0  ? next
-                            : (n->comm->rank + 1) % n->comm->size;
+    int peer = missing >= 0              ? missing
+               : next >= 0               ? next
+               : device_is_message(call) ? call->root
+                                         : (n->comm->rank + 1) % n->comm->size;
     return loongi_wait_step(&n->wait, peer) ? LOONG_OK
                                             : give_up(n, call, missing);
 }
@@ -285,7 +304,7 @@ static loong_status_t device_comm_watch(loong_comm_t *comm, bool waits)
         stop_waiting(n);
         return LOONG_OK;
     }
-    comm->current = &pending_at(n, n->ended)->call;
+    comm->current = &loongi_device_comm_pending(n, n->ended)->call;
     loong_status_t status = judge(n);
     comm->current = NULL;
     if (status != LOONG_OK) {
@@ -334,14 +353,17 @@ static loong_status_t device_comm_run(loong_comm_t *comm,
     if (n->handle == NULL) {
         LOONG_TRY(n->calls->connect(n));
     }
-    LOONG_TRY(make_room(n));
-    publish(n, call, comm->history);
+    LOONG_TRY(loongi_device_comm_make_room(n));
+    loongi_device_comm_publish(n, call, comm->history);
     LOONG_TRY(loong_device_event_record(
-        n->device, pending_at(n, n->begun)->reached, comm->stream));
+        n->device, loongi_device_comm_pending(n, n->begun)->reached,
+        comm->stream));
     if (call->kind != LOONG_COLLECTIVE_REPLAY) { /* it is on the stream */
         LOONG_TRY(n->calls->enqueue(n, call));
     }
-    return remember(n, call, comm->stream);
+    device_pending_t *p = loongi_device_comm_pending(n, n->begun++);
+    loongi_device_comm_describe(p, call);
+    return loong_device_event_record(n->device, p->event, comm->stream);
 }
 
 static void join(device_comm_t *n, device_comm_t *fresh)
@@ -380,125 +402,6 @@ static loong_status_t device_comm_split(loong_comm_t *comm, int color, int key,
     return LOONG_OK;
 }
 
-/* ---- messages ------------------------------------------------------------ */
-
-/* Between two ranks they go one behind the other, on a stream of their own, in
- * the order in which both begin them. One is behind what is computed when it
- * begins; what is computed from the wait on is behind it. */
-
-static void *computing(const device_comm_t *n)
-{
-    return n->comm->stream != NULL ? n->comm->stream
-                                   : loong_device_stream(n->device);
-}
-
-static loong_status_t prepare_messages(device_comm_t *n)
-{
-    LOONG_CHECK(n->ctx, n->comm->size == 2, LOONG_ERR_INTERNAL,
-                "messages of %s, %d ranks: a communicator of two is wanted",
-                n->comm->name, n->comm->size);
-    LOONG_CHECK(n->ctx, n->begun == 0, LOONG_ERR_INTERNAL,
-                "messages of %s, which has collectives", n->comm->name);
-    LOONG_TRY(loong_device_event_create(n->device, &n->computed));
-    LOONG_TRY(loong_device_stream_create(n->device, &n->messages));
-    return n->handle == NULL ? n->calls->connect(n) : LOONG_OK;
-}
-
-/* backend[0] is the number of what is pending; 0: the other end is missing. */
-static loong_status_t begin_message(device_comm_t *n, void *data,
-                                    loong_comm_request_t *request)
-{
-    char label[LOONG_EVENT_LABEL];
-    bool send = request->kind == (int)LOONG_COLLECTIVE_SEND;
-    loong_collective_t call = {
-        .kind = (loong_collective_kind_t)request->kind,
-        .dtype = LOONG_U8,
-        .root = request->peer,
-        .data = data,
-        .count = (int64_t)request->bytes,
-        .sequence = request->sequence,
-        .label = label,
-    };
-    snprintf(label, sizeof(label), "%s rank %d", send ? "to" : "from",
-             n->comm->world_ranks[request->peer]);
-    if (n->messages == NULL) {
-        LOONG_TRY(prepare_messages(n));
-    }
-    LOONG_TRY(make_room(n));
-    LOONG_TRY(loong_device_event_record(n->device, n->computed, computing(n)));
-    LOONG_TRY(loong_device_event_wait(n->device, n->computed, n->messages));
-    publish(n, &call,
-            2 * request->bytes +
-                (uint64_t)(send ? n->comm->rank : request->peer));
-    LOONG_TRY(loong_device_event_record(
-        n->device, pending_at(n, n->begun)->reached, n->messages));
-    LOONG_TRY(n->calls->enqueue(n, &call));
-    LOONG_TRY(remember(n, &call, n->messages));
-    request->backend[0] = n->begun;
-    return LOONG_OK;
-}
-
-/* To itself: a copy when both ends are there, in the order of what is computed.
- */
-static loong_status_t meet(device_comm_t *n, void *data,
-                           loong_comm_request_t *request)
-{
-    uint64_t room = (uint64_t)n->room;
-    device_end_t *other = &n->end[n->met % room];
-    if (n->met == n->ends || other->request->kind == request->kind) {
-        LOONG_CHECK(n->ctx, n->ends - n->met < room, LOONG_ERR_INTERNAL,
-                    "%s: more than %d messages of a rank to itself at one "
-                    "time",
-                    n->comm->name, n->room);
-        device_end_t end = {request, data};
-        n->end[n->ends++ % room] = end;
-        return LOONG_OK;
-    }
-    n->met++;
-    LOONG_CHECK(n->ctx, other->request->bytes == request->bytes,
-                LOONG_ERR_INTERNAL,
-                "%s: a message of %zu bytes is received as "
-                "one of %zu, or the reverse",
-                n->comm->name, request->bytes, other->request->bytes);
-    bool send = request->kind == (int)LOONG_COLLECTIVE_SEND;
-    other->request->backend[0] = request->backend[0] = n->met;
-    return loong_device_stream_copy(n->device, computing(n),
-                                    send ? other->data : data,
-                                    send ? data : other->data, request->bytes);
-}
-
-static loong_status_t device_comm_isend(loong_comm_t *comm, const void *data,
-                                        loong_comm_request_t *request)
-{
-    device_comm_t *n = impl_of(comm);
-    return comm->size == 1 ? meet(n, (void *)(uintptr_t)data, request)
-                           : begin_message(n, (void *)(uintptr_t)data, request);
-}
-
-static loong_status_t device_comm_irecv(loong_comm_t *comm,
-                                        loong_comm_request_t *request)
-{
-    device_comm_t *n = impl_of(comm);
-    return comm->size == 1 ? meet(n, request->data, request)
-                           : begin_message(n, request->data, request);
-}
-
-static loong_status_t device_comm_wait(loong_comm_t *comm,
-                                       loong_comm_request_t *request)
-{
-    device_comm_t *n = impl_of(comm);
-    uint64_t number = request->backend[0];
-    LOONG_CHECK(comm->ctx, number > 0, LOONG_ERR_INTERNAL,
-                "%s of %s: the rank has not begun the other end",
-                loong_collective_name((loong_collective_kind_t)request->kind),
-                comm->name);
-    if (comm->size == 1 || number <= n->ended) {
-        return LOONG_OK;
-    }
-    return loong_device_event_wait(n->device, pending_at(n, number - 1)->event,
-                                   computing(n));
-}
-
 /* ---- the table ----------------------------------------------------------- */
 
 static void device_comm_abort(loong_comm_t *comm, const char *text)
@@ -534,9 +437,9 @@ static void device_comm_destroy(loong_comm_t *comm, bool failed)
 static const loong_comm_ops_t device_comm_ops = {
     .run = device_comm_run,
     .split = device_comm_split,
-    .isend = device_comm_isend,
-    .irecv = device_comm_irecv,
-    .wait = device_comm_wait,
+    .isend = loongi_device_comm_isend,
+    .irecv = loongi_device_comm_irecv,
+    .wait = loongi_device_comm_wait,
     .abort = device_comm_abort,
     .destroy = device_comm_destroy,
 };
@@ -574,8 +477,9 @@ loong_status_t loongi_device_comm_create(loong_context_t *ctx,
         .ops = &n->ops,
         .impl = n,
     };
-    loong_status_t status = loong_comm_alloc_shared(
-        host, sizeof(*n->progress), "calls of ranks", &n->progress);
+    loong_status_t status =
+        loong_comm_alloc_shared(host, (size_t)host->size * sizeof(*n->progress),
+                                "calls of ranks", &n->progress);
     if (status == LOONG_OK) {
         status = take_room(n, DEVICE_COMM_PENDING);
     }
@@ -591,10 +495,10 @@ loong_status_t loongi_device_comm_create(loong_context_t *ctx,
     n->comm->host = host;
     n->comm->watch = device_comm_watch;
     n->comm->reserve = device_comm_reserve;
+    n->comm->group_messages = loongi_device_comm_group_messages;
     loongi_comm_set_wait_policy(n->comm, wait_policy, NULL);
     loongi_comm_set_board(n->comm, host->board);
     n->comm->group = loongi_device_comm_group(n->comm);
-    loongi_device_comm_stand_nowhere(n);
     *comm_p = n->comm;
     return LOONG_OK;
 }

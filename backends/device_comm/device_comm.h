@@ -26,7 +26,8 @@ enum {
     DEVICE_COMM_HISTORY = 2 * DEVICE_COMM_PENDING
 };
 
-/* What a rank has called, where its peers of the machine see it. */
+/* What a rank has called, of all ranks together or of messages with one of
+ * them, where its peers of the machine see it. */
 typedef struct device_progress {
     uint64_t sequence;                     /* of the last call; atomic */
     uint64_t history[DEVICE_COMM_HISTORY]; /* of calls, by sequence */
@@ -56,6 +57,8 @@ typedef struct device_calls {
     loong_status_t (*connect)(device_comm_t *n);
     /* Puts a collective on the stream, a message on that of messages. */
     loong_status_t (*enqueue)(device_comm_t *n, const loong_collective_t *call);
+    /* (optional) Messages between the two calls are one. */
+    loong_status_t (*group)(device_comm_t *n, bool begin);
     /* Gives the handle back, what is under way with it where it is `abort`. */
     void (*disconnect)(device_comm_t *n, bool abort);
     /* Aborts the whole ring. No graph may hold their calls but those whose
@@ -79,6 +82,7 @@ struct device_comm {
     loong_comm_ops_t ops; /* with the name of calls */
     void *library; /* the table's own, freed here; NULL: there was none yet */
     void *handle;  /* the library's; NULL: not connected */
+    /* By rank: of messages with it; this rank's own: of collectives. */
     device_progress_t *progress;
     int room; /* of both rings */
     device_pending_t *pending;
@@ -92,6 +96,8 @@ struct device_comm {
     int elsewhere; /* rank; -1: none */
     uint64_t elsewhere_in;
     double since;
+    bool grouping;  /* messages wait for the end of their group, */
+    int grouped;    /* so many of pending, behind those that have begun */
     void *messages; /* stream; NULL: there was none yet */
     void *computed; /* event: what a message is behind */
     device_end_t *end;
@@ -106,8 +112,32 @@ LOONG_NODISCARD loong_status_t loongi_device_comm_create(
     loong_context_t *ctx, loong_device_t *device, loong_comm_t *host,
     const device_calls_t *calls, loong_comm_t **comm_p);
 
+static inline bool device_is_message(const loong_collective_t *call)
+{
+    return call->kind == LOONG_COLLECTIVE_SEND ||
+           call->kind == LOONG_COLLECTIVE_RECV;
+}
+
+device_pending_t *loongi_device_comm_pending(device_comm_t *n, uint64_t i);
+void loongi_device_comm_describe(device_pending_t *pending,
+                                 const loong_collective_t *call);
+/* Every rank says what it calls, the n-th time: `what` is the same on all. */
+void loongi_device_comm_publish(device_comm_t *n,
+                                const loong_collective_t *call, uint64_t what);
+/* For one more call. */
+LOONG_NODISCARD loong_status_t loongi_device_comm_make_room(device_comm_t *n);
 /* Events of all pending calls, which a table makes when it connects. */
 LOONG_NODISCARD loong_status_t loongi_device_comm_events(device_comm_t *n);
+
+/* ---- device_message.c ---- */
+LOONG_NODISCARD loong_status_t loongi_device_comm_isend(
+    loong_comm_t *comm, const void *data, loong_comm_request_t *request);
+LOONG_NODISCARD loong_status_t
+loongi_device_comm_irecv(loong_comm_t *comm, loong_comm_request_t *request);
+LOONG_NODISCARD loong_status_t
+loongi_device_comm_wait(loong_comm_t *comm, loong_comm_request_t *request);
+LOONG_NODISCARD loong_status_t
+loongi_device_comm_group_messages(loong_comm_t *comm, bool begin);
 
 /* ---- device_hang.c ---- */
 uint64_t loongi_device_comm_group(const loong_comm_t *comm);

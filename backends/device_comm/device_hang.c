@@ -30,6 +30,23 @@ uint64_t loongi_device_comm_group(const loong_comm_t *comm)
     return hash | 1;
 }
 
+/* A message is one of two ranks, which have others of their own. */
+static uint64_t group_of(const device_comm_t *n, const loong_collective_t *call)
+{
+    const loong_comm_t *comm = n->comm;
+    if (!device_is_message(call)) {
+        return comm->group;
+    }
+    uint64_t low = (uint64_t)LOONG_MIN(call->root, comm->rank);
+    uint64_t high = (uint64_t)LOONG_MAX(call->root, comm->rank);
+    return mix(mix(comm->group, low), high) | 1;
+}
+
+static int ranks_of(const device_comm_t *n, const loong_collective_t *call)
+{
+    return device_is_message(call) ? 2 : n->comm->size;
+}
+
 loong_status_t loongi_device_comm_excuse(device_comm_t *n,
                                          const device_pending_t *pending)
 {
@@ -46,7 +63,7 @@ loong_status_t loongi_device_comm_excuse(device_comm_t *n,
 
 void loongi_device_comm_stand_nowhere(device_comm_t *n)
 {
-    loong_board_stand_t nowhere = {n->comm->group, 0, 0};
+    loong_board_stand_t nowhere = {n->stand.group, 0, 0};
     if (n->stand.sequence != 0 && n->comm->slot != NULL) {
         loongi_slot_set_stand(n->comm->slot, &nowhere);
     }
@@ -54,22 +71,26 @@ void loongi_device_comm_stand_nowhere(device_comm_t *n)
 }
 
 /* How many stand in the call, as far as that is known, and who is next. */
-static loong_board_stand_t ask_around(device_comm_t *n, int *next_p)
+static loong_board_stand_t
+ask_around(device_comm_t *n, const loong_collective_t *call, int *next_p)
 {
     const loong_comm_t *comm = n->comm;
     loong_board_stand_t theirs = {0, 0, 0};
+    int ranks = ranks_of(n, call);
     *next_p = -1;
-    while (n->stand.ranks < comm->size) {
-        int next = (comm->rank + n->stand.ranks) % comm->size;
+    while (n->stand.ranks < ranks) {
+        int next = device_is_message(call)
+                       ? call->root
+                       : (comm->rank + n->stand.ranks) % comm->size;
         theirs = loongi_board_stand(comm->board, comm->world_ranks[next],
-                                    comm->group);
+                                    n->stand.group);
         if (theirs.sequence != n->stand.sequence) {
             *next_p = next;
             break;
         }
         n->stand.ranks += LOONG_MAX(theirs.ranks, 1);
     }
-    n->stand.ranks = LOONG_MIN(n->stand.ranks, comm->size);
+    n->stand.ranks = LOONG_MIN(n->stand.ranks, ranks);
     loongi_slot_set_stand(comm->slot, &n->stand);
     return theirs;
 }
@@ -93,10 +114,11 @@ loong_status_t loongi_device_comm_stand(device_comm_t *n,
     }
     loong_board_stand_t before = n->stand;
     if (n->stand.sequence == 0) {
-        loong_board_stand_t first = {comm->group, pending->call.sequence, 1};
+        loong_board_stand_t first = {group_of(n, &pending->call),
+                                     pending->call.sequence, 1};
         n->stand = first;
     }
-    loong_board_stand_t theirs = ask_around(n, next_p);
+    loong_board_stand_t theirs = ask_around(n, &pending->call, next_p);
     bool known = *next_p < 0 || theirs.sequence != 0;
     if (!known || before.ranks != n->stand.ranks || n->elsewhere != *next_p ||
         n->elsewhere_in != theirs.sequence) {
@@ -130,7 +152,7 @@ loong_status_t loongi_device_comm_hangs(device_comm_t *n,
         LOONG_FAIL(n->ctx, LOONG_ERR_COMM,
                    "%s: hangs: the devices of all its %d ranks are in it for "
                    "%.1f s: one of them, or a link between them, does not work",
-                   text, comm->size, seconds);
+                   text, ranks_of(n, call), seconds);
     } else {
         bool behind = call->sequence < n->elsewhere_in; /* this rank */
         int mine = comm->world_ranks[comm->rank];

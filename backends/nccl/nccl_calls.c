@@ -348,9 +348,18 @@ static loong_status_t enqueue(device_comm_t *n, const loong_collective_t *call)
     return settle(n, loong_collective_name(call->kind), result);
 }
 
+static loong_status_t group(device_comm_t *n, bool begin)
+{
+    if (!begin) {
+        return settle(n, "GroupEnd", library_of(n)->GroupEnd());
+    }
+    ncclResult_t result = library_of(n)->GroupStart();
+    return result == ncclSuccess ? LOONG_OK : failed(n, "GroupStart", result);
+}
+
 /* ---- the table ----------------------------------------------------------- */
 
-static const device_calls_t calls = {"nccl",     connect_ranks, enqueue,
+static const device_calls_t calls = {"nccl",     connect_ranks, enqueue, group,
                                      disconnect, give_up,       check};
 
 loong_status_t loongi_nccl_create(loong_context_t *ctx, loong_device_t *device,

@@ -24,6 +24,11 @@ bool loongi_comm_has_failed(const loong_comm_t *comm);
 /* Nothing may be under way. LOONG_OK where messages need no room. */
 LOONG_NODISCARD loong_status_t loongi_comm_reserve(loong_comm_t *comm,
                                                    int count, size_t bytes);
+/* Messages that begin between the two calls go together: none of them stands
+ * behind another. They have begun on return of the second one. LOONG_OK where
+ * messages do not stand behind each other. */
+LOONG_NODISCARD loong_status_t loongi_comm_group_messages(loong_comm_t *comm,
+                                                          bool begin);
 /* No graph of a device can hold its calls. */
 bool loongi_comm_is_on_host(const loong_comm_t *comm);
 

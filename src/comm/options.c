@@ -22,6 +22,12 @@ loong_status_t loongi_comm_reserve(loong_comm_t *comm, int count,
                                  : LOONG_OK;
 }
 
+loong_status_t loongi_comm_group_messages(loong_comm_t *comm, bool begin)
+{
+    return comm->group_messages != NULL ? comm->group_messages(comm, begin)
+                                        : LOONG_OK;
+}
+
 bool loongi_comm_has_failed(const loong_comm_t *comm)
 {
     return comm->failed;

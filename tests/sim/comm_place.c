@@ -292,6 +292,92 @@ loong_status_t check_messages(place_t *p)
     return status;
 }
 
+/* Group g: rank g % ranks sends two messages to each other rank, of 100 g + 10
+ * to + k + 1 elements. Ranks take part in their own alone, and wait behind all
+ * of them. */
+enum { GROUPS = 12, GROUP_MESSAGES = 2 };
+
+static int64_t length_of(int group, int to, int k)
+{
+    return 100 * group + 10 * to + k + 1;
+}
+
+static loong_status_t begin_group(place_t *p, loong_comm_t *comm, int group,
+                                  double *received,
+                                  loong_comm_request_t **request)
+{
+    int from = group % p->ranks;
+    int64_t at = 0;
+    LOONG_TRY(loongi_comm_group_messages(comm, true));
+    for (int to = 0; to < p->ranks; to++) {
+        for (int k = 0; k < GROUP_MESSAGES && to != from; k++) {
+            int64_t count = length_of(group, to, k);
+            size_t bytes = (size_t)count * sizeof(double);
+            if (p->rank == from) {
+                LOONG_TRY(loong_comm_isend(comm, p->there + at, bytes, to, 0,
+                                           (*request)++));
+            } else if (p->rank == to) {
+                LOONG_TRY(loong_comm_irecv(comm, received, bytes, from, 0,
+                                           (*request)++));
+                received += count;
+            }
+            at += count;
+        }
+    }
+    return loongi_comm_group_messages(comm, false);
+}
+
+/* What a rank gets of a group. */
+static loong_status_t check_group(place_t *p, int group, int64_t *place)
+{
+    int from = group % p->ranks;
+    int64_t at = 0;
+    for (int to = 0; to < p->ranks; to++) {
+        for (int k = 0; k < GROUP_MESSAGES && to != from; k++) {
+            int64_t count = length_of(group, to, k);
+            for (int64_t i = 0; i < count && to == p->rank; i++) {
+                LOONG_TRY(check(p, (*place)++, number(from, at + i)));
+            }
+            at += count;
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t check_groups(place_t *p)
+{
+    loong_comm_t *comm = NULL;
+    loong_comm_request_t requests[GROUPS * GROUP_MESSAGES * MOST_RANKS];
+    loong_comm_request_t *request = requests;
+    int64_t place = 0;
+    LOONG_TRY(put_numbers(p));
+    LOONG_TRY(loong_comm_split(p->comm, 0, p->rank, "an edge", &comm));
+    loong_comm_set_stream(comm, loong_device_stream(p->device));
+    loong_status_t status = LOONG_OK;
+    double *received = p->second;
+    for (int g = 0; g < GROUPS && status == LOONG_OK; g++) {
+        const loong_comm_request_t *first = request;
+        status = begin_group(p, comm, g, received, &request);
+        for (; first < request && status == LOONG_OK; first++) {
+            bool comes = first->kind == (int)LOONG_COLLECTIVE_RECV;
+            received += comes ? first->bytes / sizeof(double) : 0;
+        }
+    }
+    for (loong_comm_request_t *r = requests; r < request && status == LOONG_OK;
+         r++) {
+        status = loong_comm_wait(comm, r);
+    }
+    status = status == LOONG_OK ? loong_device_fill(p->device, p->there, 0xff,
+                                                    ALL * sizeof(double))
+                                : status;
+    status = status == LOONG_OK ? get(p, p->second) : status;
+    for (int g = 0; g < GROUPS && status == LOONG_OK; g++) {
+        status = check_group(p, g, &place);
+    }
+    loong_comm_destroy(&comm);
+    return status;
+}
+
 loong_status_t check_own(loong_context_t *ctx, loong_comm_t *host, void *user)
 {
     static const int64_t equal[] = {N, N, N};
@@ -306,6 +392,7 @@ loong_status_t check_own(loong_context_t *ctx, loong_comm_t *host, void *user)
     }
     status = status == LOONG_OK ? check_exchange(p) : status;
     status = status == LOONG_OK ? check_messages(p) : status;
+    status = status == LOONG_OK ? check_groups(p) : status;
     status = status == LOONG_OK ? check_many(p) : status;
     close_place(p);
     return status;

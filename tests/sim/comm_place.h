@@ -72,6 +72,8 @@ loong_status_t check_many(place_t *p);
 loong_status_t check_exchange(place_t *p);
 /* Of the first two of three ranks, and of the last with itself. */
 loong_status_t check_messages(place_t *p);
+/* Of every rank with every other over one communicator, in groups. */
+loong_status_t check_groups(place_t *p);
 /* All of these, on three ranks whose devices exchange by themselves; a function
  * for run_places, user is not read. */
 loong_status_t check_own(loong_context_t *ctx, loong_comm_t *host, void *user);

@@ -52,6 +52,8 @@ struct loong_comm {
      */
     loong_status_t (*reserve)(struct loong_comm *comm, int count,
                               size_t bytes);
+    /* (optional) As loongi_comm_group_messages. */
+    loong_status_t (*group_messages)(struct loong_comm *comm, bool begin);
     bool on_host; /* memory of a device, but the host makes the calls */
     struct loong_comm *host; /* of devices: that of the same ranks on memory of
                                 the host; NULL: there is none */

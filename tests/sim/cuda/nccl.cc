@@ -69,6 +69,17 @@ static thread_local int depth;
 static thread_local std::vector<op_t> group;
 static thread_local std::vector<ncclComm *> given_up; // in the group
 
+// One message to a peer, or from it, is behind the other.
+static bool is_behind(const std::vector<op_t> &ops, const op_t &o)
+{
+    for (const op_t *p = ops.data(); p < &o && o.kind >= SEND; p++) {
+        if (p->kind == o.kind && p->peer == o.peer && !p->done) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static cudaError_t advance(std::vector<op_t> &ops)
 {
     bool complete = true;
@@ -76,9 +87,11 @@ static cudaError_t advance(std::vector<op_t> &ops)
         if (o.comm->aborted) {
             break;
         }
-        bool done = sim.cut.count(o.comm->device) == 0 &&
-                    (o.kind >= SEND ? advance_message(o)
-                                    : advance_collective(o));
+        bool done = o.done ||
+                    (sim.cut.count(o.comm->device) == 0 && !is_behind(ops, o) &&
+                     (o.kind >= SEND ? advance_message(o)
+                                     : advance_collective(o)));
+        o.done = done;
         complete = complete && done;
         if (!done && o.kind < SEND) {
             break; // in order
@@ -208,7 +221,7 @@ extern "C" ncclResult_t ncclGroupEnd(void)
 #define OP(kind_, send_, receive_, op_, peer_)                                \
     add({kind_, static_cast<const char *>(send_),                             \
          static_cast<char *>(receive_), count, type, op_, peer_, comm,        \
-         stream, 0, false})
+         stream, 0, false, false})
 
 extern "C" ncclResult_t ncclAllReduce(const void *send, void *receive,
                                       size_t count, ncclDataType_t type,

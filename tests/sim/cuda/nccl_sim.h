@@ -58,6 +58,7 @@ struct op_t {
     cudaStream_t stream;
     size_t at;
     bool posted;
+    bool done;
 };
 
 namespace cudasim {

@@ -237,14 +237,33 @@ static void test_stranger(void **state)
 typedef struct lost {
     int idle; /* rank; -1: none */
     size_t received;
+    int ranks; /* of the communicator, which may have more than these two */
 } lost_t;
+
+/* To the next rank, as a group. */
+static loong_status_t go_round(place_t *p, loong_comm_t *link)
+{
+    loong_comm_request_t request[2];
+    int ranks = loong_comm_size(link);
+    LOONG_TRY(loongi_comm_group_messages(link, true));
+    LOONG_TRY(loong_comm_irecv(link, p->second, 4096,
+                               (p->rank + ranks - 1) % ranks, 0, &request[0]));
+    LOONG_TRY(loong_comm_isend(link, p->there, 4096, (p->rank + 1) % ranks, 0,
+                               &request[1]));
+    LOONG_TRY(loongi_comm_group_messages(link, false));
+    LOONG_TRY(loong_comm_wait(link, &request[0]));
+    return loong_comm_wait(link, &request[1]);
+}
 
 static loong_status_t send_two(place_t *p, loong_comm_t *link,
                                const lost_t *lost)
 {
     loong_comm_request_t request[2];
-    int count = p->rank == lost->idle ? 1 : 2;
+    int count = p->rank > 1 ? 0 : p->rank == lost->idle ? 1 : 2;
     loong_comm_set_stream(link, loong_device_stream(p->device));
+    if (lost->ranks > 2) { /* all connect */
+        LOONG_TRY(go_round(p, link));
+    }
     for (int i = 0; i < count; i++) {
         size_t bytes = i == 1 && p->rank == 1 ? lost->received : 4096;
         LOONG_TRY(p->rank == 0 ? loong_comm_isend(link, p->there, bytes, 1, 7,
@@ -267,13 +286,15 @@ static loong_status_t lose(loong_context_t *ctx, loong_comm_t *host,
 {
     place_t *p = NULL;
     loong_comm_t *link = NULL;
+    const lost_t *lost = user;
     loong_status_t status = open_place(ctx, host, OWN, &p);
     if (status == LOONG_OK) {
-        status = loong_comm_split(p->comm, p->rank < 2 ? 0 : -1, p->rank,
+        status = loong_comm_split(p->comm, p->rank < lost->ranks ? 0 : -1,
+                                  p->rank,
                                   "stage 0 to 1", &link);
     }
     if (status == LOONG_OK && link != NULL) {
-        status = send_two(p, link, user);
+        status = send_two(p, link, lost);
     }
     if (status != LOONG_OK && link != NULL) {
         loong_comm_abort(link, loong_context_error(ctx));
@@ -290,13 +311,18 @@ static void test_lost_message(void **state)
         lost_t lost;
         const char *text[3];
     } cases[] = {
-        {{1, 4096}, {"send #2 'to rank 1' of stage 0 to 1 (4096 bytes)",
+        {{1, 4096, 2}, {"send #2 'to rank 1' of stage 0 to 1 (4096 bytes)",
                      "1 of 2 ranks did not come in ",
                      "waiting for norm and loss"}},
-        {{0, 4096}, {"recv #2 'from rank 0' of stage 0 to 1 (4096 bytes)",
+        {{0, 4096, 2}, {"recv #2 'from rank 0' of stage 0 to 1 (4096 bytes)",
                      "1 of 2 ranks did not come in ",
                      "waiting for norm and loss"}},
-        {{-1, 2048}, {" #2 '", " of stage 0 to 1 (",
+        {{-1, 2048, 2}, {" #2 '", " of stage 0 to 1 (",
+                      " of stage 0 to 1 called something else"}},
+        {{1, 4096, 3}, {"send #3 'to rank 1' of stage 0 to 1 (4096 bytes)",
+                     "1 of 3 ranks did not come in ",
+                     "waiting for norm and loss"}},
+        {{-1, 2048, 3}, {" #3 '", " of stage 0 to 1 (",
                       " of stage 0 to 1 called something else"}},
     };
     for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
@@ -314,6 +340,55 @@ static void test_lost_message(void **state)
         test_context_end(&ctx);
         cudasim_reset();
     }
+}
+
+/* Each of three ranks receives of the one before what that sends behind what it
+ * receives itself: parts of no order of all. */
+static loong_status_t send_around(place_t *p, loong_comm_t *edge)
+{
+    loong_comm_request_t request[2];
+    int behind = (p->rank + 1) % RANKS;
+    int before = (p->rank + RANKS - 1) % RANKS;
+    LOONG_TRY(
+        loong_comm_irecv(edge, p->second, 4096, before, 0, &request[0]));
+    LOONG_TRY(loong_comm_isend(edge, p->there, 4096, behind, 0, &request[1]));
+    LOONG_TRY(loong_comm_wait(edge, &request[0]));
+    LOONG_TRY(loong_comm_wait(edge, &request[1]));
+    loong_device_set_watch(p->device, watch_comm, edge);
+    return loong_device_synchronize(p->device, "norm and loss");
+}
+
+static loong_status_t turn_round(loong_context_t *ctx, loong_comm_t *host,
+                                 void *user)
+{
+    place_t *p = NULL;
+    loong_comm_t *edge = NULL;
+    (void)user;
+    loong_status_t status = open_place(ctx, host, OWN, &p);
+    if (status == LOONG_OK) {
+        status = loong_comm_split(p->comm, 0, p->rank, "an edge", &edge);
+    }
+    status = status == LOONG_OK ? send_around(p, edge) : status;
+    if (status != LOONG_OK && edge != NULL) {
+        loong_comm_abort(edge, loong_context_error(ctx));
+    }
+    loong_comm_destroy(&edge);
+    close_place(p);
+    return status;
+}
+
+static void test_wrong_order(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    cudasim_seed(1);
+    loong_status_t status = run_places(ctx, RANKS, turn_round, 1.0, NULL);
+    assert_int_equal(status, LOONG_ERR_COMM);
+    assert_non_null(strstr(loong_context_error(ctx), "recv #1 'from rank "));
+    assert_non_null(strstr(loong_context_error(ctx),
+                           "called it, but it did not end on the device"));
+    test_context_end(&ctx);
+    cudasim_reset();
 }
 
 typedef struct replay {
@@ -480,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_stranger),
         cmocka_unit_test(test_lost_message),
+        cmocka_unit_test(test_wrong_order),
         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_hasty),
         cmocka_unit_test(test_counted_once),

@@ -2,54 +2,29 @@
  *
  * The messages of edges that are under way on a rank. Each segment is a message
  * of its own, from rows of the sender's port to those of the receiver's; on one
- * rank it is a copy. Between ranks it goes through host memory: a device's port
- * is mirrored before rows of it are sent, and what arrives does so in an image
- * of the edges' memory (model_memory.c), from which it is copied when a program
- * reads it. Called by model.c. Read edges.h before. */
+ * rank it is a copy. Between devices of one kind it goes over a communicator of
+ * theirs (edge_links.c). Else it goes through host memory: a device's port is
+ * mirrored before rows of it are sent, and what arrives does so in an image of
+ * the edges' memory (model_memory.c), from which it is copied when a program
+ * reads it. Called by
+ * model.c; created by edge_room.c. Read edges.h before. */
 #include <stdio.h>
 #include <string.h>
 
-#include "comm_run.h"
-#include "edges.h"
+#include "edges_impl.h"
 #include "lane.h"
-#include "model_memory.h"
 
 /* Beside those of pipelines, which have communicators of their own. */
 enum { FIRST_TAG = 1 << 14 };
 
-/* One of the cell's messages, at the ends that this rank has. */
-typedef struct state {
-    int32_t slot;           /* of the sender; -1: nothing is sent */
-    const char *from;       /* the sender's port, where it is on this rank */
-    char *to;               /* the receiver's, likewise */
-    int64_t sent, received; /* segments under way */
-    loong_segment_list_t list;
-    loong_comm_request_t *send, *receive; /* of each segment */
-} state_t;
-
-struct loong_edges {
-    loong_context_t *ctx;
-    const loong_model_t *model;
-    loong_variant_t variant;
-    const loong_cell_t *cell;
-    loong_comm_t *comm; /* of the job */
-    state_t *states;    /* of the messages */
-    loong_segment_t *segments;
-    loong_comm_request_t *requests;
-    /* Of this rank's chunks, two directions and micro-batches, as many as any
-     * component has: the area has been cleared. */
-    bool *cleared;
-    int micro_batches;
-    void *landed; /* event: images have been copied; NULL: a processor */
-};
-
 /* ---- ends ---------------------------------------------------------------- */
 
-static loong_status_t find_port(const loong_edges_t *e,
-                                const loong_entry_t *entry, bool send,
-                                const loong_port_t **port_p)
+loong_status_t loongi_edges_port(const loong_edges_t *edges,
+                                 const loong_entry_t *entry, bool send,
+                                 const loong_port_t **port_p)
 {
-    const loong_message_t *m = &e->cell->params.messages[entry->message];
+    const loong_edges_t *e = edges;
+    const loong_message_t *m = loongi_edges_message(e, entry);
     const loong_model_chunk_t *c =
         e->model->chunks[e->variant][loongi_memory_plan_index(
             e->model->memory_plan, entry)];
@@ -65,27 +40,16 @@ static loong_status_t find_port(const loong_edges_t *e,
     return LOONG_OK;
 }
 
-static size_t port_bytes(const loong_port_t *port)
-{
-    return (size_t)loongi_shape_elements(&port->shape) *
-           loong_dtype_size(port->dtype);
-}
-
 static size_t row_bytes(const loong_port_t *port)
 {
-    return port_bytes(port) / (size_t)port->shape.dim[0];
+    return loongi_edges_port_bytes(port) / (size_t)port->shape.dim[0];
 }
 
-static bool is_local(const loong_edges_t *e, const loong_entry_t *entry)
+char *loongi_edges_data(const loong_edges_t *edges, const loong_entry_t *entry,
+                        const loong_port_t *port)
 {
-    const loong_message_t *m = &e->cell->params.messages[entry->message];
-    return m->from_rank == m->to_rank;
-}
-
-static char *data_of(const loong_edges_t *e, const loong_entry_t *entry,
-                     const loong_port_t *port)
-{
-    loong_binding_t run = loongi_model_bind(e->model, e->variant, entry);
+    loong_binding_t run =
+        loongi_model_bind(edges->model, edges->variant, entry);
     return run.base[port->operand.base] + port->operand.offset;
 }
 
@@ -107,7 +71,7 @@ static loong_status_t list_segments(loong_edges_t *e, int32_t message,
 {
     const loong_edge_rows_t *rows = e->model->rows;
     loong_message_t of = e->cell->params.messages[message];
-    state_t *s = &e->states[message];
+    loong_edge_state_t *s = &e->states[message];
     of.edge = loongi_cell_edge(e->cell, of.edge);
     s->list.count = 0;
     LOONG_TRY(rows->list(rows->user, &of, &s->list));
@@ -122,6 +86,12 @@ static loong_status_t list_segments(loong_edges_t *e, int32_t message,
             (long long)port->shape.dim[0]);
     }
     return LOONG_OK;
+}
+
+/* What a device receives arrives in host memory. */
+static bool has_image(const loong_edges_t *e, const loong_message_t *m)
+{
+    return e->landed != NULL && !loongi_edges_is_direct(e, m);
 }
 
 /* Of what lies in the edges' memory of a device. */
@@ -152,52 +122,53 @@ static loong_status_t clear(loong_edges_t *e, const loong_binding_t *run,
 static bool is_mirrored(const loong_edges_t *e, const char *data)
 {
     for (int64_t i = 0; i < e->cell->params.num_messages; i++) {
-        if (e->states[i].sent > 0 && e->states[i].from == data) {
+        if (e->states[i].sent > 0 && e->states[i].from == data &&
+            !loongi_edges_is_direct(e, &e->cell->params.messages[i])) {
             return true;
         }
     }
     return false;
 }
 
-/* Where the host reads a port. */
+/* Where the communicator of a message reads a port. */
 static loong_status_t find_source(const loong_edges_t *e,
+                                  const loong_message_t *m,
                                   const loong_port_t *port, const char *data,
-                                  const void **host_p)
+                                  const void **from_p)
 {
     loong_device_t *device = e->model->run.device;
-    *host_p = data;
-    if (loong_device_is_host(device)) {
+    *from_p = data;
+    if (loong_device_is_host(device) || loongi_edges_is_direct(e, m)) {
         return LOONG_OK;
     }
     if (!is_mirrored(e, data)) {
         LOONG_TRY(loong_device_mirror(device, loong_device_stream(device), data,
-                                      port_bytes(port)));
+                                      loongi_edges_port_bytes(port)));
     }
-    return loong_device_mirrored(device, data, port_bytes(port), port->name,
-                                 host_p);
+    return loong_device_mirrored(device, data, loongi_edges_port_bytes(port),
+                                 port->name, from_p);
 }
 
 static loong_status_t begin_send(loong_edges_t *e, const loong_entry_t *entry,
                                  const loong_port_t *port, const char *data)
 {
-    const loong_message_t *m = &e->cell->params.messages[entry->message];
-    state_t *s = &e->states[entry->message];
-    const void *host = NULL;
+    const loong_message_t *m = loongi_edges_message(e, entry);
+    loong_edge_state_t *s = &e->states[entry->message];
+    const void *from = NULL;
     s->slot = entry->slot;
     s->from = data;
-    if (is_local(e, entry)) {
+    if (m->from_rank == m->to_rank) {
         return LOONG_OK;
     }
     LOONG_TRY(list_segments(e, entry->message, port, true));
     if (s->list.count > 0) {
-        LOONG_TRY(find_source(e, port, data, &host));
+        LOONG_TRY(find_source(e, m, port, data, &from));
     }
     for (int64_t i = 0; i < s->list.count; i++) {
         const loong_segment_t *g = &s->list.segments[i];
         LOONG_TRY(loong_comm_isend(
-            e->comm, (const char *)host + (size_t)g->from_row * row_bytes(port),
-            (size_t)g->rows * row_bytes(port),
-            loongi_model_job_rank(e->model, m->to_rank),
+            s->comm, (const char *)from + (size_t)g->from_row * row_bytes(port),
+            (size_t)g->rows * row_bytes(port), s->to_rank,
             FIRST_TAG + 2 * m->edge + m->backward, &s->send[i]));
         s->sent++;
     }
@@ -209,14 +180,14 @@ static loong_status_t begin_receive(loong_edges_t *e,
                                     const loong_entry_t *entry,
                                     const loong_port_t *port, char *data)
 {
-    const loong_message_t *m = &e->cell->params.messages[entry->message];
-    state_t *s = &e->states[entry->message];
-    bool here = is_local(e, entry);
+    const loong_message_t *m = loongi_edges_message(e, entry);
+    loong_edge_state_t *s = &e->states[entry->message];
+    bool here = m->from_rank == m->to_rank;
     char *image = data;
     LOONG_TRY(clear(e, run, entry, m->backward));
     LOONG_TRY(list_segments(e, entry->message, port, false));
     s->to = data;
-    if (s->list.count > 0 && !here && e->landed != NULL) {
+    if (s->list.count > 0 && !here && has_image(e, m)) {
         LOONG_TRY(loong_device_event_await(run->device, e->landed, port->name));
         image = image_of(e, m, data);
     }
@@ -230,37 +201,62 @@ static loong_status_t begin_receive(loong_edges_t *e,
                 s->from + (size_t)g->from_row * row_bytes(port), bytes));
             continue;
         }
-        LOONG_TRY(loong_comm_irecv(
-            e->comm, image + at, bytes,
-            loongi_model_job_rank(e->model, m->from_rank),
-            FIRST_TAG + 2 * m->edge + m->backward, &s->receive[i]));
+        LOONG_TRY(loong_comm_irecv(s->comm, image + at, bytes, s->from_rank,
+                                   FIRST_TAG + 2 * m->edge + m->backward,
+                                   &s->receive[i]));
         s->received++;
     }
     return LOONG_OK;
 }
 
+bool loongi_edges_goes_on(const loong_edges_t *edges,
+                          const loong_entry_t *entry)
+{
+    const loong_edges_t *e = edges;
+    const loong_rank_schedule_t *list =
+        loongi_model_entries(e->model, e->variant);
+    const loong_entry_t *next = entry + 1;
+    if (next == list->entries + list->num_entries || next->message < 0) {
+        return false;
+    }
+    const loong_message_t *a = loongi_edges_message(e, entry);
+    const loong_message_t *b = loongi_edges_message(e, next);
+    return a->edge == b->edge && a->backward == b->backward &&
+           a->from_micro_batch == b->from_micro_batch;
+}
+
+/* Messages of one maker begin together. */
 loong_status_t loongi_edges_begin(loong_edges_t *edges,
                                   const loong_entry_t *entry)
 {
     loong_edges_t *e = edges;
     bool send = loongi_entry_sends_edge(entry);
     loong_binding_t run = loongi_model_bind(e->model, e->variant, entry);
+    loong_comm_t *comm = e->states[entry->message].comm;
     const loong_port_t *port = NULL;
-    LOONG_TRY(find_port(e, entry, send, &port));
-    char *data = data_of(e, entry, port);
+    LOONG_TRY(loongi_edges_port(e, entry, send, &port));
+    char *data = loongi_edges_data(e, entry, port);
+    if (!e->grouping) {
+        LOONG_TRY(loongi_comm_group_messages(comm, true));
+        e->grouping = true;
+    }
     LOONG_TRY(send ? begin_send(e, entry, port, data)
                    : begin_receive(e, &run, entry, port, data));
+    if (!loongi_edges_goes_on(e, entry)) {
+        e->grouping = false;
+        LOONG_TRY(loongi_comm_group_messages(comm, false));
+    }
     loongi_lane_wake(run.lane);
     return LOONG_OK;
 }
 
 /* ---- waiting ------------------------------------------------------------- */
 
-static loong_status_t wait_for(loong_edges_t *e, loong_comm_request_t *requests,
-                               int64_t *count)
+static loong_status_t wait_for(const loong_edge_state_t *s,
+                               loong_comm_request_t *requests, int64_t *count)
 {
     for (int64_t i = 0; i < *count; i++) {
-        LOONG_TRY(loong_comm_wait(e->comm, &requests[i]));
+        LOONG_TRY(loong_comm_wait(s->comm, &requests[i]));
     }
     *count = 0;
     return LOONG_OK;
@@ -269,21 +265,22 @@ static loong_status_t wait_for(loong_edges_t *e, loong_comm_request_t *requests,
 /* What has arrived in an image goes to the device, in the order of what it
  * computes. */
 static loong_status_t receive(loong_edges_t *e, const loong_message_t *m,
-                              state_t *s)
+                              loong_edge_state_t *s)
 {
     loong_device_t *device = e->model->run.device;
     int64_t count = s->received;
-    LOONG_TRY(wait_for(e, s->receive, &s->received));
-    for (int64_t i = 0; e->landed != NULL && i < count; i++) {
+    LOONG_TRY(wait_for(s, s->receive, &s->received));
+    if (!has_image(e, m)) {
+        return LOONG_OK;
+    }
+    for (int64_t i = 0; i < count; i++) {
         char *image = s->receive[i].data;
         char *to = s->to + (image - image_of(e, m, s->to));
         LOONG_TRY(
             loong_device_copy(device, to, image, s->receive[i].bytes));
     }
-    return e->landed != NULL
-               ? loong_device_event_record(device, e->landed,
-                                           loong_device_stream(device))
-               : LOONG_OK;
+    return loong_device_event_record(device, e->landed,
+                                     loong_device_stream(device));
 }
 
 /* Is one end of a message a chunk's entry? */
@@ -302,7 +299,7 @@ loong_status_t loongi_edges_need(loong_edges_t *edges,
     loong_edges_t *e = edges;
     for (int64_t i = 0; e != NULL && i < e->cell->params.num_messages; i++) {
         const loong_message_t *m = &e->cell->params.messages[i];
-        state_t *s = &e->states[i];
+        loong_edge_state_t *s = &e->states[i];
         bool forward =
             entry->kind == LOONG_ENTRY_F || entry->kind == LOONG_ENTRY_E;
         if (s->received > 0 && is_end(e, entry, m, false) &&
@@ -313,7 +310,7 @@ loong_status_t loongi_edges_need(loong_edges_t *edges,
         if (s->sent > 0 && forward && is_end(e, entry, m, true) &&
             s->slot == entry->slot &&
             m->from_micro_batch != entry->micro_batch) {
-            LOONG_TRY(wait_for(e, s->send, &s->sent));
+            LOONG_TRY(wait_for(s, s->send, &s->sent));
         }
     }
     return LOONG_OK;
@@ -323,7 +320,8 @@ loong_status_t loongi_edges_finish(loong_edges_t *edges)
 {
     loong_edges_t *e = edges;
     for (int64_t i = 0; e != NULL && i < e->cell->params.num_messages; i++) {
-        LOONG_TRY(wait_for(e, e->states[i].send, &e->states[i].sent));
+        loong_edge_state_t *s = &e->states[i];
+        LOONG_TRY(wait_for(s, s->send, &s->sent));
     }
     if (e != NULL) {
         memset(e->cleared, 0,
@@ -332,12 +330,12 @@ loong_status_t loongi_edges_finish(loong_edges_t *edges)
     return LOONG_OK;
 }
 
-static bool cancel(loong_edges_t *e, loong_comm_request_t *requests,
+static bool cancel(const loong_edge_state_t *s, loong_comm_request_t *requests,
                    int64_t *count)
 {
     bool done = true;
     for (int64_t i = 0; i < *count; i++) {
-        done = loong_comm_cancel(e->comm, &requests[i]) && done;
+        done = loong_comm_cancel(s->comm, &requests[i]) && done;
     }
     *count = done ? 0 : *count;
     return done;
@@ -348,173 +346,12 @@ bool loongi_edges_cancel(loong_edges_t *edges)
     loong_edges_t *e = edges;
     bool done = true;
     for (int64_t i = 0; e != NULL && i < e->cell->params.num_messages; i++) {
-        state_t *s = &e->states[i];
-        done = cancel(e, s->send, &s->sent) && done;
-        done = cancel(e, s->receive, &s->received) && done;
+        loong_edge_state_t *s = &e->states[i];
+        done = cancel(s, s->send, &s->sent) && done;
+        done = cancel(s, s->receive, &s->received) && done;
     }
     if (!done) {
         e->requests = NULL; /* they stay: they are under way */
     }
     return done;
-}
-
-/* ---- the whole ----------------------------------------------------------- */
-
-/* Mirrors of all ports that are sent, as no step allocates. */
-static loong_status_t make_mirrors(const loong_edges_t *e)
-{
-    loong_device_t *device = e->model->run.device;
-    const loong_rank_schedule_t *list =
-        loongi_model_entries(e->model, e->variant);
-    for (int64_t i = 0; i < list->num_entries; i++) {
-        const loong_entry_t *entry = &list->entries[i];
-        const loong_port_t *port = NULL;
-        if (!loongi_entry_sends_edge(entry) || is_local(e, entry)) {
-            continue;
-        }
-        LOONG_TRY(find_port(e, entry, true, &port));
-        LOONG_TRY(loong_device_mirror(device, loong_device_stream(device),
-                                      data_of(e, entry, port),
-                                      port_bytes(port)));
-    }
-    return LOONG_OK;
-}
-
-/* The first entry of a list that sends this port from this slot. */
-static bool is_first(const loong_rank_schedule_t *list, int64_t index)
-{
-    const loong_entry_t *e = &list->entries[index];
-    int64_t i = 0;
-    while (i < index && (list->entries[i].kind != e->kind ||
-                         list->entries[i].component != e->component ||
-                         list->entries[i].chunk != e->chunk ||
-                         list->entries[i].slot != e->slot)) {
-        i++;
-    }
-    return i == index;
-}
-
-static loong_status_t add_mirrors(const loong_edges_t *e, int64_t *bytes)
-{
-    const loong_rank_schedule_t *list =
-        loongi_model_entries(e->model, e->variant);
-    for (int64_t i = 0; i < list->num_entries; i++) {
-        const loong_entry_t *entry = &list->entries[i];
-        const loong_port_t *port = NULL;
-        if (loongi_entry_sends_edge(entry) && !is_local(e, entry) &&
-            is_first(list, i)) {
-            LOONG_TRY(find_port(e, entry, true, &port));
-            *bytes += (int64_t)port_bytes(port);
-        }
-    }
-    return LOONG_OK;
-}
-
-loong_status_t loongi_edges_pinned(const loong_model_t *model,
-                                   int64_t *bytes_p)
-{
-    int64_t most = 0;
-    for (int k = 0; k < LOONG_VARIANT_COUNT && model->num_edges > 0; k++) {
-        const loong_edges_t e = {
-            .ctx = model->ctx,
-            .model = model,
-            .variant = (loong_variant_t)k,
-            .cell = k == LOONG_VARIANT_TRAIN ? model->training
-                                             : model->evaluation};
-        int64_t bytes = 0;
-        if (e.cell != NULL && model->use[k] >= 0) {
-            LOONG_TRY(add_mirrors(&e, &bytes));
-        }
-        most = LOONG_MAX(most, bytes);
-    }
-    *bytes_p = most + loongi_model_image_bytes(model, false) +
-               loongi_model_image_bytes(model, true);
-    return LOONG_OK;
-}
-
-/* Segments of a message of which this rank has an end. */
-static int64_t room_of(const loong_edges_t *e, const loong_message_t *m)
-{
-    const loong_edge_rows_t *rows = e->model->rows;
-    int rank = e->model->ranks.cell_rank;
-    return m->from_rank == rank || m->to_rank == rank
-               ? rows->most(rows->user, loongi_cell_edge(e->cell, m->edge))
-               : 0;
-}
-
-static loong_status_t take_room(loong_edges_t *e)
-{
-    int64_t messages = e->cell->params.num_messages;
-    int64_t all = 0;
-    LOONG_TRY(loongi_calloc(e->ctx, (size_t)messages, sizeof(*e->states),
-                            "messages of edges", &e->states));
-    for (int64_t i = 0; i < messages; i++) {
-        e->states[i].slot = -1;
-        e->states[i].list.most = room_of(e, &e->cell->params.messages[i]);
-        all += e->states[i].list.most;
-    }
-    LOONG_TRY(loongi_calloc(e->ctx, (size_t)all, sizeof(*e->segments),
-                            "segments of edges", &e->segments));
-    LOONG_TRY(loongi_calloc(e->ctx, 2 * (size_t)all, sizeof(*e->requests),
-                            "requests of edges", &e->requests));
-    LOONG_TRY(loongi_calloc(
-        e->ctx, (size_t)(2 * e->model->num_chunks * e->micro_batches),
-        sizeof(*e->cleared), "areas of edges", &e->cleared));
-    for (int64_t i = messages - 1; i >= 0; i--) {
-        state_t *s = &e->states[i];
-        all -= s->list.most;
-        s->list.segments = &e->segments[all];
-        s->send = &e->requests[2 * all];
-        s->receive = s->send + s->list.most;
-    }
-    if (loong_device_is_host(e->model->run.device)) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(loong_device_event_create(e->model->run.device, &e->landed));
-    return make_mirrors(e);
-}
-
-loong_status_t loongi_edges_create(const loong_model_t *model,
-                                   loong_variant_t variant,
-                                   loong_edges_t **edges_p)
-{
-    loong_edges_t *e = NULL;
-    if (model->num_edges == 0) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(loongi_calloc(model->ctx, 1, sizeof(*e), "edges", &e));
-    e->ctx = model->ctx;
-    e->model = model;
-    e->variant = variant;
-    e->cell =
-        variant == LOONG_VARIANT_TRAIN ? model->training : model->evaluation;
-    e->comm = model->resources->world;
-    for (int i = 0; i < e->cell->params.num_components; i++) {
-        int own = e->cell->params.components[i].params.micro_batches;
-        e->micro_batches = LOONG_MAX(e->micro_batches, own);
-    }
-    loong_status_t status = take_room(e);
-    if (status != LOONG_OK) {
-        loongi_edges_destroy(&e);
-        return status;
-    }
-    *edges_p = e;
-    return LOONG_OK;
-}
-
-void loongi_edges_destroy(loong_edges_t **edges_p)
-{
-    loong_edges_t *e = *edges_p;
-    if (e == NULL) {
-        return;
-    }
-    if (e->landed != NULL) {
-        loong_device_event_destroy(e->model->run.device, e->landed);
-    }
-    loongi_free(e->ctx, e->requests);
-    loongi_free(e->ctx, e->cleared);
-    loongi_free(e->ctx, e->segments);
-    loongi_free(e->ctx, e->states);
-    loongi_free(e->ctx, e);
-    *edges_p = NULL;
 }

@@ -48,7 +48,8 @@ static loong_status_t bind_ports(loong_model_t *m, int to)
                     "model: %s reads '%s' in the last of %d stages; on the "
                     "first rank of a pipeline is there",
                     c->params.name, name, stages_of(c));
-        m->edges[m->num_edges++] = (loong_edge_t){from, to, stage, name, false};
+        m->edges[m->num_edges++] =
+            (loong_edge_t){from, to, stage, name, false, false};
     }
     return LOONG_OK;
 }

@@ -59,6 +59,13 @@ LOONG_NODISCARD loong_status_t loongi_edges_messages(
     const loong_model_t *model, int micro_batches, bool train,
     loong_cell_edge_t *edges, loong_message_t **messages_p, int64_t *count_p);
 
+/* Finds which edges go from device to device, of a model with its cells. */
+LOONG_NODISCARD loong_status_t loongi_edges_settle(loong_model_t *model);
+/* Has this rank an end of such an edge, in messages between ranks? */
+bool loongi_edges_has_link(const loong_model_t *model, int edge, bool backward);
+/* Opens what they go over: resources->edges. Collective on: world. */
+LOONG_NODISCARD loong_status_t loongi_edges_open(loong_model_t *model);
+
 /* Of one of the model's lists. Without edges there is nothing to create: NULL,
  * which all that follow accept. Not collective. */
 LOONG_NODISCARD loong_status_t loongi_edges_create(const loong_model_t *model,
@@ -70,8 +77,9 @@ void loongi_edges_destroy(loong_edges_t **edges_p);
  * rows, of a planned model. */
 LOONG_NODISCARD loong_status_t loongi_edges_pinned(const loong_model_t *model,
                                                    int64_t *bytes_p);
-/* Begins a send or receive entry of an edge. A rank with a device waits for the
- * rows that it sends. */
+/* Begins a send or receive entry of an edge, which is one of the model's list.
+ * Where it goes through the host, a rank with a device waits for the rows that
+ * it sends. */
 LOONG_NODISCARD loong_status_t loongi_edges_begin(loong_edges_t *edges,
                                                   const loong_entry_t *entry);
 /* Waits for what a program reads, and for what was sent from its slot. */

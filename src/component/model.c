@@ -268,6 +268,9 @@ void loongi_model_disconnect(loong_model_t *model)
     }
     loongi_model_cancel_messages(m);
     loongi_resources_disconnect(m->resources);
+    if (m->resources != NULL) {
+        loongi_links_destroy(&m->resources->edges);
+    }
     for (int i = 0; i < m->num_components; i++) {
         loong_component_t *c = m->components[i];
         loongi_component_comms_disconnect(&c->comms);
@@ -323,6 +326,7 @@ loong_status_t loongi_model_allocate(loong_model_t *model,
     loong_model_t *m = model;
     m->resources = resources;
     LOONG_TRY(open_components(m));
+    LOONG_TRY(loongi_edges_open(m));
     LOONG_TRY(loongi_model_take_memory(m));
     for (int i = 0; i < m->num_components; i++) {
         memcpy(m->components[i]->run.base, m->run.base, sizeof(m->run.base));
@@ -369,6 +373,7 @@ static loong_status_t plan(loong_model_t *m, int num_components,
         status = make_cells(m, params[num_components - 1].micro_batches);
     }
     LOONG_TRY(status == LOONG_ERR_ARG ? LOONG_ERR_CONFIG : status);
+    LOONG_TRY(loongi_edges_settle(m));
     for (int i = 0; i < num_components; i++) {
         LOONG_TRY(loongi_component_compile(m->components[i]));
     }

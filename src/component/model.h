@@ -21,6 +21,7 @@ typedef struct loong_edge {
     int to_stage;     /* that reads it; the last stage makes it */
     const char *name; /* of the port, at both ends */
     bool gradient;    /* comes back */
+    bool direct;      /* the ranks at its ends have devices of one kind */
 } loong_edge_t;
 
 enum { LOONG_MAX_EDGES = 8 };

@@ -33,7 +33,8 @@ static bool receives(const loong_model_t *m, const loong_cell_t *cell,
 {
     for (int64_t i = 0; cell != NULL && i < cell->params.num_messages; i++) {
         const loong_message_t *message = &cell->params.messages[i];
-        if (message->backward == backward &&
+        int edge = loongi_cell_edge(cell, message->edge);
+        if (message->backward == backward && !m->edges[edge].direct &&
             message->to_rank == m->ranks.cell_rank &&
             message->from_rank != message->to_rank) {
             return true;

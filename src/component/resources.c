@@ -18,7 +18,7 @@ static loong_status_t watch(void *user, bool waits)
     for (const loong_component_comms_t *c = r->comms; c != NULL; c = c->next) {
         LOONG_TRY(loongi_component_comms_watch(c, waits));
     }
-    return LOONG_OK;
+    return loongi_links_watch(r->edges, waits);
 }
 
 /* The messages between stages go on beside the computation. */

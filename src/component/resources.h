@@ -21,6 +21,8 @@ typedef struct loong_staging {
     bool on;         /* where ranks have devices of several kinds */
     bool always;     /* where they have one kind, too */
     bool processors; /* some rank of the job has the processor */
+    /* Of devices, by rank of the job; NULL: one for all; borrowed. */
+    const char *const *kinds;
 } loong_staging_t;
 
 typedef struct loong_resources_params {
@@ -38,6 +40,7 @@ typedef struct loong_resources {
     loong_comm_t *world;    /* of the host; borrowed */
     /* Of a device whose memory the host's communicators cannot take. */
     loong_comm_t *device_world;          /* NULL: the host's serve */
+    struct loong_links *edges; /* those of the model; NULL: on the host */
     loong_lane_t *lane;                  /* NULL: none */
     loong_async_t *async;                /* NULL on a processor */
     loong_replay_t *replay;              /* NULL: programs run step by step */

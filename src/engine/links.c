@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Creates the communicators of two ranks that messages between stages on
- * devices go over. Called by component_comms.c, used by transfer.c. Read
- * links.h before: it says why there is no deadlock. */
+ * Creates the communicators that messages between stages and components on
+ * devices go over. Called by component_comms.c and edge_links.c, used by
+ * transfer.c and edge_messages.c. Read links.h before: it says why there is no
+ * deadlock. */
 #include "links.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "comm_run.h"
 
@@ -15,129 +15,177 @@ enum { DIRECTIONS = 2, FIRST_BYTES = LOONG_LINK_BYTES };
 struct loong_links {
     loong_context_t *ctx;
     int count;
-    loong_comm_t **comm; /* [count], boundary by boundary; NULL: of others */
+    loong_comm_t **comm; /* [count]; NULL: of others */
 };
 
-/* All ranks come for each, in one order. */
-static loong_status_t create_one(loong_links_t *links, loong_comm_t *pipeline,
-                                 const loong_schedule_t *schedule, int index)
-{
-    char name[32];
-    int lower = index / DIRECTIONS;
-    bool back = index % DIRECTIONS == 1;
-    int rank = loong_comm_rank(pipeline);
-    bool mine = loongi_schedule_rank(schedule, lower) == rank ||
-                loongi_schedule_rank(schedule, lower + 1) == rank;
-    snprintf(name, sizeof(name), "stage %d to %d", back ? lower + 1 : lower,
-             back ? lower : lower + 1);
-    return loong_comm_split(pipeline, mine ? 0 : -1, rank, name,
-                            &links->comm[index]);
-}
+/* ---- the first messages -------------------------------------------------- */
 
-/* The first messages of a link: what it sends, what it receives. */
+/* Of one link. */
 typedef struct first {
     loong_comm_t *link;
-    bool sends;
-    bool receives;
-    bool begun[2];
-    loong_comm_request_t request[2];
+    int begun;
+    loong_comm_request_t *request;
 } first_t;
 
-/* A message as the link will carry them; of a rank to itself both ends. */
-static loong_status_t meet(first_t *f, char *memory)
+/* What is sent has a place, and what each message receives. */
+static loong_status_t begin(first_t *f, const loong_link_params_t *p,
+                            char *memory)
 {
-    loong_comm_t *link = f->link;
-    int peer = loong_comm_size(link) - 1 - loong_comm_rank(link);
-    LOONG_TRY(loongi_comm_reserve(link, LOONG_LINK_MESSAGES, FIRST_BYTES));
-    if (f->sends) {
-        LOONG_TRY(loong_comm_isend(link, memory, FIRST_BYTES, peer, 0,
-                                   &f->request[0]));
-        f->begun[0] = true;
+    for (int i = 0; i < p->count; i++) {
+        const loong_link_message_t *m = &p->messages[i];
+        loong_comm_request_t *r = &f->request[i];
+        LOONG_TRY(
+            m->send
+                ? loong_comm_isend(f->link, memory, FIRST_BYTES, m->peer, 0, r)
+                : loong_comm_irecv(f->link, memory + (i + 1) * FIRST_BYTES,
+                                   FIRST_BYTES, m->peer, 0, r));
+        f->begun++;
     }
-    if (f->receives) {
-        LOONG_TRY(loong_comm_irecv(link, memory + FIRST_BYTES, FIRST_BYTES,
-                                   peer, 0, &f->request[1]));
-        f->begun[1] = true;
+    return LOONG_OK;
+}
+
+/* Messages as the link will carry them; of a rank to itself both ends. */
+static loong_status_t meet(first_t *f, const loong_link_params_t *p,
+                           char *memory)
+{
+    LOONG_TRY(loongi_comm_reserve(
+        f->link, LOONG_MAX(LOONG_LINK_MESSAGES, p->count), FIRST_BYTES));
+    LOONG_TRY(loongi_comm_group_messages(f->link, true));
+    loong_status_t status = begin(f, p, memory);
+    loong_status_t ended = loongi_comm_group_messages(f->link, false);
+    LOONG_TRY(status == LOONG_OK ? ended : status);
+    for (int i = 0; i < p->count; i++) {
+        LOONG_TRY(loong_comm_wait(f->link, &f->request[i]));
     }
-    if (f->sends) {
-        LOONG_TRY(loong_comm_wait(link, &f->request[0]));
-    }
-    return f->receives ? loong_comm_wait(link, &f->request[1]) : LOONG_OK;
+    return LOONG_OK;
 }
 
 /* False: one is under way all the same, in its memory. */
 static bool give_up(first_t *f)
 {
     bool done = true;
-    for (int i = 0; i < 2; i++) {
-        done = (!f->begun[i] || loong_comm_cancel(f->link, &f->request[i])) &&
-               done;
+    for (int i = 0; i < f->begun; i++) {
+        done = loong_comm_cancel(f->link, &f->request[i]) && done;
     }
     return done;
 }
 
 static loong_status_t meet_all(loong_links_t *links, loong_device_t *device,
-                               const loong_schedule_t *schedule, int rank)
+                               const loong_link_params_t *params)
 {
-    first_t first;
+    first_t first = {NULL, 0, NULL};
     void *memory = NULL;
+    int most = 1;
     loong_status_t status = LOONG_OK;
-    memset(&first, 0, sizeof(first));
-    LOONG_TRY(loong_device_alloc(device, DIRECTIONS * FIRST_BYTES,
-                                 "first messages", &memory));
+    for (int i = 0; i < links->count; i++) {
+        most = LOONG_MAX(most, params[i].count);
+    }
+    size_t bytes = (size_t)(most + 1) * FIRST_BYTES;
+    LOONG_TRY(loongi_calloc(links->ctx, (size_t)most, sizeof(*first.request),
+                            "first messages", &first.request));
+    status = loong_device_alloc(device, bytes, "first messages", &memory);
     for (int i = 0; i < links->count && status == LOONG_OK; i++) {
-        int sender = i / DIRECTIONS + i % DIRECTIONS;
         if (links->comm[i] != NULL) {
-            memset(&first, 0, sizeof(first));
             first.link = links->comm[i];
-            first.sends = loongi_schedule_rank(schedule, sender) == rank;
-            first.receives =
-                !first.sends || loong_comm_size(first.link) == 1;
-            status = meet(&first, memory);
+            first.begun = 0;
+            status = meet(&first, &params[i], memory);
         }
     }
     if (status == LOONG_OK) { /* kernels are loaded next: nothing may wait */
         status = loong_device_synchronize(device, "first messages");
     }
     if (status == LOONG_OK || give_up(&first)) {
-        loong_device_free(device, memory, DIRECTIONS * FIRST_BYTES);
+        loong_device_free(device, memory, bytes);
+        loongi_free(links->ctx, first.request);
     }
     return status;
 }
 
-static loong_status_t create_all(loong_links_t *links, loong_comm_t *pipeline,
-                                 const loong_schedule_t *schedule)
+/* ---- the communicators --------------------------------------------------- */
+
+/* All ranks come for each, in one order. */
+static loong_status_t create_all(loong_links_t *links, loong_comm_t *all,
+                                 const loong_link_params_t *params)
 {
     LOONG_TRY(loongi_calloc(links->ctx, (size_t)links->count,
-                            sizeof(*links->comm), "links of a pipeline",
+                            sizeof(*links->comm), "links of devices",
                             &links->comm));
     for (int i = 0; i < links->count; i++) {
-        LOONG_TRY(create_one(links, pipeline, schedule, i));
+        const loong_link_params_t *p = &params[i];
+        LOONG_TRY(
+            loong_comm_split(all, p->color, p->key, p->name, &links->comm[i]));
     }
     return LOONG_OK;
 }
 
-loong_status_t loongi_links_create(loong_context_t *ctx,
-                                   loong_device_t *device,
+loong_status_t loongi_links_open(loong_context_t *ctx, loong_device_t *device,
+                                 loong_comm_t *all, int count,
+                                 const loong_link_params_t *params,
+                                 loong_links_t **links_p)
+{
+    loong_links_t *links = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*links), "links of devices", &links));
+    links->ctx = ctx;
+    links->count = count;
+    loong_status_t status = create_all(links, all, params);
+    if (status == LOONG_OK) {
+        *links_p = links; /* which whoever waits for the device watches */
+        status = meet_all(links, device, params);
+    }
+    if (status != LOONG_OK) { /* the others are told before it waits for them */
+        *links_p = NULL;
+        loong_comm_abort(all, loong_context_error(ctx));
+        loongi_links_destroy(&links);
+    }
+    return status;
+}
+
+/* ---- of a pipeline ------------------------------------------------------- */
+
+/* One message, or both ends of one to itself. */
+static void describe(const loong_schedule_t *schedule, int rank, int index,
+                     loong_link_params_t *p, loong_link_message_t *messages)
+{
+    int lower = index / DIRECTIONS;
+    bool back = index % DIRECTIONS == 1;
+    int from = loongi_schedule_rank(schedule, lower + back);
+    int to = loongi_schedule_rank(schedule, lower + !back);
+    snprintf(p->name, sizeof(p->name), "stage %d to %d", lower + back,
+             lower + !back);
+    p->color = from == rank || to == rank ? 0 : -1;
+    p->key = rank;
+    p->messages = messages;
+    if (from == rank) {
+        messages[p->count++] = (loong_link_message_t){to > from, true};
+    }
+    if (to == rank) {
+        messages[p->count++] = (loong_link_message_t){from > to, false};
+    }
+}
+
+loong_status_t loongi_links_create(loong_context_t *ctx, loong_device_t *device,
                                    loong_comm_t *pipeline,
                                    const loong_schedule_t *schedule,
                                    loong_links_t **links_p)
 {
-    loong_links_t *links = NULL;
-    LOONG_TRY(loongi_alloc(ctx, sizeof(*links), "links of a pipeline",
-                           &links));
-    links->ctx = ctx;
-    links->count = DIRECTIONS * (loongi_schedule_stages(schedule) - 1);
-    loong_status_t status = create_all(links, pipeline, schedule);
+    int count = DIRECTIONS * (loongi_schedule_stages(schedule) - 1);
+    loong_link_params_t *params = NULL;
+    loong_link_message_t *messages = NULL;
+    LOONG_TRY(loongi_calloc(ctx, (size_t)count + 1, sizeof(*params),
+                            "links of a pipeline", &params));
+    loong_status_t status =
+        loongi_calloc(ctx, 2 * (size_t)count + 1, sizeof(*messages),
+                      "links of a pipeline", &messages);
+    for (int i = 0; i < count && status == LOONG_OK; i++) {
+        describe(schedule, loong_comm_rank(pipeline), i, &params[i],
+                 &messages[(size_t)2 * (size_t)i]);
+    }
     if (status == LOONG_OK) {
-        *links_p = links; /* which whoever waits for the device watches */
-        status = meet_all(links, device, schedule, loong_comm_rank(pipeline));
+        status =
+            loongi_links_open(ctx, device, pipeline, count, params, links_p);
     }
-    if (status != LOONG_OK) { /* the others are told before it waits for them */
-        *links_p = NULL;
-        loong_comm_abort(pipeline, loong_context_error(ctx));
-        loongi_links_destroy(&links);
-    }
+    loongi_free(ctx, messages);
+    loongi_free(ctx, params);
     return status;
 }
 
@@ -155,11 +203,13 @@ void loongi_links_destroy(loong_links_t **links_p)
     *links_p = NULL;
 }
 
-loong_comm_t *loongi_links_get(const loong_links_t *links, int stage,
+loong_comm_t *loongi_links_get(const loong_links_t *links, int number,
                                int direction)
 {
-    int index = stage * DIRECTIONS + direction;
-    return index >= 0 && index < links->count ? links->comm[index] : NULL;
+    int index = number * DIRECTIONS + direction;
+    return links != NULL && index >= 0 && index < links->count
+               ? links->comm[index]
+               : NULL;
 }
 
 loong_status_t loongi_links_watch(const loong_links_t *links, bool waits)

@@ -185,13 +185,14 @@ static bool is_ready(machine_t *m, int rank, const loong_entry_t *e)
 static bool is_next(const machine_t *m, int rank, int32_t message)
 {
     const loong_message_t *all = m->cell->params.messages;
+    int edge = loongi_cell_edge(m->cell, all[message].edge);
     for (int64_t i = m->passed[rank]; i < m->queued[rank]; i++) {
         int32_t other = m->queue[rank][i];
         if (other == message) {
             return true;
         }
         if (!m->passages[other].complete &&
-            all[other].edge == all[message].edge &&
+            loongi_cell_edge(m->cell, all[other].edge) == edge &&
             all[other].backward == all[message].backward) {
             return false;
         }

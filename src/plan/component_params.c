@@ -170,7 +170,7 @@ static loong_status_t read_compile(const loong_plan_t *plan,
                                    loong_component_params_t *p)
 {
     p->compile.device = loong_device_name(plan->device);
-    p->resources.staging = loongi_devices_staging(plan);
+    LOONG_TRY(loongi_devices_staging(plan, arena, &p->resources.staging));
     p->compile.threads = omp_get_max_threads();
     p->compile.fuse = p->compile.in_place = true;
     /* What fits into a cache had better be in scratch, which is warm. */

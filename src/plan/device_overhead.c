@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "edges.h"
 #include "rates.h"
 
 /* ---- graphs -------------------------------------------------------------- */
@@ -166,6 +167,17 @@ static int links_of(const loong_component_t *c)
     return links;
 }
 
+/* So has each edge that goes from device to device. */
+static int edges_of(const loong_model_t *m)
+{
+    int links = 0;
+    for (int e = 0; e < m->num_edges; e++) {
+        links += loongi_edges_has_link(m, e, false) +
+                 loongi_edges_has_link(m, e, true);
+    }
+    return links;
+}
+
 loong_status_t loongi_overhead_plan(const loong_plan_t *plan,
                                     loong_overhead_plan_t *overhead_p)
 {
@@ -183,7 +195,7 @@ loong_status_t loongi_overhead_plan(const loong_plan_t *plan,
         if (status == LOONG_OK) {
             status = add_evaluations(plan, &r);
         }
-        b.communicators = links_of(c);
+        b.communicators = links_of(c) + edges_of(c->model);
     }
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
         b.communicators += (int)(r.groups >> g & 1u);

@@ -244,20 +244,25 @@ void loongi_devices_describe(const loong_plan_t *plan, loong_text_t *text)
     }
 }
 
-loong_staging_t loongi_devices_staging(const loong_plan_t *plan)
+loong_status_t loongi_devices_staging(const loong_plan_t *plan,
+                                      loong_arena_t *arena,
+                                      loong_staging_t *staging_p)
 {
-    loong_staging_t staging = {false, false, false};
+    size_t ranks = (size_t)plan->parallel.ranks;
     bool mixed = loongi_devices_are_mixed(plan);
+    bool always = strcmp(loong_recipe_text(plan->recipe, "comm.device_backend"),
+                         "staged") == 0 &&
+                  (mixed || !loong_device_is_host(plan->device));
+    loong_staging_t staging = {.on = always || mixed, .always = always};
+    const char **kinds = NULL;
+    LOONG_TRY(loongi_arena_alloc(arena, ranks * sizeof(*kinds), &kinds));
     for (int r = 0; r < plan->parallel.ranks; r++) {
-        staging.processors =
-            staging.processors || loongi_devices_is_processor(plan, r);
+        kinds[r] = loongi_devices_kind(plan, r);
+        staging.processors = staging.processors || is_processor(plan, kinds[r]);
     }
-    staging.always =
-        strcmp(loong_recipe_text(plan->recipe, "comm.device_backend"),
-               "staged") == 0 &&
-        (mixed || !loong_device_is_host(plan->device));
-    staging.on = staging.always || mixed;
-    return staging;
+    staging.kinds = mixed ? kinds : NULL;
+    *staging_p = staging;
+    return LOONG_OK;
 }
 
 /* ---- opening ------------------------------------------------------------- */

@@ -30,7 +30,8 @@ bool loongi_devices_are_mixed(const loong_plan_t *plan);
 void loongi_devices_describe(const loong_plan_t *plan, loong_text_t *text);
 
 /* How the ranks' communicators on memory of devices are made. */
-loong_staging_t loongi_devices_staging(const loong_plan_t *plan);
+LOONG_NODISCARD loong_status_t loongi_devices_staging(
+    const loong_plan_t *plan, loong_arena_t *arena, loong_staging_t *staging_p);
 
 /* Sets t->device. Collective on: the job, with a list of devices. */
 LOONG_NODISCARD loong_status_t loongi_devices_open(loong_plan_t *plan);

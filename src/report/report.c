@@ -80,7 +80,8 @@ double loongi_report_blocked(const loong_report_t *r)
     }
     if (r->resources->device_world != NULL) {
         seconds += loongi_groups_seconds(&c->comms.device, device) +
-                   loongi_links_seconds(c->comms.links, device);
+                   loongi_links_seconds(c->comms.links, device) +
+                   loongi_links_seconds(r->resources->edges, device);
     }
     if (r->resources->lane != NULL && !device) {
         loong_lane_stats_t s = loongi_lane_stats(r->resources->lane);

@@ -189,6 +189,12 @@ add_test(NAME cuda_layouts_long COMMAND test_cuda_layouts long
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(cuda_layouts_long PROPERTIES LABELS "sim;full"
   TIMEOUT 1200 ENVIRONMENT OMP_NUM_THREADS=1)
+loong_cuda_sim_test(NAME cuda_edges LABELS sim
+  SOURCES ${cudasim}/test_edges.c ${cudasim}/train_run.c)
+add_test(NAME cuda_edges_long COMMAND test_cuda_edges long
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(cuda_edges_long PROPERTIES LABELS "sim;full"
+  TIMEOUT 3600 ENVIRONMENT OMP_NUM_THREADS=1)
 loong_cuda_sim_test(NAME cuda_staged LABELS sim
   SOURCES ${cudasim}/test_staged.c ${PROJECT_SOURCE_DIR}/tests/sim/comm_place.c)
 loong_cuda_sim_test(NAME cuda_mixed LABELS sim

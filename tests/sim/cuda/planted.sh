@@ -77,6 +77,7 @@ every cuda_op_attention stride attention 0
 every cuda_layouts wait 7
 every cuda_layouts wait 5
 every cuda_layouts launch 2
+every cuda_edges wait 60
 long cuda_op_attention block query_tiles
 long cuda_op_attention barrier query_tiles 2
 long cuda_op_attention block key_tiles
@@ -118,6 +119,10 @@ long cuda_layouts wait 10
 long cuda_layouts wait 30
 long cuda_layouts wait 80
 long cuda_layouts launch 20
+long cuda_edges wait 40
+long cuda_edges wait 80
+long cuda_edges wait 100
+long cuda_edges wait 130
 long cuda_nccl launch 5
 LIST
 echo "$count planted, $missed missed"

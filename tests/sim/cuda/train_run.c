@@ -91,9 +91,14 @@ static void note(void *user, const loong_trainer_progress_t *now)
     job->blocked[now->step] = loongi_report_blocked(&job->trainer->report);
     loong_component_t *c = job->trainer->component;
     job->collectives =
-        c->run.group != NULL
+        c->run.group != NULL && !c->params.absent
             ? loong_comm_stats(c->run.group[LOONG_GROUP_DP]).calls
             : 0;
+    job->links = 0;
+    for (int i = 0; i < 2 * LOONG_MAX_EDGES; i++) {
+        job->links += loongi_links_get(job->trainer->resources->edges, i / 2,
+                                       i % 2) != NULL;
+    }
     if (c->params.resources.staging.on) {
         assert_ok(c->ctx, loongi_staging_bytes(&job->trainer->plan, c,
                                                &job->pinned_planned));
@@ -109,13 +114,13 @@ static void note(void *user, const loong_trainer_progress_t *now)
 static loong_status_t sum_params(loong_context_t *ctx, loong_trainer_t *t,
                                  uint32_t *sum_p)
 {
-    const loong_component_t *c = t->component;
+    const loong_model_t *m = t->component->model;
     loong_operand_t from = {LOONG_BASE_PARAM, 0};
-    size_t bytes = (size_t)c->model->bytes[LOONG_BASE_PARAM];
+    size_t bytes = (size_t)m->bytes[LOONG_BASE_PARAM];
     void *memory = NULL;
     LOONG_TRY(loongi_alloc(ctx, bytes, "parameters", &memory));
     loong_status_t status =
-        loongi_binding_read(&c->run, from, memory, bytes, "parameters");
+        loongi_binding_read(&m->run, from, memory, bytes, "parameters");
     *sum_p = loongi_crc(LOONG_CRC32C, memory, bytes);
     loongi_free(ctx, memory);
     return status;
@@ -179,7 +184,9 @@ static loong_status_t make_trainer(loong_context_t *ctx, const job_t *job,
 {
     char text[RECIPE];
     write_recipe(job, text);
-    LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, recipe_p));
+    LOONG_TRY(loong_recipe_parse(ctx, "test",
+                                 job->recipe != NULL ? job->recipe : text, NULL,
+                                 recipe_p));
     params->recipe = *recipe_p;
     return loong_trainer_create(ctx, params, trainer_p);
 }

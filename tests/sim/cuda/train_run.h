@@ -14,6 +14,7 @@ enum { VOCAB = 61, STEPS = 4 };
 
 typedef struct job {
     const char *device; /* or a list of devices: "[cuda:0, cpu:1]" */
+    const char *recipe; /* all of it; NULL: made of what follows */
     const char *extra; /* lines of the recipe */
     const char *model; /* more of its keys */
     bool untied;
@@ -43,6 +44,7 @@ typedef struct job {
     double blocked[STEPS + 1]; /* seconds of rank 0, as in its figures */
     loong_replay_stats_t replayed[STEPS + 1];
     uint64_t collectives; /* of rank 0's data-parallel group */
+    int links; /* of rank 0, of edges */
     int64_t pinned; /* of rank 0, between devices of several kinds; */
     int64_t pinned_planned;
     uint32_t params[4]; /* checksum of the last ones, of each rank */

@@ -218,6 +218,8 @@ typedef struct loong_model_facts {
     int64_t packed_tiles;
     int64_t latents; /* likewise: rows that it makes of each picture or tile,
                         whatever there are; 0: it does not */
+    int64_t merge_frames; /* of a video that become one row; 0: each has its
+                             own */
     bool class_token, pool_class_token;
     bool masked_image_modeling; /* reads masks of the patches */
     bool sends_class_token; /* it is among the rows that others read */

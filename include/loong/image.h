@@ -27,14 +27,12 @@ typedef enum loong_image_format {
 /* What is known before the pixels: sizes are those of the upright picture. */
 typedef struct loong_image_info {
     loong_image_format_t format;
-    int64_t width; /* pixels */
-    int64_t height;
+    int64_t width, height; /* pixels */
 } loong_image_info_t;
 
 /* Owned pixels, RGB, row after row from the top: u8 [height,width,3]. */
 typedef struct loong_image {
-    int64_t width;
-    int64_t height;
+    int64_t width, height;
     uint8_t *pixels;
     uint8_t clear[4]; /* the RGB of transparent pixels, and 1; 0: none */
     bool several;     /* it stands among others, which a processor may mind */
@@ -233,6 +231,7 @@ typedef struct loong_patch_params {
     loong_position_table_t positions;
     int64_t packed_tiles;   /* of a sheet (loong_picture_packing_t); 0: none */
     int64_t latents; /* rows of a text that each grid takes; 0: its blocks */
+    int64_t merge_frames;   /* of a video that become one row; 0: 1 */
     int64_t packed_rows;    /* of a micro-batch, behind either */
     bool class_token;       /* a row in front of the patches of a picture */
     bool sends_class_token; /* which others read as well */

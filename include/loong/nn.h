@@ -47,9 +47,7 @@ LOONG_API loong_nn_t loong_nn_begin(loong_graph_t *graph,
 /* The slice of something that a rank of TP has: `begin .. begin + count - 1` of
  * `total`. */
 typedef struct loong_nn_slice {
-    int64_t begin;
-    int64_t count;
-    int64_t total;
+    int64_t begin, count, total;
     int64_t padding; /* at the end of total: never saved, no real tokens */
 } loong_nn_slice_t;
 LOONG_API loong_nn_slice_t loong_nn_slice(const loong_nn_t *nn, int64_t total);
@@ -223,9 +221,10 @@ enum { LOONG_NN_MAX_EXPERT_SETS = 2 };
 
 /* Layers that are balanced together (pooled_aux_loss). */
 typedef struct loong_nn_router_pool {
-    int layers;
+    int layers, num_sets, topk;
     loong_val_t *logits; /* of each; borrowed room for all */
     loong_val_t counts;  /* of this rank's choices; LOONG_NONE at first */
+    loong_val_t types;   /* as the layers have them */
 } loong_nn_router_pool_t;
 
 /* A mixture of experts in place of the feed-forward; scope "mlp". Parameters:

@@ -33,7 +33,10 @@ typedef enum loong_rope_order {
     LOONG_ROPE_SEPARATE,
     /* The same, the last axis' pairs at i % A = 0, the one's before it at 1 and
      * so on; all axes have as many (MoonViT) */
-    LOONG_ROPE_ALTERNATE
+    LOONG_ROPE_ALTERNATE,
+    /* Axes 1 and 2 by turns, with as many pairs each, then axis 0 (ERNIE 4.5
+     * VL) */
+    LOONG_ROPE_SPACE_FIRST
 } loong_rope_order_t;
 
 /* rope_table: positions i32 [T], or [A,T] of A axes -> [T,R] wide: R/2 cosines,

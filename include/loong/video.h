@@ -21,9 +21,10 @@ LOONG_API bool loong_video_loads(void);
 /* Reads a Hugging Face video_preprocessor_config.json, or the "video_processor"
  * of a processor_config.json, of a Qwen2-VL ("Qwen2VL", also Qwen2.5-VL's),
  * Qwen3-VL ("Qwen3VL"), Kimi-K2.5 ("Kimi_K25"), LLaVA-OneVision
- * ("LlavaOnevision") or InternVL ("InternVL") video processor. class_name is
- * taken where the file names none, as a preprocessor_config.json of pictures;
- * path NULL: that class's defaults. It is an image processor of videos.
+ * ("LlavaOnevision"), InternVL ("InternVL") or ERNIE 4.5 VL ("Ernie4_5_VLMoe")
+ * video processor. class_name is taken where the file names none, as that of
+ * pictures; path NULL: that class's defaults. It is an image processor of
+ * videos.
  * Errors: as loong_image_processor_create. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_video_processor_create(
     loong_context_t *ctx, const char *path, const char *class_name,
@@ -48,6 +49,10 @@ typedef enum loong_video_form {
 } loong_video_form_t;
 LOONG_API loong_video_form_t
 loong_video_processor_form(const loong_image_processor_t *processor);
+
+/* Frames become a multiple of this, the last one repeated. */
+LOONG_API int64_t
+loong_video_processor_multiple(const loong_image_processor_t *processor);
 
 /* Of all that chooses frames, and where they stand in texts. */
 LOONG_API uint64_t

@@ -91,6 +91,9 @@ int loongi_rope_axis(const loong_rope_table_attr_t *attr, int i)
     if (attr->order == LOONG_ROPE_ALTERNATE) {
         return attr->axes - 1 - i % attr->axes;
     }
+    if (attr->order == LOONG_ROPE_SPACE_FIRST) {
+        return i < 2 * attr->sections[1] ? 1 + i % 2 : 0;
+    }
     if (attr->order != LOONG_ROPE_INTERLEAVED) {
         return section_of(attr, i, &first);
     }

@@ -248,6 +248,9 @@ static void losses(moe_t *m, loong_val_t *loss_p)
     if (p->pool != NULL) {
         p->pool->logits[p->pool->layers++] = m->logits;
         p->pool->counts = add_to(m->g, p->pool->counts, counts);
+        p->pool->types = p->types;
+        p->pool->num_sets = p->num_sets;
+        p->pool->topk = p->router.topk;
         counts = LOONG_NONE;
     } else if (counts != LOONG_NONE) {
         counts = all_counts(m->g, counts);
@@ -262,26 +265,50 @@ static void losses(moe_t *m, loong_val_t *loss_p)
     }
 }
 
+/* An expert's choices are those of its namesakes in all sets together, and so
+ * is their sum. */
+static loong_val_t namesakes(loong_graph_t *g, loong_val_t counts, int sets)
+{
+    loong_val_t all[LOONG_NN_MAX_EXPERT_SETS];
+    int64_t each = loong_value_shape(g, counts).dim[1] / sets;
+    loong_val_t sum = LOONG_NONE;
+    if (sets == 1) {
+        return counts;
+    }
+    for (int s = 0; s < sets; s++) {
+        sum = add_to(g, sum, loong_slice(g, counts, s * each, each));
+    }
+    for (int s = 0; s < sets; s++) {
+        all[s] = sum;
+    }
+    return loong_concat(g, sets, all);
+}
+
 /* E sum over e of C_e / (L n) S_e / (L n), with C_e the choices and S_e the sum
- * of the softmax in L layers of n tokens: load_balancing_loss_func. */
+ * of the softmax in L layers of n tokens: load_balancing_loss_func. Tokens of
+ * several sets are pooled too. */
 void loong_nn_pooled_loss(loong_nn_t *nn, const loong_nn_router_pool_t *pool,
                           double factor, loong_val_t *loss_p)
 {
     loong_graph_t *g = nn->graph;
     const loong_mesh_t *mesh = loong_graph_mesh(g);
-    loong_val_t counts = all_counts(g, pool->counts);
+    int sets = pool->num_sets;
+    loong_val_t counts = namesakes(g, all_counts(g, pool->counts), sets);
     for (int i = 0; i < pool->layers; i++) {
         loong_shape_t shape = loong_value_shape(g, pool->logits[i]);
         int64_t tokens = shape.dim[0] * mesh->size[LOONG_AXIS_TP];
         double n = (double)(tokens * mesh->size[LOONG_AXIS_CP]);
         loong_router_loss_attr_t attr = {
             .score = LOONG_SCORE_SOFTMAX, .span = tokens,
-            .begin = shape.dim[0] * mesh->coord[LOONG_AXIS_TP]};
-        attr.aux = factor * (double)shape.dim[1] /
+            .begin = shape.dim[0] * mesh->coord[LOONG_AXIS_TP],
+            .sets = sets > 1 ? sets : 0,
+            .choices = pool->layers * tokens * mesh->size[LOONG_AXIS_CP] *
+                       pool->topk};
+        attr.aux = factor * (double)shape.dim[1] / sets /
                    ((double)pool->layers * pool->layers * n);
         *loss_p = add_to(g, *loss_p,
                          loong_router_loss(g, pool->logits[i], counts,
-                                           LOONG_NONE, &attr));
+                                           pool->types, &attr));
     }
 }
 

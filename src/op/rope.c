@@ -58,8 +58,12 @@ static loong_status_t check_axes(const loong_op_call_t *call)
     const loong_rope_table_attr_t *a = call->attr;
     int pairs = 0;
     bool good = a->axes == 0
-                    ? a->order < LOONG_ROPE_SEPARATE
-                    : a->axes >= 2 && a->axes <= LOONG_MAX_ROPE_AXES;
+                    ? a->order != LOONG_ROPE_SEPARATE &&
+                          a->order != LOONG_ROPE_ALTERNATE
+                    : a->axes >= (a->order == LOONG_ROPE_SPACE_FIRST ? 3 : 2) &&
+                          a->axes <= LOONG_MAX_ROPE_AXES;
+    good = good && (a->axes == 0 || a->order != LOONG_ROPE_SPACE_FIRST ||
+                    a->sections[1] == a->sections[2]);
     for (int i = 0; good && i < a->axes; i++) {
         pairs += a->sections[i];
         good = a->sections[i] > 0 && (a->order != LOONG_ROPE_ALTERNATE ||

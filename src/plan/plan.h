@@ -48,7 +48,8 @@ typedef struct loong_picture_plan {
     /* m: m x m rows become one row of a text; n: of which n x n do in the
      * encoder. */
     int64_t merge, inner;
-    int64_t packed_tiles, latents; /* as loong_model_facts_t has them */
+    /* As loong_model_facts_t has them. */
+    int64_t packed_tiles, latents, merge_frames;
     int64_t side;         /* patches of one of each's rows */
     bool native;     /* pictures have numbers of rows of their own */
     bool whole;      /* those of a text's micro-batch go to one replica */

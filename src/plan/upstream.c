@@ -105,7 +105,8 @@ static loong_status_t read_room(const loong_plan_t *plan,
                                 const loong_room_t *room, int64_t patches,
                                 loong_picture_plan_t *p)
 {
-    int64_t unit = p->merge * p->merge;
+    int64_t block = p->merge * p->merge;
+    int64_t unit = block * LOONG_MAX(p->merge_frames, 1);
     int64_t text = plan->set->micro_batch_size * plan->set->seq_length;
     int64_t asked = room->patches > 0
                         ? room->patches
@@ -116,7 +117,7 @@ static loong_status_t read_room(const loong_plan_t *plan,
                     "%s is missing: pictures of sizes of their own have any "
                     "number of patches where each takes %lld rows of a text",
                     room->patches_key, (long long)p->latents);
-        p->rows = loongi_round_up(asked > 0 ? asked : most, unit);
+        p->rows = loongi_round_up(asked > 0 ? asked : most, block);
         p->longest = plan->set->max_image_patches > 0
                          ? LOONG_MIN(plan->set->max_image_patches + p->skip,
                                      p->rows)
@@ -303,6 +304,7 @@ static void read_merges(int count, const loong_component_params_t *params,
         p->inner *= facts.patch_size > 0 ? own : 1;
         p->packed_tiles = LOONG_MAX(p->packed_tiles, facts.packed_tiles);
         p->latents = LOONG_MAX(p->latents, facts.latents);
+        p->merge_frames = LOONG_MAX(p->merge_frames, facts.merge_frames);
     }
 }
 
@@ -316,6 +318,8 @@ static int64_t packed_rows(const loong_picture_plan_t *pictures,
     int64_t side = pictures->side;
     p->family->facts(p->config, &facts);
     int64_t rows = facts.latents > 0 ? extent->segments * facts.latents
+                   : facts.merge_frames > 0 /* all may be of pictures */
+                       ? extent->rows / (facts.merge_size * facts.merge_size)
                    : facts.packed_tiles > 0
                        ? extent->rows / side * (side + 1)
                        : 0;

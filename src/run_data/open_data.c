@@ -343,6 +343,7 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     config->positions = facts->positions;
     config->packed_tiles = pictures->packed_tiles;
     config->latents = pictures->latents;
+    config->merge_frames = pictures->merge_frames;
     config->class_token = facts->class_token;
     config->sends_class_token = facts->sends_class_token;
     config->pool_class_token = facts->pool_class_token;
@@ -361,9 +362,8 @@ static loong_status_t patch_processor(loong_run_data_t *d,
     if (d->plan->num_encoders > 0) {
         LOONG_TRY(add_encoder(d, number, config, pictures->native));
     }
-    reader->processor = &loong_patch_processor;
-    reader->config = config;
-    reader->rows = config->pictures;
+    *reader = (loong_reader_t){&loong_patch_processor, config,
+                               config->pictures};
     return LOONG_OK;
 }
 
@@ -373,16 +373,15 @@ static loong_status_t packing_processor(loong_run_data_t *d,
                                         const loong_component_t *c,
                                         loong_reader_t *reader)
 {
-    const loong_patch_params_t *pictures =
-        d->plan->readers[c->index - 1].config;
     int64_t side = loongi_plan_pictures(d->plan, c->index)->side;
     loong_patch_params_t *config = NULL;
     LOONG_TRY(loongi_arena_alloc(c->arena, sizeof(*config), &config));
-    *config = *pictures;
+    *config = *(const loong_patch_params_t *)
+                   d->plan->readers[c->index - 1].config;
     config->rows = c->params.request.rows;
     config->packed_rows = c->params.request.packed_rows;
-    config->pictures = config->latents > 0
-                           ? config->packed_rows / config->latents
+    config->pictures = config->latents + config->merge_frames > 0
+                           ? config->packed_rows / LOONG_MAX(config->latents, 1)
                        : config->packed_rows > 0 ? config->rows / (side * side)
                                                  : config->rows;
     *reader = (loong_reader_t){&loong_packing_processor, config,
@@ -395,16 +394,17 @@ loong_status_t loongi_run_data_processors(loong_run_data_t *d)
 {
     for (int i = 0; i < d->plan->component->model->num_components; i++) {
         const loong_component_t *c = d->plan->component->model->components[i];
-        const loong_family_t *family = c->params.family;
         loong_reader_t *reader = &d->plan->readers[i];
-        if (family->processor != NULL) {
-            *reader = (loong_reader_t){family->processor, c->params.config,
-                                       d->plan->set->micro_batch_size};
+        if (c->params.family->processor != NULL) {
+            *reader =
+                (loong_reader_t){c->params.family->processor, c->params.config,
+                                 d->plan->set->micro_batch_size};
         } else if (c->facts.patch_size > 0) {
             LOONG_TRY(patch_processor(d, c, reader));
         } else if (c->facts.vocab_size > 0) {
             LOONG_TRY(token_processor(d, reader));
-        } else if (c->facts.packed_tiles > 0 || c->facts.latents > 0) {
+        } else if (c->facts.packed_tiles > 0 || c->facts.latents > 0 ||
+                   c->facts.merge_frames > 0) {
             LOONG_TRY(packing_processor(d, c, reader));
         }
     }

@@ -43,6 +43,8 @@ static loong_status_t describe_encoder(loong_run_data_t *d, int number,
         config->packed_tiles =
             LOONG_MAX(config->packed_tiles, facts.packed_tiles);
         config->latents = LOONG_MAX(config->latents, facts.latents);
+        config->merge_frames =
+            LOONG_MAX(config->merge_frames, facts.merge_frames);
         if (facts.patch_size > 0) {
             LOONG_TRY(loongi_run_data_any_image_processor(
                 d, number, asked[i].family, facts.image_size));

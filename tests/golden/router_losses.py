@@ -12,7 +12,8 @@ whose k best scores expert e is:
   transformers  what transformers adds to its loss, where its class does
 
 Sums over the layers, but for the last, which pools the tokens of all layers
-and does not divide by k: load_balancing_loss_func. The first is Switch
+and does not divide by k, of several sets expert e with its namesakes:
+load_balancing_loss_func. The first is Switch
 Transformers' (equations 4 to 6) with k choices, as in Megatron-Core since
 0.12, and sequence by sequence that of DeepSeek-V3 (17 to 20); the third is
 ST-MoE's (5). The k best scores are counted without the bias and the groups
@@ -104,8 +105,12 @@ def transformers_own(model, ids, case, logits, k):
     if case.documents or not hasattr(text, "router_aux_loss_coef"):
         return None
     module = __import__(type(model).__module__, fromlist=["x"])
-    own = model(input_ids=ids, use_cache=False,
-                output_router_logits=True).aux_loss
+    types = golden.token_types(ids, case)
+    more = {} if types is None else dict(moe_mm_token_type_ids=types)
+    own = model(input_ids=ids, use_cache=False, output_router_logits=True,
+                **more).aux_loss
+    if more:  # tokens of both sets stand in one table
+        return own
     tables = tuple(logits.values())
     again = module.load_balancing_loss_func(tables, tables[0].shape[1], k)
     assert abs(own - again) < 1e-12 * abs(own), (own, again)
@@ -120,9 +125,8 @@ def measure(model, case, ids):
     rows = len(ids)
     assert rows == 1 or not case.vision_ids
     values = list(logits.values())
-    own = None if case.vision_ids else transformers_own(model, ids, case,
-                                                        logits, k)
-    if own is not None and not sigmoid:  # layer by layer it is the same
+    own = transformers_own(model, ids, case, logits, k)
+    if own is not None and not sigmoid and not case.vision_ids:  # layer by layer it is the same
         module = __import__(type(model).__module__, fromlist=["x"])
         for x in values:
             theirs = module.load_balancing_loss_func((x,), x.shape[1], k) / k

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: llava_train.sh BUILD SOURCE MPIRUN [all]: twenty steps of models of the
 # shapes of LLaVA, LLaVA-OneVision, PaliGemma, InternVL, Qwen2-VL, Qwen2.5-VL,
-# Qwen3-VL (with experts, too), Kimi-K2.5, LLaVA-OneVision-1.5, SigLIP 2 and
-# MiniCPM-V 4.6 are those of transformers (*_train.py in tests/golden), with the image encoder
-# trained and frozen, on several ranks; all: in every layout.
+# Qwen3-VL (with experts, too), Kimi-K2.5, LLaVA-OneVision-1.5, SigLIP 2,
+# MiniCPM-V 4.6 and ERNIE 4.5 VL are those of transformers (*_train.py in
+# tests/golden), with the image encoder trained and frozen, on several ranks;
+# all: in every layout.
 set -eu
 build=$1
 source=$2
@@ -366,6 +367,20 @@ also 2 1 data.packing=best_fit data.seq_length=48 data.row_patches=160 \
     data.row_images=8 "~data.max_patches" "~data.max_images" \
     model.foundation.max_position_embeddings=64 train.global_batch_size=5 \
     train.micro_batch_size=1 parallel.pipeline_model_parallel_size=2
+# Experts for pictures, positions by turns, a resampler.
+model=ernie4_5_vl_train
+y=parallel.expert_tensor_parallel_size
+steps 1 1
+also 1 21 model.image_encoder.freeze=true
+also 2 1 "${packed[@]}" parallel.data_parallel_sharding=optim_grads_params
+also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3 $x=2 parallel.data_parallel_sharding=optim_grads
+also 4 1 $x=2 $y=2 parallel.moe_token_dispatcher_type=allgather join=phases
+also 4 1 parallel.pipeline_model_parallel_size=2 $x=2 join=bubbles
+also 4 1 $x=2 parallel.$t=2 parallel.sequence_parallel=true ${e}$t=2 \
+    model.image_projector.parallel.$t=2 ${e}sequence_parallel=true \
+    model.image_projector.parallel.sequence_parallel=true \
+    parallel.pipeline_model_parallel_size=2
 # Pictures, videos and texts, in a row each and several in a row (the golden of
 # vl_video_train.py).
 if [ -e "$build/libloong_video.so" ]; then

@@ -110,10 +110,30 @@ static packed_t video_row(const loong_picture_rows_t *of, int64_t i)
     return row;
 }
 
-static packed_t packed_row(const loong_picture_rows_t *of, int64_t i)
+/* A block of each of the frames that become row i; those of a picture are
+ * one. */
+static packed_t merged_row(const loong_patch_params_t *p,
+                           const loong_picture_rows_t *of, int64_t i)
+{
+    int64_t merge = loongi_patch_merge(p);
+    int64_t each = of->height * of->width / (merge * merge);
+    packed_t row = {false, {0}, {0}};
+    for (int64_t f = 0; f < p->merge_frames; f++) {
+        int64_t grid = i / each * p->merge_frames + f;
+        row.row[f] = LOONG_MIN(grid, of->grids - 1) * each + i % each;
+        row.weight[f] = 1.0;
+    }
+    return row;
+}
+
+static packed_t packed_row(const loong_patch_params_t *p,
+                           const loong_picture_rows_t *of, int64_t i)
 {
     const loong_picture_packing_t *k = &of->pack;
     packed_t row = {.row = {i}, .weight = {1.0}};
+    if (p->merge_frames > 0) {
+        return merged_row(p, of, i);
+    }
     int64_t front = of->height * of->width;
     if (k->video) {
         return video_row(of, i);
@@ -145,37 +165,37 @@ static packed_t packed_row(const loong_picture_rows_t *of, int64_t i)
 
 typedef struct field_kind {
     loong_field_type_t type;
-    int64_t each; /* elements of a row */
-    void (*put)(const loong_field_t *field, int64_t at, const packed_t *row,
-                int64_t before);
+    int64_t each; /* elements of a row; 0: merge_frames */
+    void (*put)(const loong_field_t *field, int64_t at, int64_t each,
+                const packed_t *row, int64_t before);
 } field_kind_t;
 
-static void put_taps(const loong_field_t *field, int64_t at,
+static void put_taps(const loong_field_t *field, int64_t at, int64_t each,
                      const packed_t *row, int64_t before)
 {
-    for (int t = 0; t < TAPS && !row->learned; t++) {
-        ((int32_t *)field->to)[at * TAPS + t] =
+    for (int64_t t = 0; t < each && !row->learned; t++) {
+        ((int32_t *)field->to)[at * each + t] =
             (int32_t)(row->weight[t] != 0.0 ? before + row->row[t] : before);
     }
 }
 
-static void put_weights(const loong_field_t *field, int64_t at,
+static void put_weights(const loong_field_t *field, int64_t at, int64_t each,
                         const packed_t *row, int64_t before)
 {
     (void)before;
-    for (int t = 0; t < TAPS && !row->learned; t++) {
+    for (int64_t t = 0; t < each && !row->learned; t++) {
         if (field->dtype == LOONG_F64) {
-            ((double *)field->to)[at * TAPS + t] = row->weight[t];
+            ((double *)field->to)[at * each + t] = row->weight[t];
         } else {
-            ((float *)field->to)[at * TAPS + t] = (float)row->weight[t];
+            ((float *)field->to)[at * each + t] = (float)row->weight[t];
         }
     }
 }
 
-static void put_line_end(const loong_field_t *field, int64_t at,
+static void put_line_end(const loong_field_t *field, int64_t at, int64_t each,
                          const packed_t *row, int64_t before)
 {
-    (void)before;
+    (void)before, (void)each;
     ((int32_t *)field->to)[at] = row->learned;
 }
 
@@ -184,10 +204,16 @@ static const field_kind_t fields[] = {
     {{"pack_weights", LOONG_F32, LOONG_F64}, TAPS, put_weights},
     {{"is_line_end", LOONG_I32, LOONG_I32}, 1, put_line_end},
     {{"tap_order", LOONG_I32, LOONG_I32}, TAPS, NULL},
+    {{"frame_rows", LOONG_I32, LOONG_I32}, 0, put_taps},
 };
 
 static const loong_field_table_t table = {
     "packed picture", fields, sizeof(fields[0]), LOONG_COUNT_OF(fields)};
+
+static int64_t each_of(const loong_patch_params_t *p, const field_kind_t *kind)
+{
+    return kind->each > 0 ? kind->each : p->merge_frames;
+}
 
 static loong_status_t bind(loong_context_t *ctx, const void *config,
                            loong_field_t *field)
@@ -198,7 +224,7 @@ static loong_status_t bind(loong_context_t *ctx, const void *config,
     }
     LOONG_TRY(loongi_field_find(ctx, &table, field));
     const field_kind_t *kind = field->kind;
-    int64_t count = p->packed_rows * kind->each;
+    int64_t count = p->packed_rows * each_of(p, kind);
     return loongi_field_check_count(ctx, field, count,
                                     kind->put == NULL ? field->count <= count
                                                       : field->count == count);
@@ -217,6 +243,7 @@ static loong_status_t fill(loong_context_t *ctx, const void *config,
     }
     const field_kind_t *kind = bound.kind;
     int64_t at = 0, before = 0;
+    int64_t merge = loongi_patch_merge(p) / LOONG_MAX(p->cut.inner, 1);
     for (int64_t i = 0; i < bound.count && kind->put == NULL; i++) {
         ((int32_t *)bound.to)[i] = (int32_t)i;
     }
@@ -228,11 +255,11 @@ static loong_status_t fill(loong_context_t *ctx, const void *config,
         const loong_picture_rows_t *of = rows[k];
         for (int64_t i = 0; at + of->text <= p->packed_rows && i < of->text;
              i++) {
-            packed_t row = packed_row(of, i);
-            kind->put(&bound, at + i, &row, before);
+            packed_t row = packed_row(p, of, i);
+            kind->put(&bound, at + i, each_of(p, kind), &row, before);
         }
         at += of->text;
-        before += of->sent;
+        before += of->sent / (merge * merge);
     }
     return LOONG_OK;
 }

@@ -64,7 +64,8 @@ static loong_picture_rows_t video_rows(const loong_patch_params_t *p,
     }
     loong_picture_rows_t rows =
         loongi_picture_grids(p, frames, chunk, size[0], size[1]);
-    rows.moments = LOONG_MAX(rows.grids, 1);
+    rows.moments = LOONG_MAX(rows.grids / LOONG_MAX(p->merge_frames, 1), 1);
+    rows.text /= LOONG_MAX(p->merge_frames, 1);
     rows.step = p->tokens_per_second > 0
                     ? (float)p->tokens_per_second * (float)video->seconds
                     : 1.0F;
@@ -145,6 +146,15 @@ static loong_status_t check(loong_context_t *ctx, const void *config,
                 "data '%s': %" PRId64 " pictures of a micro-batch, %" PRId64
                 " rows hold %" PRId64,
                 data, p->pictures, p->rows, loongi_picture_capacity(p));
+    LOONG_CHECK(ctx,
+                p->merge_frames == 0 || p->video == NULL ||
+                    loong_video_processor_multiple(p->video) %
+                            p->merge_frames == 0,
+                LOONG_ERR_CONFIG,
+                "data '%s': merge_frames %" PRId64 " of the projector: the "
+                "video processor makes frames a multiple of %" PRId64,
+                data, p->merge_frames,
+                loong_video_processor_multiple(p->video));
     if (loongi_pictures_all_equal(p)) {
         loong_picture_rows_t size = loongi_picture_each(p);
         LOONG_CHECK(ctx,

@@ -22,10 +22,10 @@
     .deviation = {0.229, 0.224, 0.225}
 
 /* What most classes do. */
-#define AS_IT_IS                                                             \
+#define AS_IT_IS(filter_)                                                    \
     .resize = true, .rescale = true, .normalize = true, .factor = 1.0 / 255, \
-    .filter = LOONG_IMAGE_BICUBIC
-#define SCALED AS_IT_IS, .convert_rgb = true
+    .filter = LOONG_IMAGE_##filter_
+#define SCALED AS_IT_IS(BICUBIC), .convert_rgb = true
 #define SQUARE(side_) {.width = side_, .height = side_}
 #define BOUNDED(patch_) SCALED, .cut = {patch_, 2, 2, 0, false}
 #define PADDED(patches_)                                                     \
@@ -38,27 +38,18 @@ static const struct {
     const char *name;
     loong_image_processor_t defaults;
 } kinds[] = {
-    {"ViT",
-     {.resize = true,
-      .rescale = true,
-      .normalize = true,
-      .factor = 1.0 / 255,
-      .filter = LOONG_IMAGE_BILINEAR,
-      .size = SQUARE(224),
-      HALF}},
+    {"ViT", {AS_IT_IS(BILINEAR), HALF, .size = SQUARE(224)}},
     {"CLIP",
      {SCALED, CLIP_COLOURS, .is_clip = true, .crop = true,
       .size = {.edge = 224}, .crop_size = SQUARE(224)}},
     {"Siglip", {SCALED, HALF, .size = SQUARE(224)}},
-    {"Siglip2",
-     {.resize = true, .rescale = true, .normalize = true, .factor = 1.0 / 255,
-      .filter = LOONG_IMAGE_BILINEAR, .size = {.max_patches = 256}, HALF}},
+    {"Siglip2", {AS_IT_IS(BILINEAR), HALF, .size = {.max_patches = 256}}},
     {"GotOcr2",
      {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_tiled = true,
       .thumbnail = true, .min_tiles = 1, .max_tiles = 12}},
     {"InternVLChat", /* config.json of the model: it has no processor */
-     {AS_IT_IS, IMAGENET_COLOURS, .size = SQUARE(448), .is_tiled = true,
-      .is_model = true, .min_tiles = 1, .max_tiles = 6}},
+     {AS_IT_IS(BICUBIC), IMAGENET_COLOURS, .size = SQUARE(448),
+      .is_tiled = true, .is_model = true, .min_tiles = 1, .max_tiles = 6}},
     {"LlavaOnevision",
      {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_gridded = true}},
     {"Kimi_K25", {PADDED(16384)}},
@@ -71,19 +62,21 @@ static const struct {
     {"Qwen2VL",
      {BOUNDED(14), CLIP_COLOURS,
       .size = {.min_pixels = 128 * 28 * 28, .max_pixels = 768 * 28 * 28},
-      .video = {.form = LOONG_VIDEO_WHOLE,
-                .min_frames = 4,
-                .max_frames = 768,
-                .max_tokens = 128000}}},
+      .video = {.form = LOONG_VIDEO_WHOLE, .min_frames = 4,
+                .max_frames = 768, .max_tokens = 128000}}},
+    {"Ernie4_5_VLMoe",
+     {SCALED, CLIP_COLOURS, .cut = {14, 2, 1, 0},
+      .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 6177}}},
+    {"Ernie4_5_VLMoe",
+     {SCALED, CLIP_COLOURS, .cut = {14, 2, 1, 0},
+      .size = {.min_pixels = 299 * 28 * 28, .max_pixels = 1196 * 28 * 28},
+      .video = {.form = LOONG_VIDEO_WHOLE, .sample = true, .draw = true,
+                .multiple = 2, .min_frames = 16, .max_frames = 180}}},
     {"Qwen3VL",
      {BOUNDED(16), HALF,
       .size = {.min_pixels = 128 * 32 * 32, .max_pixels = 768 * 32 * 32},
-      .video = {.form = LOONG_VIDEO_TIMES,
-                .sample = true,
-                .fps = 2.0,
-                .min_frames = 4,
-                .max_frames = 768,
-                .max_tokens = 768}}},
+      .video = {.form = LOONG_VIDEO_TIMES, .sample = true, .fps = 2.0,
+                .min_frames = 4, .max_frames = 768, .max_tokens = 768}}},
     {"LlavaOnevision",
      {SCALED, CLIP_COLOURS, .size = SQUARE(384),
       .video = {.form = LOONG_VIDEO_WHOLE}}},
@@ -301,6 +294,7 @@ static bool read_size(const loong_image_processor_t *p,
 #define VIDEO "of a video processor"
 
 /* Fields without a reader change nothing here. */
+#define SKIPPED(key_) {key_, NULL, 0, NULL}
 static const struct {
     const char *key;
     bool (*read)(const loong_image_processor_t *p, const loong_json_t *value,
@@ -335,26 +329,20 @@ static const struct {
     {"num_frames", read_frames, AT(video.num_frames), "a number, " VIDEO},
     {"min_frames", read_frames, AT(video.min_frames), "a number, " VIDEO},
     {"max_frames", read_frames, AT(video.max_frames), "a number, " VIDEO},
+    {"draw_on_frames", read_sampling, AT(video.draw), "true or false, " VIDEO},
     {"cap_pixels_per_frame", read_sampling, AT(video.cap), "true or false, "
      VIDEO},
     {"max_video_tokens", read_frames, AT(video.max_tokens), "a number, "
      VIDEO},
     {"initial_shift", read_shift, AT(video.shift),
      "true, false or a number, of InternVL's videos"},
-    {"video_processor_type", NULL, 0, NULL},
-    {"max_image_size", NULL, 0, NULL},
-    {"return_metadata", NULL, 0, NULL},
-    {"image_processor_type", NULL, 0, NULL},
-    {"image_seq_length", NULL, 0, NULL},
-    {"feature_extractor_type", NULL, 0, NULL},
-    {"processor_class", NULL, 0, NULL},
-    {"auto_map", NULL, 0, NULL},
-    {"_valid_processor_keys", NULL, 0, NULL},
-    {"data_format", NULL, 0, NULL},
-    {"input_data_format", NULL, 0, NULL},
-    {"return_tensors", NULL, 0, NULL},
-    {"device", NULL, 0, NULL},
-    {"default_to_square", NULL, 0, NULL},
+    SKIPPED("font"), SKIPPED("video_processor_type"), SKIPPED("max_image_size"),
+    SKIPPED("return_metadata"), SKIPPED("image_processor_type"),
+    SKIPPED("image_seq_length"), SKIPPED("feature_extractor_type"),
+    SKIPPED("processor_class"), SKIPPED("auto_map"),
+    SKIPPED("_valid_processor_keys"), SKIPPED("data_format"),
+    SKIPPED("input_data_format"), SKIPPED("return_tensors"), SKIPPED("device"),
+    SKIPPED("default_to_square"),
     {"crop_to_patches", read_tile, AT(tile), "false or, GotOcr2's, true"},
     {"force_image_size", read_exact_size, AT(size), SIZE},
     {"dynamic_image_size", read_tile, AT(tile), "true or false"},
@@ -431,8 +419,8 @@ static loong_status_t find_kind(loong_context_t *ctx, const char *path,
     }
     return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
                       "%s: image_processor_type is \"%s\", of which ViT, CLIP, "
-                      "Siglip, Siglip2, GotOcr2, LlavaOnevision, Qwen2VL and "
-                      "Kimi_K25ImageProcessor are read",
+                      "Siglip, Siglip2, GotOcr2, LlavaOnevision, Qwen2VL, "
+                      "Ernie4_5_VLMoe and Kimi_K25ImageProcessor are read",
                       path, name);
 }
 
@@ -451,11 +439,29 @@ static loong_status_t find_video_kind(loong_context_t *ctx, const char *path,
                 *kind_p >= 0 && (type == NULL ||
                                  (end != NULL && strcmp(end, ending) == 0)),
                 LOONG_ERR_UNSUPPORTED,
-                "%s: video_processor_type is \"%s\", of which Qwen2VL, "
-                "Qwen3VL, Kimi_K25, LlavaOnevision and InternVLVideoProcessor "
-                "are read",
+                "%s: video_processor_type is \"%s\", of which Qwen2VL, Qwen3VL"
+                ", Kimi_K25, LlavaOnevision, Ernie4_5_VLMoe and "
+                "InternVLVideoProcessor are read",
                 path != NULL ? path : "videos", name);
     return LOONG_OK;
+}
+
+/* What the model's own patches and tiles are by these fields. */
+static loong_status_t settle(const char *path, loong_image_processor_t *p)
+{
+    if (p->video.multiple > 0) { /* patches of so many frames are merged */
+        LOONG_CHECK(p->ctx, p->cut.frames <= p->video.multiple,
+                    LOONG_ERR_FORMAT,
+                    "%s: temporal_patch_size is not %" PRId64, path,
+                    p->video.multiple);
+        p->cut.frames = 1;
+    }
+    if (loongi_processor_is_padded(p)) {
+        p->size.all_patches = p->max_tiles;
+        p->cut.chunk = p->cut.frames;
+        p->cut.frames = 1;
+    }
+    return loongi_settle_grids(path, p);
 }
 
 /* whole: the processor of texts, pictures and videos, beside others as
@@ -502,12 +508,7 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
             LOONG_TRY(read_field(path, keys[i], value, p));
         }
     }
-    if (loongi_processor_is_padded(p)) {
-        p->size.all_patches = p->max_tiles;
-        p->cut.chunk = p->cut.frames;
-        p->cut.frames = 1;
-    }
-    LOONG_TRY(loongi_settle_grids(path, p));
+    LOONG_TRY(settle(path, p));
     loongi_processor_tabulate(p);
     return LOONG_OK;
 }

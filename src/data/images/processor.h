@@ -35,6 +35,10 @@ typedef struct video_rules {
     double shift;                               /* of the first; < 0: half */
     bool cap;                                   /* pixels of a frame */
     int64_t max_tokens;                         /* by which it is capped */
+    /* Frames are made a multiple of it, the last one repeated, and their
+     * number need not be whole before (ERNIE 4.5 VL); 0: neither. */
+    int64_t multiple;
+    bool draw; /* the time of each frame into it */
 } video_rules_t;
 
 /* Sizes of pictures that are cut into tiles, in pixels and then in tiles. */

@@ -68,6 +68,12 @@ static int64_t patch_frames(const loong_image_processor_t *p)
     return LOONG_MAX(p->cut.frames, 1) * LOONG_MAX(p->cut.chunk, 1);
 }
 
+int64_t
+loong_video_processor_multiple(const loong_image_processor_t *processor)
+{
+    return LOONG_MAX(processor->video.multiple, 1);
+}
+
 uint64_t
 loong_video_processor_hash(const loong_image_processor_t *processor)
 {
@@ -76,7 +82,8 @@ loong_video_processor_hash(const loong_image_processor_t *processor)
                          v->fps,               (double)v->num_frames,
                          (double)v->min_frames, (double)v->max_frames,
                          v->shift,
-                         (double)patch_frames(processor)};
+                         (double)patch_frames(processor),
+                         (double)v->multiple};
     return XXH3_64bits(of, sizeof(of));
 }
 
@@ -108,41 +115,60 @@ static bool is_plain(const video_rules_t *v)
 }
 
 /* What the processors call num_frames, of a video with a sampling. */
-static int64_t wanted_frames(const video_rules_t *v, int64_t each,
-                             const loong_video_t *video)
+static double wanted_frames(const video_rules_t *v, int64_t each,
+                            const loong_video_t *video)
 {
     double total = (double)video->total;
     double by_rate = total / video->fps * v->fps;
     double most = (double)LOONG_MIN(v->max_frames, video->total);
-    if (is_bounded(v) && v->num_frames > 0) {
-        return (int64_t)nearbyint((double)v->num_frames / (double)each) * each;
+    if (v->multiple > 0 && v->num_frames == 0) {
+        double all = v->fps > 0.0 ? by_rate : total;
+        return fmin(fmax(all, (double)v->min_frames), most);
+    }
+    if (is_bounded(v) && v->num_frames > 0 && v->multiple == 0) {
+        return nearbyint((double)v->num_frames / (double)each) * (double)each;
     }
     if (v->num_frames > 0) {
-        return v->num_frames;
+        return (double)v->num_frames;
     }
     if (v->fps == 0.0) {
         return v->form == LOONG_VIDEO_TIMES
-                   ? LOONG_MIN(LOONG_MAX(video->total, v->min_frames),
-                               v->max_frames)
-                   : video->total;
+                   ? fmin(fmax(total, (double)v->min_frames),
+                          (double)v->max_frames)
+                   : total;
     }
     if (is_bounded(v)) {
         most = floor(most / (double)each) * (double)each;
         double n =
             fmin(fmin(fmax(by_rate, (double)v->min_frames), most), total);
-        return (int64_t)floor(n / (double)each) * each;
+        return floor(n / (double)each) * (double)each;
     }
     if (v->form == LOONG_VIDEO_TIMES) {
-        return (int64_t)fmin(fmax(trunc(by_rate), (double)v->min_frames), most);
+        return trunc(fmin(fmax(trunc(by_rate), (double)v->min_frames), most));
     }
-    return LOONG_MAX((int64_t)trunc(by_rate), is_plain(v) ? 1 : 0);
+    return fmax(trunc(by_rate), is_plain(v) ? 1.0 : 0.0);
 }
 
 /* Every frame, or those of a distance. */
 static bool takes_all(const video_rules_t *v)
 {
     return !v->sample || (v->form == LOONG_VIDEO_WHOLE && v->num_frames == 0 &&
-                          v->fps == 0.0);
+                          v->fps == 0.0 && v->multiple == 0);
+}
+
+/* Of arange or linspace, before they are made a multiple. */
+static int64_t chosen_frames(const loong_image_processor_t *p,
+                             const loong_video_t *video)
+{
+    const video_rules_t *v = &p->video;
+    double total = (double)video->total;
+    if (takes_all(v)) {
+        return video->total;
+    }
+    double wanted = wanted_frames(v, patch_frames(p), video);
+    return v->form == LOONG_VIDEO_TIMES || is_plain(v)
+               ? (int64_t)wanted
+               : range(shift_of(v, total, wanted), total, total / wanted);
 }
 
 static loong_status_t choose(loong_context_t *ctx, const char *path,
@@ -152,21 +178,18 @@ static loong_status_t choose(loong_context_t *ctx, const char *path,
     const video_rules_t *v = &p->video;
     int64_t each = patch_frames(p);
     double total = (double)video->total;
-    video->frames = video->total;
     if (!takes_all(v)) {
-        int64_t wanted = wanted_frames(v, each, video);
+        double wanted = wanted_frames(v, each, video);
         bool repeats = v->form == LOONG_VIDEO_TIMES; /* frames, as numpy */
-        LOONG_CHECK(ctx, wanted > 0 && (repeats || wanted <= video->total),
+        LOONG_CHECK(ctx, wanted > 0 && (repeats || wanted <= total),
                     LOONG_ERR_FORMAT,
-                    "%s: %" PRId64 " of its %" PRId64 " frames are wanted (it "
+                    "%s: %g of its %" PRId64 " frames are wanted (it "
                     "has %g a second): data.video_fps or data.video_frames "
                     "says how many",
                     path, wanted, video->total, video->fps);
-        video->frames = v->form == LOONG_VIDEO_TIMES || is_plain(v)
-                            ? wanted
-                            : range(shift_of(v, total, (double)wanted), total,
-                                    total / (double)wanted);
     }
+    video->frames = loongi_round_up(chosen_frames(p, video),
+                                    loong_video_processor_multiple(p));
     video->parts =
         v->form == LOONG_VIDEO_WHOLE ? 1 : (video->frames + each - 1) / each;
     video->seconds =
@@ -180,7 +203,9 @@ int64_t loong_video_frame(const loong_image_processor_t *processor,
 {
     const video_rules_t *v = &processor->video;
     double total = (double)video->total;
-    k = LOONG_MIN(k, video->frames - 1);
+    k = LOONG_MIN(k, (v->multiple > 0 ? chosen_frames(processor, video)
+                                      : video->frames) -
+                         1);
     if (takes_all(v)) {
         return k;
     }
@@ -190,12 +215,12 @@ int64_t loong_video_frame(const loong_image_processor_t *processor,
                    ? video->total - 1
                    : (int64_t)nearbyint((double)k * step);
     }
-    int64_t wanted = wanted_frames(v, patch_frames(processor), video);
+    double wanted = wanted_frames(v, patch_frames(processor), video);
     if (is_plain(v)) {
-        return k * video->total / wanted;
+        return k * video->total / (int64_t)wanted;
     }
-    double from = shift_of(v, total, (double)wanted);
-    return (int64_t)(float)(from + (double)k * (total / (double)wanted));
+    double from = shift_of(v, total, wanted);
+    return (int64_t)(float)(from + (double)k * (total / wanted));
 }
 
 double loong_video_time(const loong_image_processor_t *processor,
@@ -358,6 +383,10 @@ static loong_status_t describe(const opened_t *o,
                              .height = exchanged ? s->width : s->height,
                              .total = s->frames,
                              .fps = s->fps};
+    LOONG_CHECK(o->ctx, !p->video.draw, LOONG_ERR_UNSUPPORTED,
+                "%s: the video processor has draw_on_frames true, as its class "
+                "when the file does not say; false is read",
+                o->path);
     LOONG_TRY(choose(o->ctx, o->path, p, video));
     loong_video_size(p, video->width, video->height, video->frames, size);
     LOONG_CHECK(o->ctx,

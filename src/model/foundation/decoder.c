@@ -390,12 +390,6 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
 {
     const loong_decoder_config_t *c = config;
     decoder_t d;
-    if (request->features && c->mrope_axes < 0) {
-        loong_graph_fail(graph, LOONG_ERR_UNSUPPORTED,
-                         "mrope_section: pictures in texts of this family have "
-                         "positions that are not computed");
-        return loong_graph_status(graph);
-    }
     if (request->deep_features > request->first_layer && !request->begins) {
         loong_graph_fail(graph, LOONG_ERR_UNSUPPORTED,
                          "num_deep_features: %d layers read deep features, "

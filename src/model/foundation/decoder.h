@@ -48,9 +48,7 @@ typedef struct loong_decoder_config {
     /* Without learned positions; axes are those of texts, 0. */
     loong_rope_table_attr_t rope;
     bool mrope_interleaved;
-    /* 3: of texts with pictures; 0: none are told apart; -1: they are, in an
-     * order (ERNIE's) that is not computed. */
-    int mrope_axes;
+    int mrope_axes; /* 3: of texts with pictures; 0: none are told apart */
     bool bidirectional_prefix; /* rows before the first learned token of a
                                   segment see one another */
     bool scale_embeddings;     /* times sqrt(hidden_size) */

@@ -241,12 +241,6 @@ static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
             "number wanted",
             c->router.scaling_factor);
     }
-    if (c->balance == LOONG_BALANCE_POOLED && c->vision_ffn > 0) {
-        loongi_problems_add(problems,
-                            "moe_router_load_balancing_type: pooled_aux_loss "
-                            "is of one set of experts, and "
-                            "moe_vision_ffn_hidden_size gives a second");
-    }
     if (!(c->aux_loss_coeff >= 0.0) || !(c->router_z_loss_coeff >= 0.0)) {
         loongi_problems_add(
             problems,
@@ -410,10 +404,10 @@ static void check_sections(loong_problems_t *problems,
         return;
     }
     sscanf(text, " [ %d , %d , %d ] %n", &s[0], &s[1], &s[2], &used);
-    if (used < 0 || text[used] != '\0' || s[0] < 1 || s[1] < 1 || s[2] < 0 ||
+    if (used < 0 || text[used] != '\0' || s[0] < 1 || s[1] < 1 ||
         2 * (s[0] + s[1] + s[2]) !=
             (int)(c->rotary_percent * c->kv_channels + 0.5) ||
-        (ernie ? s[1] != s[0] : s[2] < 1)) {
+        s[2] < 1 || (ernie && s[1] != s[0])) {
         loongi_problems_add(problems,
                             "mrope_section: found %s, %s and all three half "
                             "of the rotated of kv_channels %d",
@@ -423,7 +417,14 @@ static void check_sections(loong_problems_t *problems,
                                   : "[time,height,width] wanted",
                             c->kv_channels);
     }
-    c->mrope_axes = ernie ? -1 : LOONG_MAX_ROPE_AXES;
+    c->mrope_axes = LOONG_MAX_ROPE_AXES;
+    c->rope.order = ernie                  ? LOONG_ROPE_SPACE_FIRST
+                    : c->mrope_interleaved ? LOONG_ROPE_INTERLEAVED
+                                           : LOONG_ROPE_BLOCKS;
+    if (ernie) { /* axes are time, height and width */
+        const int of[LOONG_MAX_ROPE_AXES] = {s[2], s[0], s[1]};
+        memcpy(s, of, sizeof(of));
+    }
 }
 
 /* Latent attention has sizes of its own, and nothing of what other attention

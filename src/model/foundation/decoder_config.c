@@ -343,9 +343,6 @@ loong_status_t loongi_decoder_configure(loong_context_t *ctx,
                                 &pairs->items[i], config);
     }
     loongi_decoder_check(&problems, config, pairs);
-    if (config->mrope_axes > 0 && config->mrope_interleaved) {
-        config->rope.order = LOONG_ROPE_INTERLEAVED;
-    }
     if (problems.count == 0) {
         config->padded_vocab_size =
             loongi_round_up(config->vocab_size, config->padded_vocab_size);

@@ -25,23 +25,33 @@ static loong_val_t norm(merger_t *m, loong_val_t x, int64_t width)
                          m->c->norm_eps);
 }
 
-/* Two products with GELU between them, or one: of the channels that a rank of
- * TP takes of those that all have. */
-static loong_val_t products(merger_t *m, loong_val_t x)
+/* Two products with GELU between them, or the second alone: of the `width`
+ * channels before it a rank of TP takes its own. */
+static loong_val_t products(merger_t *m, loong_val_t x, bool both,
+                            int64_t width, int64_t out)
 {
-    const loong_projector_config_t *c = m->c;
     loong_graph_t *g = m->nn.graph;
-    loong_nn_slice_t inner = loong_nn_slice(&m->nn, c->ffn_hidden_size);
+    loong_nn_slice_t inner = loong_nn_slice(&m->nn, width);
     const loong_nn_column_t first = {.name = "linear_1", .out = inner};
     x = loong_nn_enter(&m->nn, x);
-    if (c->linear) {
-        x = loong_slice(g, x, inner.begin, inner.count);
-    } else {
+    if (both) {
         x = loong_nn_column_linear(&m->nn, 1, &first, x, true);
         x = loong_gelu(g, x, LOONG_ACT_GELU);
+    } else {
+        x = loong_slice(g, x, inner.begin, inner.count);
     }
-    x = loong_nn_row_linear(&m->nn, "linear_2", x, inner, c->hidden_size, true);
+    x = loong_nn_row_linear(&m->nn, "linear_2", x, inner, out, true);
     return loong_nn_leave(&m->nn, x);
+}
+
+/* [r / n, n width] of rows [r, width]. */
+static loong_val_t side_by_side(merger_t *m, loong_val_t x, int64_t n)
+{
+    loong_shape_t shape = loong_value_shape(m->nn.graph, x);
+    return n == 1 ? x
+                  : loong_reshape(m->nn.graph, x,
+                                  loong_shape_2d(shape.dim[0] / n,
+                                                 n * shape.dim[1]));
 }
 
 /* [r / m^2, hidden_size] of rows [r, input_size]; of blocks there is one norm
@@ -49,20 +59,15 @@ static loong_val_t products(merger_t *m, loong_val_t x)
 static loong_val_t merge(merger_t *m, loong_val_t x, bool norm_of_blocks)
 {
     const loong_projector_config_t *c = m->c;
-    loong_graph_t *g = m->nn.graph;
     int64_t patches = c->merge_size * c->merge_size;
-    int64_t width = patches * c->input_size;
     if (c->norm && !norm_of_blocks) {
         x = norm(m, x, c->input_size);
     }
-    if (patches > 1) {
-        int64_t rows = loong_value_shape(g, x).dim[0];
-        x = loong_reshape(g, x, loong_shape_2d(rows / patches, width));
-    }
+    x = side_by_side(m, x, patches);
     if (c->norm && norm_of_blocks) {
-        x = norm(m, x, width);
+        x = norm(m, x, patches * c->input_size);
     }
-    return products(m, x);
+    return products(m, x, !c->linear, c->ffn_hidden_size, c->hidden_size);
 }
 
 /* An input of `each` values for each row, as the stream has them. */
@@ -72,6 +77,15 @@ static loong_val_t row_input(merger_t *m, const char *name, int64_t each)
         &m->nn,
         loong_graph_input(m->nn.graph, name, LOONG_I32,
                           loong_shape_1d(m->request->packed_rows * each)));
+}
+
+/* Rows of those that all ranks have together. */
+static loong_val_t gather_all(merger_t *m, loong_val_t x, loong_val_t which)
+{
+    if (m->nn.sequence_parallel) {
+        x = loong_all_gather(m->nn.graph, x, LOONG_GROUP_TP);
+    }
+    return loong_gather_rows(m->nn.graph, x, which);
 }
 
 /* The learned row where lines end, as [1,hidden_size]. */
@@ -104,11 +118,35 @@ static loong_val_t pack(merger_t *m, loong_val_t x)
     const loong_expert_rows_t sums = {
         LOONG_NONE, order, loong_reshape(g, order, loong_shape_2d(own, TAPS)),
         1.0};
-    if (m->nn.sequence_parallel) {
-        x = loong_all_gather(g, x, LOONG_GROUP_TP);
-    }
-    x = loong_unpermute(g, loong_gather_rows(g, x, taps), &sums, weights);
+    x = loong_unpermute(g, gather_all(m, x, taps), &sums, weights);
     return end_lines(m, x);
+}
+
+/* Two products and a norm behind them, of the width of a block. */
+static loong_val_t compress(merger_t *m, const char *name, loong_val_t x)
+{
+    const loong_projector_config_t *c = m->c;
+    int64_t width = c->merge_size * c->merge_size * c->input_size;
+    loong_graph_push(m->nn.graph, "%s", name);
+    x = products(m, x, true, c->ffn_hidden_size, width);
+    x = norm(m, x, width);
+    loong_graph_pop(m->nn.graph);
+    return x;
+}
+
+/* Blocks of patches, then the same block of several frames (a picture is all
+ * of them), become one row. */
+static loong_val_t resample(merger_t *m, loong_val_t x)
+{
+    const loong_projector_config_t *c = m->c;
+    int64_t patches = c->merge_size * c->merge_size;
+    loong_val_t frames = row_input(m, "frame_rows", c->merge_frames);
+    x = compress(m, "spatial", side_by_side(m, x, patches));
+    x = side_by_side(m, gather_all(m, x, frames), c->merge_frames);
+    x = compress(m, "temporal", x);
+    x = products(m, x, false, patches * c->input_size, c->hidden_size);
+    return loong_nn_norm(&m->nn, "norm", LOONG_NORM_RMS, x, c->hidden_size,
+                         c->output_norm_eps);
 }
 
 loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
@@ -127,7 +165,8 @@ loong_status_t loongi_projector_build(loong_graph_t *graph, const void *config,
         return loong_graph_status(graph);
     }
     if (parts == 1) {
-        x = merge(&m, x, c->norm_of_blocks);
+        x = c->merge_frames > 0 ? resample(&m, x)
+                                : merge(&m, x, c->norm_of_blocks);
         x = c->packed_tiles > 0 ? pack(&m, x) : x;
         loong_graph_send(graph, port, x);
         return loong_graph_status(graph);
@@ -167,7 +206,8 @@ static const loong_recipe_field_t fields[] = {
           "anyres_projector: LLaVA-OneVision's, mlp_projector with "
           "packed_tiles; minicpmv4_6_merger: MiniCPM-V 4.6's, the norm behind "
           "the blocks, products as wide as these; perceiver_resampler: "
-          "Idefics2's, num_latents learned rows that look at a picture"),
+          "Idefics2's, num_latents learned rows that look at a picture; "
+          "ernie4_5_vl_resampler: ERNIE 4.5 VL's, with merge_frames"),
      .needed = true},
     {INT64("input_size", input_size, 1, 1e6, SAME,
            "width of what it reads; the encoder's hidden_size when not given"),
@@ -209,6 +249,13 @@ static const loong_recipe_field_t fields[] = {
            "key and value heads of these layers; 4 when not given")},
     {INT64("kv_channels", kv_channels, 1, 1e5, SAME,
            "channels of a head of these layers; 96 when not given")},
+    {INT64("merge_frames", merge_frames, 0, 4, SAME,
+           "blocks of merge_size by merge_size patches go through two "
+           "products and a norm, those of so many frames of a video (a "
+           "picture stands for all) through two more, then through one and "
+           "an RMSNorm; 2 of ernie4_5_vl_resampler, else 0, when not given")},
+    {REAL("output_layernorm_epsilon", output_norm_eps, 0, 1, SAME,
+          "of that last norm; 1e-5 when not given")},
     {INT("num_deep_features", num_deep_features, 0, LOONG_MAX_DEEP_FEATURES,
          SAME,
          "mergers of deep features; as many as the encoder sends and the "
@@ -232,18 +279,27 @@ static void facts(const void *config, loong_model_facts_t *facts)
     facts->merge_size = c->merge_size;
     facts->packed_tiles = c->packed_tiles;
     facts->latents = c->num_latents;
+    facts->merge_frames = c->merge_frames;
     facts->kv_heads = c->num_latents > 0 ? (int)c->num_query_groups : 0;
     facts->deep_features = c->num_deep_features;
+    double inner = (double)c->ffn_hidden_size;
     if (c->num_latents > 0) { /* of a row that it reads */
-        double inner = (double)(c->num_query_groups * c->kv_channels);
+        double kv = (double)(c->num_query_groups * c->kv_channels);
         facts->flops_per_row =
-            6.0 * ((double)c->ffn_hidden_size *
+            6.0 * (inner *
                        (2.0 * (double)c->input_size + (double)c->hidden_size) +
-                   2.0 * (double)(c->num_layers * c->hidden_size) * inner);
+                   2.0 * (double)(c->num_layers * c->hidden_size) * kv);
         return;
     }
-    facts->flops_per_row = 6.0 * (1.0 + c->num_deep_features) *
-                           (double)c->ffn_hidden_size *
+    if (c->merge_frames > 0) { /* of pictures, which take more */
+        double width = merge * (double)c->input_size;
+        facts->flops_per_row =
+            6.0 / merge *
+            (inner * width * (3.0 + (double)c->merge_frames) +
+             width * (double)c->hidden_size);
+        return;
+    }
+    facts->flops_per_row = 6.0 * (1.0 + c->num_deep_features) * inner *
                            ((c->linear ? 0.0 : (double)c->input_size) +
                             (double)c->hidden_size / merge);
 }
@@ -277,6 +333,8 @@ static const struct {
     {"anyres_projector", {"packed_tiles", "9"}},
     {"perceiver_resampler", {"num_latents", "64"}},
     {"perceiver_resampler", {"normalization", "RMSNorm"}},
+    {"ernie4_5_vl_resampler", {"merge_size", "2"}},
+    {"ernie4_5_vl_resampler", {"merge_frames", "2"}},
     {"patch_merger", {"merge_size", "2"}},
     {"patch_merger", {"pre_layernorm", "true"}},
     {"qwen2_5_vl_merger", {"merge_size", "2"}},
@@ -319,6 +377,20 @@ static void check_latents(loong_problems_t *problems,
     }
 }
 
+static void check_frames(loong_problems_t *problems,
+                         const loong_projector_config_t *c)
+{
+    if (c->merge_frames > 0 &&
+        (c->norm || c->linear || c->packed_tiles > 0 || c->num_latents > 0 ||
+         c->num_deep_features > 0)) {
+        loongi_problems_add(problems,
+                            "merge_frames %lld goes without pre_layernorm, "
+                            "linear, packed_tiles, num_latents and deep "
+                            "features",
+                            (long long)c->merge_frames);
+    }
+}
+
 loong_status_t loongi_projector_configure(loong_context_t *ctx,
                                           const loong_pairs_t *pairs,
                                           loong_projector_config_t *c)
@@ -327,6 +399,7 @@ loong_status_t loongi_projector_configure(loong_context_t *ctx,
     const char *family = loongi_pairs_get(pairs, "family");
     *c = (loong_projector_config_t){.init_std = 0.02,
                                     .norm_eps = 1e-6,
+                                    .output_norm_eps = 1e-5,
                                     .normalization = LOONG_NORM_LAYER,
                                     .merge_size = 1,
                                     .num_layers = 3,
@@ -356,6 +429,7 @@ loong_status_t loongi_projector_configure(loong_context_t *ctx,
                             (long long)c->merge_size, c->num_deep_features);
     }
     check_latents(&problems, c);
+    check_frames(&problems, c);
     if (c->linear) {
         int64_t width = c->merge_size * c->merge_size * c->input_size;
         if (c->ffn_hidden_size != 0 && c->ffn_hidden_size != width) {
@@ -407,7 +481,8 @@ static const loong_family_t families[] = {
     FAMILY("qwen2_5_vl_merger"), FAMILY("qwen3_vl_merger"),
     FAMILY("kimi_projector"),    FAMILY("internvl_projector"),
     FAMILY("linear_projector"),  FAMILY("anyres_projector"),
-    FAMILY("minicpmv4_6_merger"), FAMILY("perceiver_resampler")};
+    FAMILY("minicpmv4_6_merger"), FAMILY("perceiver_resampler"),
+    FAMILY("ernie4_5_vl_resampler")};
 
 loong_status_t loongi_register_projector(loong_context_t *ctx)
 {

@@ -7,7 +7,9 @@
  * one row of m x m patches. Deep features (Meng et al. 2024, DeepStack) have
  * mergers of their own, deepstack.0 and so on. That of LLaVA-OneVision (Li et
  * al. 2024) lays what it makes of tiles out as one sheet, with a learned row
- * behind each line. That of Idefics2 resamples (perceiver.h). */
+ * behind each line. That of Idefics2 resamples (perceiver.h). That of ERNIE 4.5
+ * VL (Baidu 2025) merges the patches of a block and then the blocks of two
+ * frames. */
 #ifndef LOONG_PROJECTOR_H
 #define LOONG_PROJECTOR_H
 
@@ -35,6 +37,9 @@ typedef struct loong_projector_config {
      * picture; 0: none, and the rest says nothing. */
     int64_t num_latents, num_layers;
     int64_t num_attention_heads, num_query_groups, kv_channels;
+    int64_t merge_frames; /* of a video whose blocks become one row; 0: the
+                             merger has no such parts */
+    double output_norm_eps; /* of the norm behind them */
     int num_deep_features;
     loong_norm_kind_t normalization;
     double norm_eps;
@@ -49,8 +54,9 @@ extern const loong_recipe_table_t loongi_projector_fields;
  * sends "projected" [R / m^2, hidden_size], for R = request->rows rows; deep
  * features are further columns (loong_model_request_t) of both. With packed
  * tiles "projected" are request->packed_rows rows, by inputs pack_taps,
- * pack_weights, is_line_end and tap_order (loong/image.h), of a resampler by
- * those with latents. The
+ * pack_weights, is_line_end and tap_order (loong/packing.h), of a resampler by
+ * those with latents. With merge_frames F they are as many as blocks, by input
+ * frame_rows i32 [F packed_rows], the blocks that become each. The
  * channels between the products are shared out over TP, rows are equal on its
  * ranks. */
 LOONG_NODISCARD loong_status_t
@@ -65,7 +71,8 @@ loongi_projector_configure(loong_context_t *ctx, const loong_pairs_t *pairs,
 
 /* Enters families mlp_projector, linear_projector, patch_merger,
  * qwen2_5_vl_merger, qwen3_vl_merger, kimi_projector, internvl_projector,
- * anyres_projector, minicpmv4_6_merger and perceiver_resampler.
+ * anyres_projector, minicpmv4_6_merger, perceiver_resampler and
+ * ernie4_5_vl_resampler.
  * Their configurations take input_size and hidden_size, which must be there. */
 LOONG_NODISCARD loong_status_t loongi_register_projector(loong_context_t *ctx);
 

@@ -165,7 +165,9 @@ static const loong_family_t families[] = {
     FAMILY("kimi_k25_vision", "Kimi_K25", "Kimi_K25", "kimi_projector"),
     FAMILY("rice_vit", "Qwen2VL", "Qwen2VL", "patch_merger"),
     FAMILY("siglip2_vision_model", "Siglip2", NULL, "mlp_projector"),
-    FAMILY("minicpmv4_6_vision", "Qwen2VL", NULL, "minicpmv4_6_merger")};
+    FAMILY("minicpmv4_6_vision", "Qwen2VL", NULL, "minicpmv4_6_merger"),
+    FAMILY("ernie4_5_vl_vision", "Ernie4_5_VLMoe", "Ernie4_5_VLMoe",
+           "ernie4_5_vl_resampler")};
 
 loong_status_t loongi_register_vision(loong_context_t *ctx)
 {

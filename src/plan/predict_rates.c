@@ -89,7 +89,8 @@ loong_status_t loongi_predict_check(const loong_plan_t *plan)
 
 loong_status_t loongi_predict_check_device(const loong_plan_t *plan)
 {
-    bool named = plan->plan_only && loongi_predict_names_card(plan);
+    bool named = plan->plan_only && !plan->judge &&
+                 loongi_predict_names_card(plan);
     LOONG_CHECK(plan->ctx,
                 !named || loongi_devices_are_mixed(plan) ||
                     !loong_device_is_host(plan->device),

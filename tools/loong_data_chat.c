@@ -54,8 +54,9 @@ static const char help_text[] =
     "                          of the file)\n"
     "  --video-token TEXT      they have videos, for which it stands\n"
     "  --video-processor FILE  video_preprocessor_config.json, or one of the\n"
-    "                          classes Qwen2VL, Qwen3VL, InternVL (default: "
-    "Qwen2VL)\n"
+    "                          classes Qwen2VL, Qwen3VL, InternVL, Glm4v "
+    "(default:\n"
+    "                          Qwen2VL)\n"
     "  --video-fps NUMBER      frames that are read for each second\n"
     "  --video-frames NUMBER   frames that are read of each video\n";
 

@@ -90,18 +90,18 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_image_resize(
 typedef struct loong_image_processor loong_image_processor_t;
 
 /* Reads a Hugging Face preprocessor_config.json of a ViT, CLIP, SigLIP, SigLIP
- * 2 (NaFlex), GOT-OCR2, LLaVA-OneVision, Qwen2-VL or Kimi-K2.5 image processor
- * ("...Fast" and "...FeatureExtractor" are computed as the slow one), or the
- * config.json of an internvl_chat, which has none; with its class's defaults.
- * Errors: LOONG_ERR_UNSUPPORTED names another processor, or a field not known
- * and not off; LOONG_ERR_FORMAT a value not allowed. */
+ * 2 (NaFlex), GOT-OCR2, LLaVA-OneVision, Qwen2-VL, GLM-4.1V or Kimi-K2.5
+ * image processor ("...Fast" and "...FeatureExtractor" are computed as the slow
+ * one), or the config.json of an internvl_chat, which has none; with its
+ * class's defaults. Errors: LOONG_ERR_UNSUPPORTED names another processor, or a
+ * field not known and not off; LOONG_ERR_FORMAT a value not allowed. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_image_processor_create(loong_context_t *ctx, const char *path,
                              loong_image_processor_t **processor_p);
 /* That of a class, "ViT", "CLIP", "Siglip", "GotOcr2" (InternVL's, without
- * tiles), "LlavaOnevision", "Qwen2VL" or "Kimi_K25", by transformers' defaults,
- * but the last two for pictures of image_size pixels a side. Errors:
- * LOONG_ERR_ARG. */
+ * tiles), "LlavaOnevision", "Qwen2VL", "Glm4v" or "Kimi_K25", by transformers'
+ * defaults, but the last three for pictures of image_size pixels a side.
+ * Errors: LOONG_ERR_ARG. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_processor_create_default(
     loong_context_t *ctx, const char *class_name, int64_t image_size,
     loong_image_processor_t **processor_p);

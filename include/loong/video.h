@@ -21,16 +21,17 @@ LOONG_API bool loong_video_loads(void);
 /* Reads a Hugging Face video_preprocessor_config.json, or the "video_processor"
  * of a processor_config.json, of a Qwen2-VL ("Qwen2VL", also Qwen2.5-VL's),
  * Qwen3-VL ("Qwen3VL"), Kimi-K2.5 ("Kimi_K25"), LLaVA-OneVision
- * ("LlavaOnevision"), InternVL ("InternVL") or ERNIE 4.5 VL ("Ernie4_5_VLMoe")
- * video processor. class_name is taken where the file names none, as that of
- * pictures; path NULL: that class's defaults. It is an image processor of
- * videos.
+ * ("LlavaOnevision"), InternVL ("InternVL"), ERNIE 4.5 VL ("Ernie4_5_VLMoe") or
+ * GLM-4.1V ("Glm4v") video processor. class_name is taken where the file names
+ * none, as that of pictures; path NULL: that class's defaults. It is an image
+ * processor of videos.
  * Errors: as loong_image_processor_create. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_video_processor_create(
     loong_context_t *ctx, const char *path, const char *class_name,
     loong_image_processor_t **processor_p);
 /* Frames a second, or frames of a video, whatever the file says (transformers'
- * fps and num_frames); 0: as it says. Errors: LOONG_ERR_CONFIG for both. */
+ * fps and num_frames); 0: as it says. Errors: LOONG_ERR_CONFIG for both, and
+ * for frames of a class that has none but by the second (Glm4v). */
 LOONG_API LOONG_NODISCARD loong_status_t loong_video_processor_sample(
     loong_image_processor_t *processor, double fps, int64_t frames);
 
@@ -44,11 +45,17 @@ typedef enum loong_video_form {
     /* "00:00:02.500", the token between those of the begin of a medium,
      * "video" and its content, and of its end, of each chunk (Kimi-K2.5) */
     LOONG_VIDEO_CHUNKS,
-    LOONG_VIDEO_FRAMES /* lines "Frame1: " and the token of a picture (InternVL)
-                        */
+    LOONG_VIDEO_FRAMES, /* lines "Frame1: " and the token of a picture
+                           (InternVL) */
+    /* A picture's token between the tokens of a picture's begin and end, and
+     * the whole seconds, of each patch's frames (GLM-4.1V) */
+    LOONG_VIDEO_SECONDS
 } loong_video_form_t;
 LOONG_API loong_video_form_t
 loong_video_processor_form(const loong_image_processor_t *processor);
+/* Its parts have the token of a picture, whatever stands for it in a text. */
+LOONG_API bool
+loong_video_as_pictures(const loong_image_processor_t *processor);
 
 /* Frames become a multiple of this, the last one repeated. */
 LOONG_API int64_t
@@ -78,7 +85,7 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_video_measure(
 LOONG_API int64_t loong_video_frame(const loong_image_processor_t *processor,
                                     const loong_video_t *video, int64_t k);
 /* Seconds at which part k of a text begins and ends, on the mean; at which a
- * chunk begins. */
+ * chunk or one of LOONG_VIDEO_SECONDS begins. */
 LOONG_API double loong_video_time(const loong_image_processor_t *processor,
                                   const loong_video_t *video, int64_t k);
 /* Sides of its frames once they are resized; 0: it refuses them. */

@@ -84,7 +84,8 @@ static void check_frames(loong_context_t *ctx, const loong_image_processor_t *p,
                          const wanted_t *w, const char *path,
                          const loong_video_t *video)
 {
-    bool single = strncmp(w->kind, "Qwen", 4) != 0; /* frames of patches */
+    bool single = strncmp(w->kind, "Qwen", 4) != 0 && /* frames of patches */
+                  strcmp(w->kind, "Glm4v") != 0;
     int64_t patch = strcmp(w->kind, "Qwen3VL") == 0 ? 16 : 14;
     int64_t each = single ? 1 : 2;
     const loong_patch_cut_t cut = {patch, single ? 1 : 2, each, 0, false, 0,

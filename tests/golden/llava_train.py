@@ -143,7 +143,8 @@ def train(of, params, batches, frozen=False):
         with torch.no_grad():
             for key, p in model.named_parameters():
                 encoder = "vision_tower" in key or (
-                    "visual." in key and "merger" not in key)
+                    "visual." in key and "merger" not in key and
+                    "downsample" not in key)
                 if p.grad is None or (frozen and encoder):
                     continue
                 norm += (p.grad ** 2).sum()

@@ -70,14 +70,15 @@ def engine_names(key, names):
     return [key]
 
 
-def load(model, params, names=NAMES):
+def load(model, params, names=NAMES, names_of=None, of_engine=None):
     missing = []
     with torch.no_grad():
         for key, p in model.named_parameters():
-            parts = engine_names(key, names)
+            parts = names_of(key) if names_of else engine_names(key, names)
             if all(part in params for part in parts):
                 whole = np.concatenate([params[part] for part in parts])
-                p.copy_(torch.from_numpy(whole).reshape(p.shape))
+                p.copy_(of_engine(key, whole, p.shape) if of_engine
+                        else torch.from_numpy(whole).reshape(p.shape))
             else:
                 missing.append(key)
     return missing
@@ -95,10 +96,10 @@ def prepare(place):
     return [f"data.image_processor={path}"]
 
 
-def samples(place, size=PIXELS, cut=CUT):
+def samples(place, size=PIXELS, cut=CUT, processor=None):
     with open(os.path.join(place, "tokenizer.json")) as f:
         vocab = json.load(f)["model"]["vocab"]
-    processor = Qwen2VLImageProcessorPil(size=size, **cut)
+    processor = processor or Qwen2VLImageProcessorPil(size=size, **cut)
     block = cut["merge_size"] ** 2
     with open(os.path.join(place, "texts.jsonl")) as f:
         for record in map(json.loads, f):

@@ -3,8 +3,8 @@
 """Conversations with pictures against transformers' processors.
 
   vl_chat.py BUILD           writes vl_chat/: tokenizers with the templates that
-                             LLaVA-1.5, LLaVA-OneVision, Qwen2-VL and InternVL3
-                             are published with (PaliGemma without one: ours is proved to be
+                             LLaVA-1.5, LLaVA-OneVision, Qwen2-VL, InternVL3 and
+                             GLM-4.1V are published with (PaliGemma without one: ours is proved to be
                              what its processor does), conversations, and ids and masks as transformers
                              has them, a picture as its one token
   vl_chat.py BUILD --check   writes them elsewhere, and compares with the ids
@@ -21,6 +21,8 @@ import tempfile
 import tokenizers
 import transformers
 from PIL import Image
+from transformers.models.glm4v.image_processing_pil_glm4v import \
+    Glm4vImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import \
     GotOcr2ImageProcessorPil
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision \
@@ -89,6 +91,19 @@ INTERNVL = (
     "{{ content['text'] }}{% endif %}{% endfor %}{% endif %}"
     "{{'<|im_end|>\n'}}{% endfor %}{% if add_generation_prompt %}"
     "{{'<|im_start|>assistant\n' }}{% endif %}")
+GLM4V = (
+    "[gMASK]<sop>{% for m in messages %}{% if m.role == 'system' %}"
+    "<|system|>\n{{ m.content if m.content is string else "
+    "m.content[0].text }}{% elif m.role == 'user' %}<|user|>\n"
+    "{% if m.content is string %}{{ m.content }}{% else %}"
+    "{% for item in m.content %}{% if item.type == 'video' or 'video' in item "
+    "%}<|begin_of_video|><|video|><|end_of_video|>{% elif item.type == "
+    "'image' or 'image' in item %}<|begin_of_image|><|image|><|end_of_image|>"
+    "{% elif item.type == 'text' %}{{ item.text }}{% endif %}{% endfor %}"
+    "{% endif %}{% elif m.role == 'assistant' %}<|assistant|>\n"
+    "{{ m.content if m.content is string else m.content[0].text }}"
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>\n"
+    "{% endif %}")
 NAMED = dict(context_image_token="<IMG_CONTEXT>", start_image_token="<img>",
              end_image_token="</img>", video_token="<video>")
 with open(os.path.join(SOURCE, "src/jinja/named/paligemma.jinja")) as file:
@@ -98,6 +113,11 @@ FAMILIES = {
     "internvl": ("<IMG_CONTEXT>", INTERNVL,
                  ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
                   *NAMED.values()]),
+    "glm4v": ("<|image|>", GLM4V,
+              ["<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>",
+               "<|assistant|>", "<|image|>", "<|video|>",
+               "<|begin_of_image|>", "<|end_of_image|>", "<|begin_of_video|>",
+               "<|end_of_video|>"]),
     "llava": ("<image>", LLAVA, ["<s>", "</s>", "<image>"]),
     "llava_onevision": ("<image>", ONEVISION,
                         ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
@@ -171,6 +191,8 @@ def write(name, place):
     own.add_special_tokens(special)
     ends = dict(bos_token="<s>", eos_token="</s>") if name in (
         "llava", "paligemma") else dict(
+        eos_token="<|endoftext|>", pad_token="<|endoftext|>"
+    ) if name == "glm4v" else dict(
         eos_token="<|im_end|>", pad_token="<|endoftext|>")
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=own, chat_template=template, **ends,
@@ -221,6 +243,12 @@ def processor(name, tokenizer):
             GotOcr2ImageProcessorPil(size=dict(height=28, width=28),
                                      max_patches=6),
             tokenizer, None, image_seq_length=4, chat_template=INTERNVL)
+    if name == "glm4v":
+        tokenizer.image_token, tokenizer.video_token = token, "<|video|>"
+        return transformers.Glm4vProcessor(
+            Glm4vImageProcessorPil(size=dict(shortest_edge=1568,
+                                             longest_edge=15680)),
+            tokenizer, None, chat_template=GLM4V)
     tokenizer.image_token, tokenizer.video_token = token, "<|video_pad|>"
     return transformers.Qwen2VLProcessor(
         Qwen2VLImageProcessorPil(size=dict(shortest_edge=784,

@@ -25,6 +25,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import glm4v_train
 import internvl_train
 import kimi_k25_train
 import llava_onevision_train
@@ -43,7 +44,7 @@ MODELS = {"llava": llava_train, "qwen2_vl": qwen2_vl_train,
           "qwen3_vl_moe": qwen3_vl_moe_train, "internvl": internvl_train,
           "kimi_k25": kimi_k25_train, "paligemma": paligemma_train,
           "llava_onevision": llava_onevision_train,
-          "llavaonevision1_5": llavaonevision1_5_train}
+          "llavaonevision1_5": llavaonevision1_5_train, "glm4v": glm4v_train}
 # Names of modules, and what files call them.
 MODULES = {
     "llava": [(r"^model\.vision_tower\.", "{tower}"),
@@ -75,7 +76,7 @@ MODULES["llava_onevision"], NAMES["llava_onevision"] = (
     NAMES["llava"])
 MODULES["llavaonevision1_5"], NAMES["llavaonevision1_5"] = (
     MODULES["qwen2_vl"], NAMES["qwen2_vl"])
-for kind in ("qwen3_vl", "qwen3_vl_moe"):
+for kind in ("qwen3_vl", "qwen3_vl_moe", "glm4v"):
     MODULES[kind], NAMES[kind] = [], [{}]  # as the modules
 # The publisher's experts are [experts, in, out], the modules' [experts, out,
 # in].
@@ -111,6 +112,17 @@ def old_config(name, config):
         text["rope_scaling"] = dict(rope, mrope_interleaved=True)
         config["vision_config"].pop("rope_parameters", None)
         config["vision_config"]["model_type"] = name
+    elif name == "glm4v":
+        rope = text.pop("rope_parameters")
+        text["rope_theta"] = rope["rope_theta"]
+        text["partial_rotary_factor"] = rope["partial_rotary_factor"]
+        text["rope_scaling"] = dict(rope_type="default",
+                                    mrope_section=rope["mrope_section"])
+        text.update(attention_bias=True, image_token_id=None,
+                    video_end_token_id=config["video_end_token_id"])
+        config["vision_config"].pop("rope_parameters", None)
+        config["vision_config"].update(model_type="glm4v",
+                                       hidden_dropout_prob=0.0)
     elif name in ("kimi_k25", "llavaonevision1_5"):
         text["rope_theta"] = text.pop("rope_parameters")["rope_theta"]
         config["vision_config"].pop("rope_parameters", None)
@@ -190,6 +202,9 @@ def write(model, name, place, to, layout, old):
     ) if name == "llava_onevision" else dict(
         image_processor_type="GotOcr2ImageProcessorFast", **internvl_train.CUT
     ) if name == "internvl" else dict(
+        image_processor_type="Glm4vImageProcessor", size=glm4v_train.PIXELS,
+        **qwen2_vl_train.CUT
+    ) if name == "glm4v" else dict(
         image_processor_type="Qwen2VLImageProcessor",
         size=qwen2_vl_train.PIXELS, **dict(
             qwen2_vl_train.CUT,

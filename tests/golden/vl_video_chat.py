@@ -4,10 +4,9 @@
 
   vl_video_chat.py            writes vl_chat/video_ids.txt: ids of the record of
                               vl_chat/videos.jsonl as Qwen2.5-VL's, Qwen3-VL's,
-                              InternVL's and LLaVA-OneVision's processors have
-                              them, each run of
-                              one token that stands for a picture or a video as
-                              one
+                              InternVL's, LLaVA-OneVision's and GLM-4.1V's
+                              processors have them, each run of one token that
+                              stands for a picture or a video as one
   vl_video_chat.py --check    computes again and compares
 
 Templates and tokenizers are those of vl_chat.py, videos and their processors
@@ -51,7 +50,8 @@ MESSAGES = [
 KINDS = [("Qwen2VL", "qwen2_vl", dict(fps=5)),
          ("Qwen3VL", "qwen2_vl", dict(fps=5)),
          ("InternVL", "internvl", dict(num_frames=4)),
-         ("LlavaOnevision", "llava_onevision", dict(num_frames=4))]
+         ("LlavaOnevision", "llava_onevision", dict(num_frames=4)),
+         ("Glm4v", "glm4v", dict(fps=5))]
 
 
 def processor(kind, name, tokenizer):
@@ -64,6 +64,10 @@ def processor(kind, name, tokenizer):
     if kind == "LlavaOnevision":
         return vl_chat.onevision(
             tokenizer, videos.LlavaOnevisionVideoProcessor(**videos.ONEVISION))
+    if kind == "Glm4v":
+        p = vl_chat.processor(name, tokenizer)
+        p.video_processor = videos.CLASSES[kind](**videos.GLM4V)
+        return p
     tokenizer.image_token = "<|image_pad|>"
     tokenizer.video_token = "<|video_pad|>"
     own = {"Qwen2VL": transformers.Qwen2_5_VLProcessor,
@@ -91,7 +95,7 @@ def line(kind, name, sampling, place):
     ids = found["input_ids"][0].tolist()
     stand = {tokenizer.convert_tokens_to_ids(token)
              for token in ("<IMG_CONTEXT>", "<|image_pad|>", "<|video_pad|>",
-                           "<image>", "<video>")} - {None}
+                           "<image>", "<video>", "<|image|>")} - {None}
     ids = [t for k, t in enumerate(ids)
            if not (t in stand and k > 0 and ids[k - 1] == t)]
     return f"{kind} " + " ".join(map(str, ids))

@@ -234,6 +234,19 @@ def llama3(sizes):
     return config
 
 
+def glm4v(sizes):
+    vision = dict(model_type="glm4v_vision", depth=24, hidden_size=1536,
+                  out_hidden_size=sizes[1], intermediate_size=sizes[2],
+                  num_heads=12, image_size=336, patch_size=14,
+                  spatial_merge_size=2, temporal_patch_size=2,
+                  attention_bias=False, rms_norm_eps=1e-5)
+    language = text("glm4v_text", sizes, 151552, 65536, 1e4, 1e-5,
+                    sections=[8, 12, 12])
+    language["rope_parameters"]["partial_rotary_factor"] = 0.5
+    return whole("glm4v", vision, language, image_token_id=151343,
+                 video_token_id=151344)
+
+
 def composed(seen, language):
     """No class of its own: the encoder and merger of one model before the
     language model of another, each with its own config.json."""
@@ -272,6 +285,7 @@ MODELS = {
     "paligemma/paligemma_3b_224": paligemma(224),
     "paligemma/paligemma_3b_448": paligemma(448),
     "paligemma/paligemma_3b_896": paligemma(896),
+    "glm4.1v/glm4.1v_9b": glm4v((40, 4096, 13696, 32, 2)),
     "llava1.5/llava1.5_7b": llava((32, 4096, 11008, 32, 32), 32064),
     "llava1.5/llava1.5_13b": llava((40, 5120, 13824, 40, 40), 32064),
     "qwen2_vl/qwen2_vl_2b": qwen2_vl((28, 1536, 8960, 12, 2), 151936, True),
@@ -303,8 +317,8 @@ MODELS = {
         True, qwen3_moe((94, 4096, 12288, 64, 4), 1536)),
 }
 PROJECTORS = ("multi_modal_projector.", "image_newline", "mm_projector.",
-              "visual.merger.",
-              "visual.deepstack_merger_list.")
+              "visual.merger.", "visual.deepstack_merger_list.",
+              "visual.downsample.")
 ENCODERS = ("visual.", "vision_tower.")
 
 

@@ -239,6 +239,7 @@ static const plan_t plans[] = {
     {"llava_onevision/llava_onevision_72b", 64, false, {TP "8", SP, PP "4"}},
     {"llava_onevision1.5/llava_onevision1.5_8b", 64, false,
      {TP "4", SP, PP "4", PATCHES}},
+    {"glm4.1v/glm4.1v_9b", 64, false, {TP "8", SP, PP "4", PATCHES}},
     {"qianfan_vl/qianfan_vl_70b", 64, false, {TP "8", SP, PP "4"}},
     {"internvl2.5/internvl2.5_78b", 64, false, {TP "8", SP, PP "4"}},
     {"kimi_k2.5/kimi_k2.5_1t",

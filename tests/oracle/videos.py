@@ -7,8 +7,8 @@ them.
     tests/oracle/videos.py BUILD --fixtures   writes tests/fixtures/videos
 
 Codecs mpeg4 and h264 among others, odd rates, frames at uneven times, turned
-ones, audio beside; the classes of Qwen2-VL, Qwen3-VL, InternVL and
-LLaVA-OneVision by their defaults, by a rate and by a number of frames. The numbers of the frames are
+ones, audio beside; the classes of Qwen2-VL, Qwen3-VL, InternVL, LLaVA-OneVision
+and GLM-4.1V by their defaults, by a rate and by a number of frames. The numbers of the frames are
 equal, and so are sizes, rows of patches and seconds; every pixel is within
 1/255, of the same frames by PyAV's own FFmpeg (a turned one is turned here).
 Needs av, numpy, torchvision and transformers.
@@ -24,6 +24,8 @@ from fractions import Fraction
 import av
 import numpy as np
 import torch
+from transformers.models.glm4v.video_processing_glm4v import \
+    Glm4vVideoProcessor
 from transformers.models.internvl.video_processing_internvl import \
     InternVLVideoProcessor
 from transformers.models.llava_onevision.video_processing_llava_onevision \
@@ -41,7 +43,8 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 CLASSES = {"Qwen2VL": Qwen2VLVideoProcessor, "Qwen3VL": Qwen3VLVideoProcessor,
            "InternVL": InternVLVideoProcessor,
-           "LlavaOnevision": LlavaOnevisionVideoProcessor}
+           "LlavaOnevision": LlavaOnevisionVideoProcessor,
+           "Glm4v": Glm4vVideoProcessor}
 FRAMES = ("InternVL", "LlavaOnevision")  # a frame a patch, of one size
 
 
@@ -228,6 +231,9 @@ QWEN3 = dict(size=dict(shortest_edge=4096, longest_edge=200704), patch_size=16,
              temporal_patch_size=2, merge_size=2)
 INTERNVL = dict(size=dict(height=56, width=56))
 ONEVISION = INTERNVL
+# Some of the videos are longer than a second.
+GLM4V = dict(size=dict(shortest_edge=12544, longest_edge=100352),
+             max_duration=1, patch_size=14, temporal_patch_size=2, merge_size=2)
 
 
 def drawn(rng):
@@ -266,6 +272,7 @@ def main():
                                   max_video_tokens=400)),
                  ("Qwen3VL", dict(QWEN3, cap_pixels_per_frame=True,
                                   max_video_tokens=20)),
+                 ("Glm4v", GLM4V), ("Glm4v", dict(GLM4V, max_duration=4)),
                  ("InternVL", INTERNVL), ("LlavaOnevision", ONEVISION),
                  ("InternVL", dict(INTERNVL, initial_shift=False))])
             sampling = rng.choice([{}, dict(fps=rng.choice([0.5, 1, 2, 5.3])),
@@ -273,6 +280,8 @@ def main():
             if kind == "Qwen3VL" and "num_frames" in sampling:
                 processor_fps = dict(fps=None)
                 settings = dict(settings, **processor_fps)
+            if kind == "Glm4v" and "num_frames" in sampling:
+                sampling = {}  # of which it knows nothing
             off = compare(library, kind, settings, path, sampling)
             count += 1
             refused += off is None
@@ -306,7 +315,8 @@ CASES = [("Qwen2VL", QWEN2, {}), ("Qwen2VL", QWEN2, dict(fps=5)),
          ("Qwen2VL", QWEN2, dict(num_frames=5)), ("Qwen3VL", QWEN3, {}),
          ("Qwen3VL", QWEN3, dict(fps=7)),
          ("InternVL", INTERNVL, dict(num_frames=4)),
-         ("LlavaOnevision", ONEVISION, dict(num_frames=4))]
+         ("LlavaOnevision", ONEVISION, dict(num_frames=4)),
+         ("Glm4v", GLM4V, {}), ("Glm4v", GLM4V, dict(fps=7))]
 
 
 def expected(path, kind, settings, sampling):

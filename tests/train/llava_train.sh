@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: llava_train.sh BUILD SOURCE MPIRUN [all]: twenty steps of models of the
 # shapes of LLaVA, LLaVA-OneVision, PaliGemma, InternVL, Qwen2-VL, Qwen2.5-VL,
-# Qwen3-VL (with experts, too), Kimi-K2.5, LLaVA-OneVision-1.5, SigLIP 2,
-# MiniCPM-V 4.6 and ERNIE 4.5 VL are those of transformers (*_train.py in
+# Qwen3-VL (with experts, too), GLM-4.1V, Kimi-K2.5, LLaVA-OneVision-1.5, SigLIP
+# 2, MiniCPM-V 4.6 and ERNIE 4.5 VL are those of transformers (*_train.py in
 # tests/golden), with the image encoder trained and frozen, on several ranks;
 # all: in every layout.
 set -eu
@@ -305,6 +305,22 @@ grep -q 'num_deep_features: 2 layers .* layer 1 is in another' "$place/out" || {
     cat "$place/out"
     exit 1
 }
+# GLM-4.1V: norms on both sides of what layers add, a block's convolution and a
+# gated feed-forward behind it; bounds of two frames.
+model=glm4v_train
+sed -i 's/Qwen2VL/Glm4v/; s/: 64/: 128/; s/: 384/: 768/' \
+    "$place/preprocessor_config.json"
+steps 1 1
+also 1 21 model.image_encoder.freeze=true train.micro_batch_size=1
+also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
+also 2 1 "${packed[@]}" ${e}context_parallel_size=2
+also 4 1 parallel.$t=2 parallel.sequence_parallel=true ${e}$t=2 \
+    model.image_projector.parallel.$t=2 ${e}sequence_parallel=true \
+    model.image_projector.parallel.sequence_parallel=true \
+    parallel.pipeline_model_parallel_size=2
+sed -i 's/Glm4v/Qwen2VL/; s/: 128/: 64/; s/: 768/: 384/' \
+    "$place/preprocessor_config.json"
 # MoonViT: pairs of neighbours are turned; one frame a patch.
 model=kimi_k25_train
 sed -i 's/"temporal_patch_size": 2/"temporal_patch_size": 1/' \
@@ -427,6 +443,20 @@ if [ -e "$build/libloong_video.so" ]; then
         ${m}image_projector.parallel.$t=2 \
         ${m}image_projector.parallel.sequence_parallel=true \
         parallel.pipeline_model_parallel_size=2
+    model=glm4v_train golden=glm4v_video_train
+    write_videos "$source" "$place" '<|begin_of_image|>' '<|end_of_image|>'
+    sed -i 's/Qwen2VL/Glm4v/; s/: 64/: 128/; s/: 384/: 768/' \
+        "$place/preprocessor_config.json"
+    sed -i 's/Qwen3VL/Glm4v/; s/"min_frames.*8, //' "$place/videos.json"
+    keys+=(model.foundation.vocab_size=36)
+    also 1 1
+    also 2 1 "${shared[@]}"
+    steps 4 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
+        ${m}image_projector.parallel.$t=2 \
+        ${m}image_projector.parallel.sequence_parallel=true \
+        parallel.pipeline_model_parallel_size=2
+    write_videos "$source" "$place"
+    keys+=(model.foundation.vocab_size=34)
     # Rows of frames are pooled, and one learned row ends a video.
     model=llava_onevision_train golden=llava_onevision_video_train
     size='"size": {"height": 12, "width": 12}'

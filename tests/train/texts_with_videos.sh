@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# write_videos SOURCE DIRECTORY [LETTER...]: a tokenizer of letters, digits, the
-# letters that are given and the tokens of
+# write_videos SOURCE DIRECTORY [TOKEN...]: a tokenizer of letters, digits, the
+# letters and tokens that are given and those of
 # pictures and videos, and texts.jsonl, whose texts have pictures, videos, both
 # and none, beside it.
 write_videos() {
@@ -24,6 +24,11 @@ write_videos() {
         for i in "${!tokens[@]}"; do
             [ "$i" = 0 ] || echo ,
             echo "{\"id\": $i, \"content\": \"${tokens[i]}\", $special}"
+        done
+        for ((i = 3; i <= $#; i++)); do # tokens of several letters
+            letter=${*:i:1}
+            [ ${#letter} -lt 2 ] || echo ", {\"id\": $((id - $# + i - 1))," \
+                "\"content\": \"$letter\", $special}"
         done
         echo '], "normalizer": null, "pre_tokenizer": null,
 "post_processor": null, "decoder": null, "model": {"type": "BPE",

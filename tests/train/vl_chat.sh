@@ -26,10 +26,11 @@ inspect() {
     "$build/loong-data" chat inspect --tokenizer "$golden/$model" \
         --image-token "$token" --ids --count 99 "$@" "$file"
 }
-for pair in {llava,llava_onevision,qwen2_vl,internvl}\ {openai,sharegpt} "paligemma single"; do
+for pair in {llava,llava_onevision,qwen2_vl,internvl,glm4v}\ {openai,sharegpt} "paligemma single"; do
     model=${pair% *} file=${pair#* } token='<image>'
     [ $model != qwen2_vl ] || token='<|image_pad|>'
     [ $model != internvl ] || token='<IMG_CONTEXT>'
+    [ $model != glm4v ] || token='<|image|>'
     inspect $model "$token" "$golden/$file.jsonl" --image-root "$pictures" |
         awk -v what="$model $file" '
             / tokens, .* learned$/ { if (line) print line; line = what }
@@ -58,7 +59,7 @@ done
 # Videos, in each of the forms that they take in a text.
 videos=$source/tests/fixtures/videos
 if [ -e "$build/libloong_video.so" ]; then
-    for kind in Qwen2VL Qwen3VL InternVL LlavaOnevision; do
+    for kind in Qwen2VL Qwen3VL InternVL LlavaOnevision Glm4v; do
         model=qwen2_vl token='<|image_pad|>' video='<|video_pad|>'
         chosen=(--video-fps 5)
         [[ $kind == Qwen* ]] || {
@@ -67,6 +68,10 @@ if [ -e "$build/libloong_video.so" ]; then
         }
         [ $kind != LlavaOnevision ] ||
             model=llava_onevision token='<image>'
+        [ $kind != Glm4v ] || {
+            model=glm4v token='<|image|>' video='<|video|>'
+            chosen=(--video-fps 5)
+        }
         inspect $model "$token" "$golden/videos.jsonl" --video-token "$video" \
             --image-root "$pictures" "${chosen[@]}" --video-processor \
             "$videos/$(tr '[:upper:]' '[:lower:]' <<<"$kind").json" |

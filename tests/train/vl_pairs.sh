@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: vl_pairs.sh BUILD SOURCE [all]: every image encoder with every projector
-# that takes its rows and each of nine language models: of two steps, each on all the texts with
-# pictures, the second has the lower loss. Without `all` some of them, each family
-# among them.
+# that takes its rows and each of ten language models: of two steps, each on all
+# the texts with pictures, the second has the lower loss. Without `all` some of
+# them, each family among them.
 set -eu
 build=$1
 source=$2
@@ -24,17 +24,19 @@ encoders=(
     "kimi_k25_vision|num_position_embeddings: 25" "rice_vit|"
     "siglip2_vision_model|num_position_embeddings: 36"
     "minicpmv4_6_vision|num_position_embeddings: 25, merger_layer: 0"
+    "glm4v_vision|num_position_embeddings: 25"
     "qwen3_vl_vision|num_position_embeddings: 25, deepstack_layers: \"[0,1]\"")
 projectors=(mlp_projector linear_projector patch_merger qwen2_5_vl_merger qwen3_vl_merger
     internvl_projector kimi_projector anyres_projector minicpmv4_6_merger
     "perceiver_resampler|num_latents: 3, num_layers: 1, num_attention_heads: 4,
-    kv_channels: 6, num_query_groups: 2")
+    kv_channels: 6, num_query_groups: 2" glm4v_merger)
 moe="num_experts: 4, moe_router_topk: 2, moe_ffn_hidden_size: 16"
 foundations=(
     "gpt2|" "llama|num_query_groups: 2" "phi3|num_query_groups: 2"
     "qwen2|num_query_groups: 2, mrope_section: \"[1,1,1]\""
     "qwen3|num_query_groups: 2, num_deep_features: 2"
     "gemma|num_query_groups: 1, bidirectional_prefix: true"
+    "glm4|num_query_groups: 2, kv_channels: 12, mrope_section: \"[1,1,1]\""
     "mixtral|num_query_groups: 2, $moe"
     "qwen3_moe|num_query_groups: 2, $moe, mrope_section: \"[1,1,1]\",
     mrope_interleaved: true, num_deep_features: 1"
@@ -117,7 +119,7 @@ trained=0 n=0
 for e in "${encoders[@]}"; do
     for p in "${projectors[@]}"; do
         for f in "${foundations[@]}"; do
-            [ "$all" != all ] && [ $((n % 62)) != 0 ] || pair "$e" "$p" "$f"
+            [ "$all" != all ] && [ $((n % 81)) != 0 ] || pair "$e" "$p" "$f"
             n=$((n + 1))
         done
     done

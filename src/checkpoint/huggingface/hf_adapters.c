@@ -178,6 +178,7 @@ const loong_hf_param_t *loongi_lora_saved(const loong_hf_map_t *map,
         const char *prefix = loongi_hf_module_prefix(map, p);
         size_t length = strlen(prefix);
         if (p->part == 0 && p->pieces == 1 && !p->transposed &&
+            p->places == 0 &&
             strncmp(name, prefix, length) == 0 &&
             strcmp(name + length, p->hf_name) == 0) {
             return p;
@@ -190,7 +191,8 @@ loong_status_t loongi_lora_check_saved(loong_context_t *ctx,
                                        const loong_hf_map_t *map,
                                        const loong_hf_param_t *p)
 {
-    LOONG_CHECK(ctx, p->pieces == 1 && !p->transposed, LOONG_ERR_UNSUPPORTED,
+    LOONG_CHECK(ctx, p->pieces == 1 && !p->transposed && p->places == 0,
+                LOONG_ERR_UNSUPPORTED,
                 "%s is trained beside adapters; its files have it in another "
                 "form: an export that is merged can have it (export.merge, "
                 "loong-ckpt export --merge)",

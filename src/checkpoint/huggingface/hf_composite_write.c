@@ -41,6 +41,23 @@ static void emit_key(const writing_t *c, const loong_hf_field_t *f,
     w->text = own;
 }
 
+/* What the component's kind has written of its section. */
+static bool has_written(const writing_t *c, const char *section,
+                        const char *name)
+{
+    for (int i = 0; i < LOONG_HF_PARTS; i++) {
+        const char *own = c->composite->parts[i].section;
+        if (own != NULL && section != NULL && strcmp(own, section) == 0) {
+            const loong_hf_field_t *f = c->parts[i]->type->fields;
+            while (f->name != NULL && strcmp(f->name, name) != 0) {
+                f++;
+            }
+            return f->name != NULL && f->key != NULL;
+        }
+    }
+    return false;
+}
+
 /* The shared fields of a section, NULL: the top. */
 static void emit_shared(const writing_t *c, const char *section,
                         loong_text_t *to)
@@ -51,7 +68,8 @@ static void emit_shared(const writing_t *c, const char *section,
         const char *kept = loongi_hf_composite_kept(w->kept, f);
         char value[64]; /* the first of those allowed */
         if ((f->section == NULL) != (section == NULL) ||
-            (section != NULL && strcmp(f->section, section) != 0)) {
+            (section != NULL && strcmp(f->section, section) != 0) ||
+            has_written(c, section, f->field.name)) {
             continue;
         }
         if (f->field.key != NULL) {
@@ -65,11 +83,10 @@ static void emit_shared(const writing_t *c, const char *section,
             kept = value;
         }
         if (kept != NULL && strcmp(f->field.name, "tie_word_embeddings") != 0) {
-            loong_text_t own = w->text;
-            w->text = *to;
-            loongi_hf_emit(w, f->field.name, kept);
-            *to = w->text;
-            w->text = own;
+            loong_hf_writer_t own = *w; /* whose text `to` may be */
+            own.text = *to;
+            loongi_hf_emit(&own, f->field.name, kept);
+            *to = own.text;
         }
     }
 }

@@ -291,6 +291,27 @@ static loong_status_t copy_elements(const exporter_t *e, const made_t *t,
     return LOONG_OK;
 }
 
+/* The same where our rows have another order of columns. */
+static loong_status_t copy_places(const exporter_t *e, const made_t *t,
+                                  int64_t at, int64_t count, char *dst)
+{
+    const loong_hf_param_t *p = loongi_hf_map_get(e->maps[t->part], t->first);
+    size_t size = loong_dtype_size(t->dtype);
+    int64_t width = p->shape[1];
+    char *row = NULL;
+    LOONG_TRY(loongi_alloc(e->ctx, (size_t)width * size, "a row", &row));
+    loong_status_t status = LOONG_OK;
+    for (int64_t n = 0; count > 0 && status == LOONG_OK; count -= n, at += n) {
+        n = LOONG_MIN(count, width - at % width);
+        status = copy_elements(e, t, at / width * width, width, row);
+        for (int64_t c = at % width; c < at % width + n; c++, dst += size) {
+            memcpy(dst, row + (size_t)loongi_hf_own_column(p, c) * size, size);
+        }
+    }
+    loongi_free(e->ctx, row);
+    return status;
+}
+
 static loong_status_t give_rows(void *user, int64_t index, int64_t row,
                                 int64_t rows, void *buffer,
                                 const void **data_p)
@@ -304,7 +325,8 @@ static loong_status_t give_rows(void *user, int64_t index, int64_t row,
     }
     if (p->file_ndim > 0) {
         int64_t each = loongi_safetensors_row(p->file_ndim, p->file_shape);
-        return copy_elements(e, t, row * each, rows * each, buffer);
+        return (p->places > 0 ? copy_places : copy_elements)(
+            e, t, row * each, rows * each, buffer);
     }
     if (p->transposed) {
         return copy_transposed(e, t, row, rows, buffer);

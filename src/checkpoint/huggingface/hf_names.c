@@ -167,6 +167,9 @@ static loong_status_t add(loong_hf_map_t *map, const loong_hf_row_t *row,
                          : 1;
     }
     set_file_shape(map, row, &param);
+    if ((row->how & HF_PLACES) != 0) {
+        param.places = map->patch[1] * map->patch[1];
+    }
     param.parts = row->parts;
     param.pieces = param.units = 1;
     param.first_piece = map->pieces;

@@ -80,7 +80,9 @@ enum {
     HF_POINT = 1024, /* [rows, columns, 1, 1]: a convolution of one point */
     HF_OWN = 2048,   /* of the class, not of its base model */
     HF_GRID = 4096,  /* rows as a square of them */
-    HF_FRAMES = 8192 /* of HF_IMAGE, behind the channels */
+    HF_FRAMES = 8192, /* of HF_IMAGE, behind the channels */
+    HF_PLACES = 16384 /* with HF_IMAGE: of a row of ours all channels of a place
+                         stand together, in the file all places of a channel */
 };
 
 typedef struct loong_hf_row {

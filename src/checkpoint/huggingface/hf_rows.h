@@ -48,6 +48,11 @@
     {                                    \
         name_, LOONG_HF_CODE, NULL, NULL \
     }
+/* Whose code takes the fallback where the file says nothing. */
+#define CODE_FIELD_OR(name_, fallback_)       \
+    {                                         \
+        name_, LOONG_HF_CODE, NULL, fallback_ \
+    }
 #define FIELDS_END                      \
     {                                   \
         NULL, LOONG_HF_CODE, NULL, NULL \

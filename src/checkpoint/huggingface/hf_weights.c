@@ -300,6 +300,24 @@ static loong_status_t read_transposed(const reading_t *r, int64_t piece,
     return LOONG_OK;
 }
 
+/* Rows, in place, from the order of columns that the file has. */
+static loong_status_t turn_places(const reading_t *r, int64_t rows, char *data)
+{
+    int64_t columns = r->param->shape[1];
+    size_t size = loong_dtype_size(r->dtype);
+    char *row = NULL;
+    LOONG_TRY(loongi_alloc(r->hf->ctx, (size_t)columns * size, "a row", &row));
+    for (int64_t i = 0; i < rows; i++, data += (size_t)columns * size) {
+        memcpy(row, data, (size_t)columns * size);
+        for (int64_t c = 0; c < columns; c++) {
+            memcpy(data + (size_t)loongi_hf_own_column(r->param, c) * size,
+                   row + (size_t)c * size, size);
+        }
+    }
+    loongi_free(r->hf->ctx, row);
+    return LOONG_OK;
+}
+
 static loong_status_t check_rows(const loong_hf_t *hf,
                                  const loong_hf_param_t *param,
                                  const char *name, int64_t row, int64_t rows)
@@ -339,7 +357,7 @@ static loong_status_t read_rows(const loong_hf_t *hf,
         }
         row += n;
     }
-    return LOONG_OK;
+    return param->places > 0 ? turn_places(&reading, rows, dst) : LOONG_OK;
 }
 
 static loong_status_t read_merged(const loong_hf_t *hf,
@@ -382,7 +400,8 @@ bool loongi_hf_lend(const loong_hf_t *hf, const char *name, int64_t row,
     const loong_safetensor_t *tensor =
         hf->tensors[param->first_piece + piece];
     size_t size = loong_dtype_size(tensor->dtype);
-    if (param->transposed || tensor->dtype == LOONG_F8_E4M3 ||
+    if (param->transposed || param->places > 0 ||
+        tensor->dtype == LOONG_F8_E4M3 ||
         hf->codes[param->first_piece + piece].quant != LOONG_QUANT_NONE ||
         row % param->run + rows > param->run ||
         loongi_hf_is_merged(hf, param)) {

@@ -32,6 +32,8 @@ typedef struct loong_hf_param {
     int64_t flat; /* a vector that the file has as so many rows; 0: no */
     int file_ndim; /* of the same elements in the file; 0: follows */
     int64_t file_shape[LOONG_HF_DIMS];
+    int64_t places; /* columns of ours are places of channels, the file's are
+                       channels of so many places; 0: they are in order */
     int part;            /* of `parts` parameters in one tensor of the file */
     int parts;
     int64_t run;    /* our rows that follow one another in the file, */
@@ -122,6 +124,13 @@ static inline int64_t loongi_hf_file_rows(const loong_hf_param_t *param)
 static inline int64_t loongi_hf_slabs(const loong_hf_param_t *param)
 {
     return param->stacked ? param->pieces / param->units : 1;
+}
+/* The column of ours that the file has in this one, of a row with places. */
+static inline int64_t loongi_hf_own_column(const loong_hf_param_t *param,
+                                           int64_t column)
+{
+    return column % param->places * (param->shape[1] / param->places) +
+           column / param->places;
 }
 /* The shape that the file has. Returns its dimensions. */
 int loongi_hf_file_shape(const loong_hf_param_t *param,

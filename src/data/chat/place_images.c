@@ -9,6 +9,8 @@
 
 #define VISION_BEGIN "<|vision_start|>"
 #define VISION_END "<|vision_end|>"
+#define IMAGE_BEGIN "<|begin_of_image|>"
+#define IMAGE_END "<|end_of_image|>"
 
 /* ---- videos as text ------------------------------------------------------ */
 
@@ -43,6 +45,11 @@ static void put_video(const chat_conversation_t *c, const loong_video_t *video,
         case LOONG_VIDEO_FRAMES:
             loongi_text_printf(to, "%sFrame%lld: %s", k > 0 ? "\n" : "",
                                (long long)k + 1, c->rules.token);
+            break;
+        case LOONG_VIDEO_SECONDS:
+            loongi_text_printf(to, IMAGE_BEGIN "%s" IMAGE_END "%lld",
+                               c->rules.token,
+                               (long long)loong_video_time(p, video, k));
             break;
         default:
             loongi_text_printf(to, "%s", c->rules.video_token);
@@ -207,8 +214,7 @@ static loong_status_t add_image(chat_worker_t *w, int64_t before,
 {
     const chat_image_rules_t *rules = &w->conversation.rules;
     bool video = of->frames > 0;
-    bool by_pictures = !video || loong_video_processor_form(rules->videos) ==
-                                     LOONG_VIDEO_FRAMES;
+    bool by_pictures = !video || loong_video_as_pictures(rules->videos);
     int64_t parts = video ? of->parts : 1;
     LOONG_TRY(loongi_grow(w->ctx, &w->images, &w->images_room,
                           w->num_images + 1, sizeof(*w->images),

@@ -157,7 +157,7 @@ static loong_status_t take_share(loong_chat_t *chat,
 static bool needs_image_token(const loong_source_params_t *p)
 {
     return p->image_token != NULL || p->video_processor == NULL ||
-           loong_video_processor_form(p->video_processor) == LOONG_VIDEO_FRAMES;
+           loong_video_as_pictures(p->video_processor);
 }
 
 /* The model's own template reads parts where it knows of pictures. */

@@ -29,15 +29,57 @@ static int64_t nearest(int64_t length, int64_t unit)
     return (int64_t)nearbyint((double)length / (double)unit) * unit;
 }
 
+/* Of frames that the bounds are of together (Qwen3-VL's and GLM's
+ * smart_resize). */
+static void size_of_all(const loong_image_processor_t *p,
+                        const target_t *bounds, const int64_t of[2],
+                        int64_t frames, int64_t size[2])
+{
+    int64_t unit = p->cut.patch * p->cut.merge;
+    int64_t each = LOONG_MAX(p->cut.frames, 1);
+    int64_t found = nearest(frames, each);
+    double side[2] = {(double)of[0], (double)of[1]};
+    double least = (double)unit;
+    if (side[0] < least || side[1] < least) {
+        double scale = fmax(least / side[1], least / side[0]);
+        side[0] = trunc(side[0] * scale);
+        side[1] = trunc(side[1] * scale);
+    }
+    double pixels = (double)frames * side[0] * side[1];
+    if (frames < each ||
+        fmax(side[0], side[1]) / fmin(side[0], side[1]) > LONGEST_SIDE) {
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        size[i] = (int64_t)nearbyint(side[i] / least) * unit;
+        found *= size[i];
+    }
+    for (int i = 0; i < 2; i++) {
+        if (found > bounds->max_pixels) {
+            double beta = sqrt(pixels / (double)bounds->max_pixels);
+            int64_t units = (int64_t)floor(side[i] / beta / least);
+            size[i] = LOONG_MAX(units, 1) * unit;
+        } else if (found < bounds->min_pixels) {
+            double beta = sqrt((double)bounds->min_pixels / pixels);
+            size[i] = (int64_t)ceil(side[i] * beta / least) * unit;
+        }
+    }
+}
+
 void loongi_bounded_size(const loong_image_processor_t *p,
-                         const target_t *bounds, int64_t width, int64_t height,
-                         int64_t size[2])
+                         const target_t *bounds, const int64_t of[2],
+                         int64_t frames, int64_t size[2])
 {
     const target_t *n = bounds;
+    int64_t width = of[0];
+    int64_t height = of[1];
     int64_t unit = p->cut.patch * p->cut.merge;
-    int64_t of[] = {width, height};
     double pixels = (double)width * (double)height;
     size[0] = size[1] = 0;
+    if (p->bounds_all && LOONG_MIN(width, height) > 0) {
+        size_of_all(p, bounds, of, frames, size);
+        return;
+    }
     if (LOONG_MIN(width, height) < 1 ||
         (double)LOONG_MAX(width, height) / (double)LOONG_MIN(width, height) >
             LONGEST_SIDE) {
@@ -116,7 +158,7 @@ static void resized_size(const loong_image_processor_t *p,
     } else if (p->size.max_patches > 0) {
         size_of_patches(p, cut, of, size);
     } else if (loongi_processor_is_bounded(p)) {
-        loongi_bounded_size(p, &p->size, width, height, size);
+        loongi_bounded_size(p, &p->size, of, LOONG_MAX(p->cut.frames, 1), size);
     } else if (loongi_processor_is_padded(p)) {
         int64_t unit = p->cut.patch * p->cut.merge;
         loongi_seen_size(p, width, height, size);

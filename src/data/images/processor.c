@@ -12,80 +12,6 @@
 #include "json.h"
 #include "processor.h"
 
-#define HALF .mean = {0.5, 0.5, 0.5}, .deviation = {0.5, 0.5, 0.5}
-#define CLIP_COLOURS                             \
-    .mean = {0.48145466, 0.4578275, 0.40821073}, \
-    .deviation = {0.26862954, 0.26130258, 0.27577711}
-
-#define IMAGENET_COLOURS           \
-    .mean = {0.485, 0.456, 0.406}, \
-    .deviation = {0.229, 0.224, 0.225}
-
-/* What most classes do. */
-#define AS_IT_IS(filter_)                                                    \
-    .resize = true, .rescale = true, .normalize = true, .factor = 1.0 / 255, \
-    .filter = LOONG_IMAGE_##filter_
-#define SCALED AS_IT_IS(BICUBIC), .convert_rgb = true
-#define SQUARE(side_) {.width = side_, .height = side_}
-#define BOUNDED(patch_) SCALED, .cut = {patch_, 2, 2, 0, false}
-#define PADDED(patches_)                                                     \
-    SCALED, HALF, .cut = {14, 2, 1, 0, false, 0, 4},                         \
-                  .size = {.side_patches = 512, .all_patches = patches_}
-
-/* Classes and what they take for fields that the file leaves out; those with
- * a form are of videos. */
-static const struct {
-    const char *name;
-    loong_image_processor_t defaults;
-} kinds[] = {
-    {"ViT", {AS_IT_IS(BILINEAR), HALF, .size = SQUARE(224)}},
-    {"CLIP",
-     {SCALED, CLIP_COLOURS, .is_clip = true, .crop = true,
-      .size = {.edge = 224}, .crop_size = SQUARE(224)}},
-    {"Siglip", {SCALED, HALF, .size = SQUARE(224)}},
-    {"Siglip2", {AS_IT_IS(BILINEAR), HALF, .size = {.max_patches = 256}}},
-    {"GotOcr2",
-     {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_tiled = true,
-      .thumbnail = true, .min_tiles = 1, .max_tiles = 12}},
-    {"InternVLChat", /* config.json of the model: it has no processor */
-     {AS_IT_IS(BICUBIC), IMAGENET_COLOURS, .size = SQUARE(448),
-      .is_tiled = true, .is_model = true, .min_tiles = 1, .max_tiles = 6}},
-    {"LlavaOnevision",
-     {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_gridded = true}},
-    {"Kimi_K25", {PADDED(16384)}},
-    {"Kimi_K25",
-     {PADDED(4096),
-      .video = {.form = LOONG_VIDEO_CHUNKS, .sample = true, .fps = 2.0}}},
-    {"Qwen2VL",
-     {BOUNDED(14), CLIP_COLOURS,
-      .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280}}},
-    {"Qwen2VL",
-     {BOUNDED(14), CLIP_COLOURS,
-      .size = {.min_pixels = 128 * 28 * 28, .max_pixels = 768 * 28 * 28},
-      .video = {.form = LOONG_VIDEO_WHOLE, .min_frames = 4,
-                .max_frames = 768, .max_tokens = 128000}}},
-    {"Ernie4_5_VLMoe",
-     {SCALED, CLIP_COLOURS, .cut = {14, 2, 1, 0},
-      .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 6177}}},
-    {"Ernie4_5_VLMoe",
-     {SCALED, CLIP_COLOURS, .cut = {14, 2, 1, 0},
-      .size = {.min_pixels = 299 * 28 * 28, .max_pixels = 1196 * 28 * 28},
-      .video = {.form = LOONG_VIDEO_WHOLE, .sample = true, .draw = true,
-                .multiple = 2, .min_frames = 16, .max_frames = 180}}},
-    {"Qwen3VL",
-     {BOUNDED(16), HALF,
-      .size = {.min_pixels = 128 * 32 * 32, .max_pixels = 768 * 32 * 32},
-      .video = {.form = LOONG_VIDEO_TIMES, .sample = true, .fps = 2.0,
-                .min_frames = 4, .max_frames = 768, .max_tokens = 768}}},
-    {"LlavaOnevision",
-     {SCALED, CLIP_COLOURS, .size = SQUARE(384),
-      .video = {.form = LOONG_VIDEO_WHOLE}}},
-    {"InternVL",
-     {SCALED, CLIP_COLOURS, .size = SQUARE(384),
-      .is_tiled = true, /* its files of pictures say so; frames are not cut */
-      .video = {.form = LOONG_VIDEO_FRAMES, .shift = -1.0}}},
-};
-
 /* ---- fields: readers take a value to its member; false: it is none --------*/
 
 enum { LARGEST = 65536 };
@@ -175,6 +101,13 @@ static bool read_sampling(const loong_image_processor_t *p,
     return read_bool(p, value, to) && p->video.form != LOONG_VIDEO_NONE;
 }
 
+static bool read_cap(const loong_image_processor_t *p,
+                     const loong_json_t *value, void *to)
+{
+    return read_sampling(p, value, to) &&
+           (p->video.max_tokens > 0 || !*(bool *)to);
+}
+
 static bool read_rate(const loong_image_processor_t *p,
                       const loong_json_t *value, void *to)
 {
@@ -189,6 +122,12 @@ static bool read_frames(const loong_image_processor_t *p,
     *(int64_t *)to = loongi_json_int(value);
     return *(int64_t *)to > 0 && *(int64_t *)to <= MOST &&
            p->video.form != LOONG_VIDEO_NONE;
+}
+
+static bool read_seconds(const loong_image_processor_t *p,
+                         const loong_json_t *value, void *to)
+{
+    return read_frames(p, value, to) && p->video.form == LOONG_VIDEO_SECONDS;
 }
 
 /* true: half of the distance between two frames; false: 0. */
@@ -330,10 +269,12 @@ static const struct {
     {"min_frames", read_frames, AT(video.min_frames), "a number, " VIDEO},
     {"max_frames", read_frames, AT(video.max_frames), "a number, " VIDEO},
     {"draw_on_frames", read_sampling, AT(video.draw), "true or false, " VIDEO},
-    {"cap_pixels_per_frame", read_sampling, AT(video.cap), "true or false, "
-     VIDEO},
+    {"cap_pixels_per_frame", read_cap, AT(video.cap),
+     "false or, of Qwen2VL's and Qwen3VL's videos, true"},
     {"max_video_tokens", read_frames, AT(video.max_tokens), "a number, "
      VIDEO},
+    {"max_duration", read_seconds, AT(video.max_seconds),
+     "a number of seconds, of GLM-4.1V's videos"},
     {"initial_shift", read_shift, AT(video.shift),
      "true, false or a number, of InternVL's videos"},
     SKIPPED("font"), SKIPPED("video_processor_type"), SKIPPED("max_image_size"),
@@ -382,10 +323,12 @@ static loong_status_t read_field(const char *path, const char *key,
 /* The class of pictures or videos that has this name; -1: none. */
 static int64_t kind_named(const char *name, size_t length, bool videos)
 {
-    for (int64_t k = 0; k < LOONG_COUNT_OF(kinds); k++) {
-        bool of_videos = kinds[k].defaults.video.form != LOONG_VIDEO_NONE;
-        if (of_videos == videos && strlen(kinds[k].name) == length &&
-            strncmp(kinds[k].name, name, length) == 0) {
+    for (int64_t k = 0; k < loongi_processor_num_kinds; k++) {
+        bool of_videos = loongi_processor_kinds[k].defaults.video.form !=
+                         LOONG_VIDEO_NONE;
+        const char *own = loongi_processor_kinds[k].name;
+        if (of_videos == videos && strlen(own) == length &&
+            strncmp(own, name, length) == 0) {
             return k;
         }
     }
@@ -420,7 +363,8 @@ static loong_status_t find_kind(loong_context_t *ctx, const char *path,
     return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
                       "%s: image_processor_type is \"%s\", of which ViT, CLIP, "
                       "Siglip, Siglip2, GotOcr2, LlavaOnevision, Qwen2VL, "
-                      "Ernie4_5_VLMoe and Kimi_K25ImageProcessor are read",
+                      "Ernie4_5_VLMoe, Glm4v and Kimi_K25ImageProcessor are "
+                      "read",
                       path, name);
 }
 
@@ -440,7 +384,7 @@ static loong_status_t find_video_kind(loong_context_t *ctx, const char *path,
                                  (end != NULL && strcmp(end, ending) == 0)),
                 LOONG_ERR_UNSUPPORTED,
                 "%s: video_processor_type is \"%s\", of which Qwen2VL, Qwen3VL"
-                ", Kimi_K25, LlavaOnevision, Ernie4_5_VLMoe and "
+                ", Kimi_K25, LlavaOnevision, Ernie4_5_VLMoe, Glm4v and "
                 "InternVLVideoProcessor are read",
                 path != NULL ? path : "videos", name);
     return LOONG_OK;
@@ -483,7 +427,7 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
     LOONG_TRY(videos != NULL
                   ? find_video_kind(ctx, path, json, videos, &kind)
                   : find_kind(ctx, path, json, &kind));
-    *p = kinds[kind].defaults;
+    *p = loongi_processor_kinds[kind].defaults;
     p->ctx = ctx;
     if (loongi_processor_is_padded(p)) { /* by the names that files have */
         p->max_tiles = p->size.all_patches;
@@ -553,7 +497,7 @@ loong_video_processor_create(loong_context_t *ctx, const char *path,
     }
     LOONG_TRY(find_video_kind(ctx, NULL, NULL, class_name, &kind));
     LOONG_TRY(loongi_alloc(ctx, sizeof(*p), "video processor", &p));
-    *p = kinds[kind].defaults;
+    *p = loongi_processor_kinds[kind].defaults;
     p->ctx = ctx;
     loongi_processor_tabulate(p);
     *processor_p = p;
@@ -569,12 +513,13 @@ loong_image_processor_create_default(loong_context_t *ctx,
     LOONG_CHECK(ctx,
                 kind >= 0 &&
                     (image_size > 0 ||
-                     loongi_processor_is_native(&kinds[kind].defaults)),
+                     loongi_processor_is_native(
+                         &loongi_processor_kinds[kind].defaults)),
                 LOONG_ERR_ARG, "no image processor %s of %" PRId64 " pixels",
                 class_name, image_size);
     loong_image_processor_t *p = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*p), "image processor", &p));
-    *p = kinds[kind].defaults;
+    *p = loongi_processor_kinds[kind].defaults;
     p->ctx = ctx;
     const target_t exact = {.width = image_size, .height = image_size};
     if (!loongi_processor_is_native(p)) {

@@ -32,6 +32,7 @@ typedef struct video_rules {
     bool sample; /* else all frames are read */
     double fps;  /* 0: not said */
     int64_t num_frames, min_frames, max_frames; /* likewise */
+    int64_t max_seconds; /* of longer ones as many frames as of these */
     double shift;                               /* of the first; < 0: half */
     bool cap;                                   /* pixels of a frame */
     int64_t max_tokens;                         /* by which it is capped */
@@ -50,6 +51,7 @@ typedef struct grids {
 
 struct loong_image_processor {
     loong_context_t *ctx;
+    bool bounds_all; /* bounds are of all frames together; else of each */
     bool is_clip; /* crops, and "size": 224 is a shortest edge */
     loong_patch_cut_t cut; /* that the file states; of bounded pixels */
     bool resize, crop, rescale, normalize;
@@ -68,15 +70,24 @@ struct loong_image_processor {
     float values[CHANNELS][256]; /* of a byte of a channel, in the end */
 };
 
+/* Classes and what they take for fields that the file leaves out; those with a
+ * form are of videos. */
+typedef struct loong_processor_kind {
+    const char *name;
+    loong_image_processor_t defaults;
+} loong_processor_kind_t;
+extern const loong_processor_kind_t loongi_processor_kinds[];
+extern const int64_t loongi_processor_num_kinds;
+
 /* So many times the other may one side of a picture or a frame be that is
  * resized between bounds. */
 enum { LONGEST_SIDE = 200 };
 
-/* Sides of width x height pixels as multiples of patch x merge, between the
- * bounds, by Qwen2-VL's smart_resize; 0: it refuses them. */
+/* Sides of pixels as multiples of patch x merge, between the bounds, of frames
+ * of that size, by the processor's smart_resize; 0: it refuses them. */
 void loongi_bounded_size(const loong_image_processor_t *p,
-                         const target_t *bounds, int64_t width, int64_t height,
-                         int64_t size[2]);
+                         const target_t *bounds, const int64_t of[2],
+                         int64_t frames, int64_t size[2]);
 
 /* loong_image_processor_size for a model that cuts its pictures so, whose
  * patches a processor without a size of its own counts. */

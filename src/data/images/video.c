@@ -46,6 +46,12 @@ loong_video_processor_form(const loong_image_processor_t *processor)
     return processor->video.form;
 }
 
+bool loong_video_as_pictures(const loong_image_processor_t *processor)
+{
+    return processor->video.form == LOONG_VIDEO_FRAMES ||
+           processor->video.form == LOONG_VIDEO_SECONDS;
+}
+
 loong_status_t loong_video_processor_sample(loong_image_processor_t *processor,
                                             double fps, int64_t frames)
 {
@@ -54,6 +60,11 @@ loong_status_t loong_video_processor_sample(loong_image_processor_t *processor,
                 "data.video_fps %g and data.video_frames %" PRId64
                 ": one of them says which frames of a video are read",
                 fps, frames);
+    LOONG_CHECK(processor->ctx, frames == 0 || v->form != LOONG_VIDEO_SECONDS,
+                LOONG_ERR_CONFIG,
+                "data.video_frames %" PRId64 ": a Glm4vVideoProcessor takes "
+                "frames by the second, data.video_fps",
+                frames);
     if (fps > 0.0 || frames > 0) {
         v->sample = true;
         v->fps = fps;
@@ -83,7 +94,8 @@ loong_video_processor_hash(const loong_image_processor_t *processor)
                          (double)v->min_frames, (double)v->max_frames,
                          v->shift,
                          (double)patch_frames(processor),
-                         (double)v->multiple};
+                         (double)v->multiple,
+                         (double)v->max_seconds};
     return XXH3_64bits(of, sizeof(of));
 }
 
@@ -114,6 +126,35 @@ static bool is_plain(const video_rules_t *v)
            (v->form == LOONG_VIDEO_WHOLE && v->max_frames == 0);
 }
 
+/* The frames that are taken by the second, each once: how many there are, and
+ * the number of the k-th or, beyond, of the last. */
+static int64_t take_by_second(const video_rules_t *v,
+                              const loong_video_t *video, int64_t k,
+                              int64_t *number_p)
+{
+    double seconds = (double)video->total / video->fps;
+    bool brief = seconds <= (double)v->max_seconds;
+    int64_t n = (int64_t)((brief ? seconds : (double)v->max_seconds) * v->fps);
+    bool all = !brief && n >= video->total;
+    double step = seconds / (double)LOONG_MAX(n - 1, 1);
+    int64_t before = -1;
+    int64_t count = 0;
+    n = all ? video->total : LOONG_MAX(n, brief);
+    for (int64_t i = 0; i < n; i++) {
+        double time = i > 0 && i == n - 1 ? seconds : (double)i * step;
+        int64_t at = all     ? i
+                     : brief ? (int64_t)ceil((double)i * video->fps / v->fps)
+                             : (int64_t)ceil(time * video->fps);
+        at = LOONG_MIN(at, video->total - 1);
+        if (at != before) {
+            *number_p = count <= k ? at : *number_p;
+            before = at;
+            count++;
+        }
+    }
+    return count;
+}
+
 /* What the processors call num_frames, of a video with a sampling. */
 static double wanted_frames(const video_rules_t *v, int64_t each,
                             const loong_video_t *video)
@@ -121,6 +162,11 @@ static double wanted_frames(const video_rules_t *v, int64_t each,
     double total = (double)video->total;
     double by_rate = total / video->fps * v->fps;
     double most = (double)LOONG_MIN(v->max_frames, video->total);
+    int64_t last = 0;
+    if (v->form == LOONG_VIDEO_SECONDS) { /* an even number */
+        int64_t count = take_by_second(v, video, 0, &last);
+        return (double)(count + count % 2);
+    }
     if (v->multiple > 0 && v->num_frames == 0) {
         double all = v->fps > 0.0 ? by_rate : total;
         return fmin(fmax(all, (double)v->min_frames), most);
@@ -166,7 +212,8 @@ static int64_t chosen_frames(const loong_image_processor_t *p,
         return video->total;
     }
     double wanted = wanted_frames(v, patch_frames(p), video);
-    return v->form == LOONG_VIDEO_TIMES || is_plain(v)
+    return v->form == LOONG_VIDEO_TIMES || v->form == LOONG_VIDEO_SECONDS ||
+                   is_plain(v)
                ? (int64_t)wanted
                : range(shift_of(v, total, wanted), total, total / wanted);
 }
@@ -180,7 +227,8 @@ static loong_status_t choose(loong_context_t *ctx, const char *path,
     double total = (double)video->total;
     if (!takes_all(v)) {
         double wanted = wanted_frames(v, each, video);
-        bool repeats = v->form == LOONG_VIDEO_TIMES; /* frames, as numpy */
+        bool repeats = v->form == LOONG_VIDEO_TIMES || /* frames, as numpy */
+                       v->form == LOONG_VIDEO_SECONDS;
         LOONG_CHECK(ctx, wanted > 0 && (repeats || wanted <= total),
                     LOONG_ERR_FORMAT,
                     "%s: %g of its %" PRId64 " frames are wanted (it "
@@ -203,11 +251,16 @@ int64_t loong_video_frame(const loong_image_processor_t *processor,
 {
     const video_rules_t *v = &processor->video;
     double total = (double)video->total;
+    int64_t number = 0;
     k = LOONG_MIN(k, (v->multiple > 0 ? chosen_frames(processor, video)
                                       : video->frames) -
                          1);
     if (takes_all(v)) {
         return k;
+    }
+    if (v->form == LOONG_VIDEO_SECONDS) {
+        (void)take_by_second(v, video, k, &number);
+        return number;
     }
     if (v->form == LOONG_VIDEO_TIMES) {
         double step = (total - 1.0) / (double)LOONG_MAX(video->frames - 1, 1);
@@ -229,50 +282,13 @@ double loong_video_time(const loong_image_processor_t *processor,
     int64_t each = patch_frames(processor);
     int64_t first = loong_video_frame(processor, video, k * each);
     int64_t last = loong_video_frame(processor, video, (k + 1) * each - 1);
-    return processor->video.form == LOONG_VIDEO_CHUNKS
+    return processor->video.form == LOONG_VIDEO_CHUNKS ||
+                   processor->video.form == LOONG_VIDEO_SECONDS
                ? (double)first / video->fps
                : ((double)first / video->fps + (double)last / video->fps) / 2.0;
 }
 
 /* ---- sizes --------------------------------------------------------------- */
-
-/* Qwen3-VL's smart_resize, whose bounds are those of all frames. */
-static void size_of_all(const loong_image_processor_t *p,
-                        const target_t *bounds, const int64_t of[2],
-                        int64_t frames, int64_t size[2])
-{
-    int64_t unit = p->cut.patch * p->cut.merge;
-    int64_t each = patch_frames(p);
-    int64_t found = (int64_t)nearbyint((double)frames / (double)each) * each;
-    double side[2] = {(double)of[0], (double)of[1]};
-    double least = (double)unit;
-    if (side[0] < least || side[1] < least) {
-        double scale = fmax(least / side[1], least / side[0]);
-        side[0] = trunc(side[0] * scale);
-        side[1] = trunc(side[1] * scale);
-    }
-    double pixels = (double)frames * side[0] * side[1];
-    size[0] = size[1] = 0;
-    if (frames < each ||
-        fmax(side[0], side[1]) / fmin(side[0], side[1]) >
-            LONGEST_SIDE) {
-        return;
-    }
-    for (int i = 0; i < 2; i++) {
-        size[i] = (int64_t)nearbyint(side[i] / least) * unit;
-        found *= size[i];
-    }
-    for (int i = 0; i < 2; i++) {
-        if (found > bounds->max_pixels) {
-            double beta = sqrt(pixels / (double)bounds->max_pixels);
-            int64_t units = (int64_t)floor(side[i] / beta / least);
-            size[i] = LOONG_MAX(units, 1) * unit;
-        } else if (found < bounds->min_pixels) {
-            double beta = sqrt((double)bounds->min_pixels / pixels);
-            size[i] = (int64_t)ceil(side[i] * beta / least) * unit;
-        }
-    }
-}
 
 /* With a share of the pixels of all frames for each. */
 static target_t capped(const loong_image_processor_t *p, int64_t frames)
@@ -311,11 +327,7 @@ void loong_video_size(const loong_image_processor_t *processor, int64_t width,
         return;
     }
     target_t bounds = capped(p, frames);
-    if (p->video.form == LOONG_VIDEO_TIMES) {
-        size_of_all(p, &bounds, of, frames, size);
-    } else {
-        loongi_bounded_size(p, &bounds, width, height, size);
-    }
+    loongi_bounded_size(p, &bounds, of, frames, size);
 }
 
 /* ---- files --------------------------------------------------------------- */
@@ -390,7 +402,7 @@ static loong_status_t describe(const opened_t *o,
     LOONG_TRY(choose(o->ctx, o->path, p, video));
     loong_video_size(p, video->width, video->height, video->frames, size);
     LOONG_CHECK(o->ctx,
-                size[0] > 0 || p->video.form != LOONG_VIDEO_TIMES ||
+                size[0] > 0 || !p->bounds_all ||
                     video->frames >= patch_frames(p),
                 LOONG_ERR_FORMAT,
                 "%s: %" PRId64 " of its %" PRId64 " frames are taken, the "

@@ -289,6 +289,39 @@ static const loong_hf_layout_t minicpmv_layouts[] = {
     {{"model.vision_tower.", "model.merger.", "model.language_model."},
      {NULL, NULL, ""}}};
 
+/* ---- GLM-4.1V (GLM-V Team 2025) ------------------------------------------ */
+
+static const loong_hf_fixed_t glm4v_merger[] = {{"family", "glm4v_merger"},
+                                                {NULL, NULL}};
+
+/* Of pictures and videos; once in text_config as well. */
+#define GLM4V_IDS(in_)                                                      \
+    in_(CODE_FIELD("image_token_id")), in_(CODE_FIELD("video_token_id")),   \
+        in_(CODE_FIELD("image_start_token_id")),                            \
+        in_(CODE_FIELD("image_end_token_id")),                              \
+        in_(CODE_FIELD("video_start_token_id")),                            \
+        in_(CODE_FIELD("video_end_token_id"))
+#define IN_TEXT(...)               \
+    {                              \
+        "text_config", __VA_ARGS__ \
+    }
+static const loong_hf_shared_field_t glm4v_fields[] = {
+    IN("vision_config",
+       INT_FIELD("out_hidden_size", "image_projector.hidden_size", "4096")),
+    IN("vision_config",
+       INT_FIELD("intermediate_size", "image_projector.gated_ffn_hidden_size",
+                 "13696")),
+    IN("vision_config",
+       INT_FIELD("spatial_merge_size", "image_projector.merge_size", "2")),
+    GLM4V_IDS(TOP),
+    GLM4V_IDS(IN_TEXT),
+    TIED,
+    SHARED_END};
+
+static const loong_hf_layout_t glm4v_layouts[] = {
+    {{"model.visual.", "model.visual.merger.", "model.language_model."},
+     {NULL, "model.visual.downsample.", ""}}};
+
 /* ---- PaliGemma (Beyer et al. 2024) --------------------------------------- */
 
 static const loong_hf_fixed_t linear_projector[] = {
@@ -339,16 +372,22 @@ static const loong_hf_shared_field_t paligemma_fields[] = {
         .image_token_id = "image_token_id"                           \
     }
 
+/* Parts of which there is no more to say. */
+#define ENCODER(type_, family_)                                 \
+    {                                                           \
+        .role = "image_encoder", .section = "vision_config",    \
+        .type = type_, .family = family_                        \
+    }
+#define PROJECTOR(family_, keys_)                                         \
+    {                                                                     \
+        .role = "image_projector", .family = family_, .keys = keys_       \
+    }
+
 const loong_hf_composite_t loongi_hf_composites[] = {
     {.model_type = "qwen2_vl",
      .architecture = "Qwen2VLForConditionalGeneration",
-     .parts = {{.role = "image_encoder",
-                .section = "vision_config",
-                .type = "qwen2_vl_vision",
-                .family = "qwen2_vl_vision"},
-               {.role = "image_projector",
-                .family = "patch_merger",
-                .keys = patch_merger},
+     .parts = {ENCODER("qwen2_vl_vision", "qwen2_vl_vision"),
+               PROJECTOR("patch_merger", patch_merger),
                {.role = "foundation",
                 .section = "text_config",
                 .flat = true,
@@ -362,13 +401,8 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .image_token_id = "image_token_id"},
     {.model_type = "qwen2_5_vl",
      .architecture = "Qwen2_5_VLForConditionalGeneration",
-     .parts = {{.role = "image_encoder",
-                .section = "vision_config",
-                .type = "qwen2_5_vl_vision",
-                .family = "qwen2_5_vl_vision"},
-               {.role = "image_projector",
-                .family = "qwen2_5_vl_merger",
-                .keys = qwen2_5_vl_merger},
+     .parts = {ENCODER("qwen2_5_vl_vision", "qwen2_5_vl_vision"),
+               PROJECTOR("qwen2_5_vl_merger", qwen2_5_vl_merger),
                {.role = "foundation",
                 .section = "text_config",
                 .flat = true,
@@ -382,13 +416,8 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .image_token_id = "image_token_id"},
     {.model_type = "qwen3_vl",
      .architecture = "Qwen3VLForConditionalGeneration",
-     .parts = {{.role = "image_encoder",
-                .section = "vision_config",
-                .type = "qwen3_vl_vision",
-                .family = "qwen3_vl_vision"},
-               {.role = "image_projector",
-                .family = "qwen3_vl_merger",
-                .keys = qwen3_vl_merger},
+     .parts = {ENCODER("qwen3_vl_vision", "qwen3_vl_vision"),
+               PROJECTOR("qwen3_vl_merger", qwen3_vl_merger),
                {.role = "foundation",
                 .section = "text_config",
                 .type = "qwen3_vl_text",
@@ -401,13 +430,8 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .image_token_id = "image_token_id"},
     {.model_type = "qwen3_vl_moe",
      .architecture = "Qwen3VLMoeForConditionalGeneration",
-     .parts = {{.role = "image_encoder",
-                .section = "vision_config",
-                .type = "qwen3_vl_moe_vision",
-                .family = "qwen3_vl_vision"},
-               {.role = "image_projector",
-                .family = "qwen3_vl_merger",
-                .keys = qwen3_vl_merger},
+     .parts = {ENCODER("qwen3_vl_moe_vision", "qwen3_vl_vision"),
+               PROJECTOR("qwen3_vl_merger", qwen3_vl_merger),
                {.role = "foundation",
                 .section = "text_config",
                 .type = "qwen3_vl_moe_text",
@@ -425,13 +449,8 @@ const loong_hf_composite_t loongi_hf_composites[] = {
     QWEN3_5("qwen3_5_moe", "Qwen3_5Moe"),
     {.model_type = "minicpmv4_6",
      .architecture = "MiniCPMV4_6ForConditionalGeneration",
-     .parts = {{.role = "image_encoder",
-                .section = "vision_config",
-                .type = "minicpmv4_6_vision",
-                .family = "minicpmv4_6_vision"},
-               {.role = "image_projector",
-                .family = "minicpmv4_6_merger",
-                .keys = minicpmv_merger},
+     .parts = {ENCODER("minicpmv4_6_vision", "minicpmv4_6_vision"),
+               PROJECTOR("minicpmv4_6_merger", minicpmv_merger),
                {.role = "foundation",
                 .section = "text_config",
                 .type = "qwen3_5_text",
@@ -444,13 +463,8 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .image_token_id = "image_token_id"},
     {.model_type = "internvl",
      .architecture = "InternVLForConditionalGeneration",
-     .parts = {{.role = "image_encoder",
-                .section = "vision_config",
-                .type = "internvl_vision",
-                .family = "internvl_vision"},
-               {.role = "image_projector",
-                .family = "internvl_projector",
-                .keys = internvl_projector},
+     .parts = {ENCODER("internvl_vision", "internvl_vision"),
+               PROJECTOR("internvl_projector", internvl_projector),
                {.role = "foundation",
                 .section = "text_config",
                 .type = "qwen2"}},
@@ -462,13 +476,8 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .image_token_id = "image_token_id"},
     {.model_type = "llavaonevision1_5",
      .architecture = "LLaVAOneVision1_5_ForConditionalGeneration",
-     .parts = {{.role = "image_encoder",
-                .section = "vision_config",
-                .type = "rice_vit",
-                .family = "rice_vit"},
-               {.role = "image_projector",
-                .family = "patch_merger",
-                .keys = rice_merger},
+     .parts = {ENCODER("rice_vit", "rice_vit"),
+               PROJECTOR("patch_merger", rice_merger),
                {.role = "foundation",
                 .section = "text_config",
                 .type = "LLaVAOneVision1_5_text",
@@ -501,13 +510,8 @@ const loong_hf_composite_t loongi_hf_composites[] = {
     {.model_type = "kimi_k25",
      .architecture = "Kimi_K25ForConditionalGeneration",
      .takes = "kimi_k2",
-     .parts = {{.role = "image_encoder",
-                .section = "vision_config",
-                .type = "kimi_k25_vision",
-                .family = "kimi_k25_vision"},
-               {.role = "image_projector",
-                .family = "kimi_projector",
-                .keys = kimi_projector},
+     .parts = {ENCODER("kimi_k25_vision", "kimi_k25_vision"),
+               PROJECTOR("kimi_projector", kimi_projector),
                {.role = "foundation",
                 .section = "text_config",
                 .type = "deepseek_v3"}},
@@ -517,15 +521,24 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .image_token = "<|media_pad|>",
      .video_token = "<|kimi_k25_video_placeholder|>",
      .image_token_id = "image_token_id"},
+    {.model_type = "glm4v",
+     .architecture = "Glm4vForConditionalGeneration",
+     .parts = {ENCODER("glm4v_vision", "glm4v_vision"),
+               PROJECTOR("glm4v_merger", glm4v_merger),
+               {.role = "foundation",
+                .section = "text_config",
+                .type = "glm4v_text",
+                .family = "glm4"}},
+     .fields = glm4v_fields,
+     .num_layouts = LOONG_COUNT_OF(glm4v_layouts),
+     .layouts = glm4v_layouts,
+     .image_token = "<|image|>",
+     .video_token = "<|video|>",
+     .image_token_id = "image_token_id"},
     {.model_type = "paligemma",
      .architecture = "PaliGemmaForConditionalGeneration",
-     .parts = {{.role = "image_encoder",
-                .section = "vision_config",
-                .type = "siglip_vision_model",
-                .family = "siglip_vision_model"},
-               {.role = "image_projector",
-                .family = "linear_projector",
-                .keys = linear_projector},
+     .parts = {ENCODER("siglip_vision_model", "siglip_vision_model"),
+               PROJECTOR("linear_projector", linear_projector),
                {.role = "foundation",
                 .section = "text_config",
                 .type = "gemma",
@@ -544,9 +557,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
                 .type = "siglip_vision_model",
                 .keys = llava_encoder,
                 .spare = ".post_layernorm.weight"},
-               {.role = "image_projector",
-                .family = "anyres_projector",
-                .keys = anyres_projector},
+               PROJECTOR("anyres_projector", anyres_projector),
                {.role = "foundation",
                 .section = "text_config",
                 .type = "qwen2"}},
@@ -563,9 +574,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
                 .type = "clip_vision_model",
                 .keys = llava_encoder,
                 .spare = ".post_layernorm.weight"},
-               {.role = "image_projector",
-                .family = "mlp_projector",
-                .keys = llava_projector},
+               PROJECTOR("mlp_projector", llava_projector),
                {.role = "foundation",
                 .section = "text_config",
                 .type = "llama",

@@ -39,10 +39,10 @@ static uint64_t stream_of(int layer, int site)
 static loong_val_t dropout(decoder_t *d, loong_val_t x, double p, int layer,
                            int site)
 {
-    if (!d->request->train || p == 0.0) {
-        return x;
-    }
-    return loong_dropout(d->g, x, d->stream_key, p, stream_of(layer, site));
+    bool drops = d->request->train && p > 0.0;
+    return drops ? loong_dropout(d->g, x, d->stream_key, p,
+                                 stream_of(layer, site))
+                 : x;
 }
 
 static bool needs_key(const decoder_t *d)
@@ -108,12 +108,10 @@ static void sequence(decoder_t *d)
     if (!c->learned_positions) {
         loong_rope_table_attr_t rope = c->rope;
         rope.axes = d->request->features ? c->mrope_axes : 0;
-        loong_val_t positions =
-            rope.axes > 0
-                ? loong_graph_input(d->g, "axis_positions", LOONG_I32,
-                                    loong_shape_2d(rope.axes,
-                                                   d->request->rows))
-                : loong_graph_input(d->g, "positions", LOONG_I32, tokens);
+        bool axes = rope.axes > 0;
+        loong_val_t positions = loong_graph_input(
+            d->g, axes ? "axis_positions" : "positions", LOONG_I32,
+            axes ? loong_shape_2d(rope.axes, d->request->rows) : tokens);
         loong_graph_push(d->g, "rope");
         rope.length = (double)d->request->seq_length;
         d->sequence.rope_table = loong_rope_table(d->g, positions, &rope);
@@ -148,9 +146,9 @@ static loong_val_t embed(decoder_t *d)
         loong_val_t positions =
             loong_graph_input(d->g, "positions", LOONG_I32, tokens);
         loong_graph_push(d->g, "position_embeddings");
-        loong_val_t wpe = loong_nn_matrix(&d->nn, "weight",
-                                          c->max_position_embeddings,
-                                          c->hidden_size, embedding_std(c));
+        loong_val_t wpe =
+            loong_nn_matrix(&d->nn, "weight", c->max_position_embeddings,
+                            c->hidden_size, embedding_std(c));
         loong_val_t rows = loong_nn_stream_rows(&d->nn, positions);
         x = loong_add(d->g, x, loong_embedding(d->g, rows, wpe));
         loong_graph_pop(d->g);
@@ -230,11 +228,10 @@ static loong_val_t latent_attention(decoder_t *d, loong_val_t x, int index)
     latent.interleaved = c->rope_interleaved;
     latent.short_bias = c->qkv_bias;
     latent.output_bias = c->attention_output_bias;
-    latent.absorb = c->mla_absorb == LOONG_ABSORB_AUTO
-                        ? loong_nn_latent_absorbs(c->kv_lora_rank,
-                                                  c->qk_head_dim,
-                                                  c->v_head_dim)
-                        : c->mla_absorb == LOONG_ABSORB_YES;
+    bool less = loong_nn_latent_absorbs(c->kv_lora_rank, c->qk_head_dim,
+                                        c->v_head_dim);
+    latent.absorb = c->mla_absorb == LOONG_ABSORB_YES ||
+                    (c->mla_absorb == LOONG_ABSORB_AUTO && less);
     return loong_nn_latent_attention(&d->nn, x, &latent, &d->sequence);
 }
 
@@ -261,22 +258,32 @@ static loong_val_t head_attention(decoder_t *d, loong_val_t x, int index)
     return loong_nn_attention(&d->nn, x, &attention, &d->sequence);
 }
 
-static loong_val_t layer(decoder_t *d, loong_val_t x, int index)
+static loong_val_t norm(decoder_t *d, const char *name, loong_val_t x)
+{
+    return loong_nn_norm(&d->nn, name, d->c->normalization, x,
+                         d->c->hidden_size, d->c->norm_eps);
+}
+
+/* The stream and what a part of a layer has made of it. */
+static loong_val_t add_to_stream(decoder_t *d, loong_val_t x, loong_val_t h,
+                                 const char *name, int index, int site)
 {
     const loong_decoder_config_t *c = d->c;
+    h = c->sandwich_norm ? norm(d, name, h) : h;
+    return loong_add(d->g, dropout(d, h, c->hidden_dropout, index, site), x);
+}
+
+static loong_val_t layer(decoder_t *d, loong_val_t x, int index)
+{
     loong_graph_push(d->g, "layers");
     loong_graph_push(d->g, "%d", index);
-    loong_val_t h = loong_nn_norm(&d->nn, "input_layernorm", c->normalization,
-                                   x, c->hidden_size, c->norm_eps);
-    h = c->kv_lora_rank > 0 ? latent_attention(d, h, index)
-                            : head_attention(d, h, index);
-    h = dropout(d, h, c->hidden_dropout, index, SITE_AFTER_ATTENTION);
-    x = loong_add(d->g, h, x);
-    h = loong_nn_norm(&d->nn, "post_attention_layernorm", c->normalization, x,
-                       c->hidden_size, c->norm_eps);
-    h = feed_forward(d, h, index);
-    h = dropout(d, h, c->hidden_dropout, index, SITE_AFTER_MLP);
-    x = loong_add(d->g, h, x);
+    loong_val_t h = norm(d, "input_layernorm", x);
+    h = d->c->kv_lora_rank > 0 ? latent_attention(d, h, index)
+                               : head_attention(d, h, index);
+    x = add_to_stream(d, x, h, "post_self_attn_layernorm", index,
+                      SITE_AFTER_ATTENTION);
+    h = feed_forward(d, norm(d, "post_attention_layernorm", x), index);
+    x = add_to_stream(d, x, h, "post_mlp_layernorm", index, SITE_AFTER_MLP);
     loong_graph_pop(d->g);
     loong_graph_pop(d->g);
     return x;
@@ -294,12 +301,6 @@ static loong_val_t head_matrix(decoder_t *d)
                                    c->init_std);
     loong_graph_pop(d->g);
     return w;
-}
-
-static loong_val_t last_norm(decoder_t *d, loong_val_t x)
-{
-    return loong_nn_norm(&d->nn, "norm", d->c->normalization, x,
-                         d->c->hidden_size, d->c->norm_eps);
 }
 
 static void begin(decoder_t *d, loong_graph_t *graph,
@@ -328,9 +329,9 @@ static void begin(decoder_t *d, loong_graph_t *graph,
 static loong_val_t stack(decoder_t *d)
 {
     const loong_model_request_t *r = d->request;
-    loong_val_t x = r->begins ? embed(d)
-                              : loong_nn_stage_input(&d->nn, r->rows,
-                                                     d->c->hidden_size);
+    int64_t width = d->c->hidden_size;
+    loong_val_t x =
+        r->begins ? embed(d) : loong_nn_stage_input(&d->nn, r->rows, width);
     for (int i = 0; i < r->num_layers; i++) {
         int index = r->first_layer + i;
         x = layer(d, x, index);
@@ -359,7 +360,7 @@ static void reference(decoder_t *d)
     loong_val_t x = stack(&base);
     if (request.ends) {
         loong_val_t table = head_matrix(&base);
-        x = loong_nn_enter(&base.nn, last_norm(&base, x));
+        x = loong_nn_enter(&base.nn, norm(&base, "norm", x));
         loong_graph_push(d->g, "lm_head");
         d->nn.reference =
             loong_nn_label_logprob(&base.nn, x, table, base.vocab);
@@ -378,7 +379,7 @@ static bool has_reference(const decoder_t *d)
 
 static void end(decoder_t *d, loong_val_t x)
 {
-    x = last_norm(d, x);
+    x = norm(d, "norm", x);
     if (has_reference(d)) {
         reference(d);
     }
@@ -415,11 +416,11 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
                              &d.router_loss);
     }
     if (d.router_loss != LOONG_NONE) {
-        const loong_loss_params_t loss = {.name = "router",
-                                          .normaliser = "tokens",
-                                          .weight = 1.0,
-                                          .coupling =
-                                              LOONG_LOSS_OF_MICRO_BATCH};
+        const loong_loss_params_t loss = {
+            .name = "router",
+            .normaliser = "tokens",
+            .weight = 1.0,
+            .coupling = LOONG_LOSS_OF_MICRO_BATCH};
         loong_loss(graph, d.router_loss, &loss);
     }
     return loong_graph_status(graph);
@@ -506,9 +507,8 @@ void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
     facts->num_experts = c->num_experts * expert_sets(c);
     facts->router_topk = c->num_experts > 0 ? c->router.topk : 0;
     facts->flops_per_row = flops_per_row(c);
-    int64_t idle =
-        (c->num_experts - c->router.topk) * c->moe_ffn_hidden_size +
-        c->num_experts * c->vision_ffn;
+    int64_t idle = (c->num_experts - c->router.topk) * c->moe_ffn_hidden_size +
+                   c->num_experts * c->vision_ffn;
     for (int i = 0; i < c->num_layers; i++) {
         facts->idle_parameters +=
             has_experts(c, i) ? 3 * c->hidden_size * idle : 0;
@@ -563,13 +563,13 @@ static loong_status_t configure(loong_context_t *ctx,
 
 /* One decoder; the names say what it is to Hugging Face. */
 static const loong_family_t families[] = {
-    FAMILY("gpt2"),        FAMILY("llama"),           FAMILY("phi3"),
-    FAMILY("qwen"),        FAMILY("qwen2"),           FAMILY("qwen3"),
-    FAMILY("internlm2"),   FAMILY("mimo"),            FAMILY("ernie4_5"),
-    FAMILY("gemma"),       FAMILY("mixtral"),         FAMILY("qwen2_moe"),
-    FAMILY("qwen3_moe"),
-    FAMILY("ernie4_5_moe"), FAMILY("ernie4_5_vl_moe"), FAMILY("minimax_m2"),
-    FAMILY("deepseek_v2"), FAMILY("deepseek_v3"),     FAMILY("kimi_k2")};
+    FAMILY("gpt2"),         FAMILY("llama"),           FAMILY("phi3"),
+    FAMILY("qwen"),         FAMILY("qwen2"),           FAMILY("qwen3"),
+    FAMILY("internlm2"),    FAMILY("mimo"),            FAMILY("ernie4_5"),
+    FAMILY("gemma"),        FAMILY("glm4"),            FAMILY("mixtral"),
+    FAMILY("qwen2_moe"),    FAMILY("qwen3_moe"),       FAMILY("minimax_m2"),
+    FAMILY("ernie4_5_moe"), FAMILY("ernie4_5_vl_moe"), FAMILY("deepseek_v2"),
+    FAMILY("deepseek_v3"),  FAMILY("kimi_k2")};
 
 loong_status_t loongi_register_decoders(loong_context_t *ctx)
 {

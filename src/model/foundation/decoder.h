@@ -55,6 +55,7 @@ typedef struct loong_decoder_config {
     int num_deep_features; /* that it reads, see loong_model_request_t */
     loong_norm_kind_t normalization;
     double norm_eps;
+    bool sandwich_norm; /* norms of what layers add to the stream, too */
     bool qk_norm;
     bool qk_norm_whole; /* over all heads together, not each by itself */
     bool qkv_bias;

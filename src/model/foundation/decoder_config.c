@@ -36,9 +36,9 @@ static const loong_recipe_field_t fields[] = {
     {TEXT(
          "family", SAME,
          "gpt2, llama, phi3, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
-         "gemma, mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, ernie4_5_vl_moe, "
-         "minimax_m2, deepseek_v2, deepseek_v3, kimi_k2, or one that was "
-         "registered"),
+         "gemma, glm4, mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, "
+         "ernie4_5_vl_moe, minimax_m2, deepseek_v2, deepseek_v3, kimi_k2, or "
+         "one that was registered"),
      .needed = true},
     {INT("num_layers", num_layers, 1, 10000, SAME, "transformer layers"),
      .needed = true},
@@ -111,6 +111,9 @@ static const loong_recipe_field_t fields[] = {
             norms, SAME,
             "kind of norm; RMSNorm1p: factors are 1 and the weight")},
     {REAL("layernorm_epsilon", norm_eps, 0, 1, SAME, "added to the variance")},
+    {BOOL("sandwich_norm", sandwich_norm, SAME,
+          "norms of what attention and feed-forward add to the stream as well, "
+          "as GLM-4's")},
     {BOOL("qk_layernorm", qk_norm, SAME, "norm of each head of q and k")},
     {BOOL("qk_layernorm_whole", qk_norm_whole, SAME,
           "that norm over all heads together")},
@@ -277,6 +280,12 @@ static const struct {
     {"gemma", {"layernorm_epsilon", "1e-6"}},
     {"gemma", {"activation", "geglu_tanh"}},
     {"gemma", {"scale_embeddings", "true"}},
+    {"glm4", {"rotary_percent", "0.5"}},
+    {"glm4", {"rotary_interleaved", "true"}},
+    {"glm4", {"sandwich_norm", "true"}},
+    {"glm4", {"add_qkv_bias", "true"}},
+    {"glm4", {"layernorm_epsilon", "1.5625e-7"}},
+    {"glm4", {"untie_embeddings_and_output_weights", "true"}},
     {"deepseek_v2", {"untie_embeddings_and_output_weights", "true"}},
     {"deepseek_v2", {"layernorm_epsilon", "1e-6"}},
     {"deepseek_v2", {"rotary_interleaved", "true"}},
@@ -390,6 +399,7 @@ static const struct {
     {"bidirectional_prefix", ALWAYS},
     {"normalization", ALWAYS},
     {"layernorm_epsilon", ALWAYS},
+    {"sandwich_norm", ALWAYS},
     {"qk_layernorm", ALWAYS},
     {"qk_layernorm_whole", ALWAYS},
     {"add_bias_linear", ALWAYS},

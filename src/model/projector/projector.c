@@ -19,29 +19,39 @@ typedef struct merger {
     const loong_model_request_t *request;
 } merger_t;
 
-static loong_val_t norm(merger_t *m, loong_val_t x, int64_t width)
+static loong_val_t norm(merger_t *m, const char *name, loong_val_t x,
+                        int64_t width)
 {
-    return loong_nn_norm(&m->nn, "norm", m->c->normalization, x, width,
+    return loong_nn_norm(&m->nn, name, m->c->normalization, x, width,
                          m->c->norm_eps);
 }
 
 /* Two products with GELU between them, or the second alone: of the `width`
- * channels before it a rank of TP takes its own. */
+ * channels before it a rank of TP takes its own. A feed-forward behind them
+ * brings the GELU to itself. */
 static loong_val_t products(merger_t *m, loong_val_t x, bool both,
                             int64_t width, int64_t out)
 {
     loong_graph_t *g = m->nn.graph;
     loong_nn_slice_t inner = loong_nn_slice(&m->nn, width);
+    bool gated = m->c->gated_ffn_hidden_size > 0;
     const loong_nn_column_t first = {.name = "linear_1", .out = inner};
     x = loong_nn_enter(&m->nn, x);
     if (both) {
         x = loong_nn_column_linear(&m->nn, 1, &first, x, true);
-        x = loong_gelu(g, x, LOONG_ACT_GELU);
+        x = gated ? x : loong_gelu(g, x, LOONG_ACT_GELU);
     } else {
         x = loong_slice(g, x, inner.begin, inner.count);
     }
-    x = loong_nn_row_linear(&m->nn, "linear_2", x, inner, out, true);
-    return loong_nn_leave(&m->nn, x);
+    x = loong_nn_row_linear(&m->nn, "linear_2", x, inner, out, !gated);
+    x = loong_nn_leave(&m->nn, x);
+    if (!gated) {
+        return x;
+    }
+    x = norm(m, "post_norm", x, out);
+    return loong_nn_mlp(&m->nn, loong_gelu(g, x, LOONG_ACT_GELU),
+                        LOONG_MLP_SWIGLU, out, m->c->gated_ffn_hidden_size,
+                        false);
 }
 
 /* [r / n, n width] of rows [r, width]. */
@@ -61,11 +71,11 @@ static loong_val_t merge(merger_t *m, loong_val_t x, bool norm_of_blocks)
     const loong_projector_config_t *c = m->c;
     int64_t patches = c->merge_size * c->merge_size;
     if (c->norm && !norm_of_blocks) {
-        x = norm(m, x, c->input_size);
+        x = norm(m, "norm", x, c->input_size);
     }
     x = side_by_side(m, x, patches);
     if (c->norm && norm_of_blocks) {
-        x = norm(m, x, patches * c->input_size);
+        x = norm(m, "norm", x, patches * c->input_size);
     }
     return products(m, x, !c->linear, c->ffn_hidden_size, c->hidden_size);
 }
@@ -129,7 +139,7 @@ static loong_val_t compress(merger_t *m, const char *name, loong_val_t x)
     int64_t width = c->merge_size * c->merge_size * c->input_size;
     loong_graph_push(m->nn.graph, "%s", name);
     x = products(m, x, true, c->ffn_hidden_size, width);
-    x = norm(m, x, width);
+    x = norm(m, "norm", x, width);
     loong_graph_pop(m->nn.graph);
     return x;
 }
@@ -207,7 +217,10 @@ static const loong_recipe_field_t fields[] = {
           "packed_tiles; minicpmv4_6_merger: MiniCPM-V 4.6's, the norm behind "
           "the blocks, products as wide as these; perceiver_resampler: "
           "Idefics2's, num_latents learned rows that look at a picture; "
-          "ernie4_5_vl_resampler: ERNIE 4.5 VL's, with merge_frames"),
+          "ernie4_5_vl_resampler: ERNIE 4.5 VL's, with merge_frames; "
+
+          "glm4v_merger: GLM-4.1V's, a convolution of a block, a product, a "
+          "gated feed-forward"),
      .needed = true},
     {INT64("input_size", input_size, 1, 1e6, SAME,
            "width of what it reads; the encoder's hidden_size when not given"),
@@ -217,18 +230,23 @@ static const loong_recipe_field_t fields[] = {
      .needed = true},
     {INT64("ffn_hidden_size", ffn_hidden_size, 1, 1e7, SAME,
            "width between the products; when not given that of a block, with "
-           "merge_size 1 and of internvl_projector hidden_size, of "
-           "perceiver_resampler, in front of its layers, four times that")},
+           "merge_size 1 and of internvl_projector and glm4v_merger "
+           "hidden_size, of perceiver_resampler, in front of its layers, four "
+           "times that")},
+    {INT64("gated_ffn_hidden_size", gated_ffn_hidden_size, 0, 1e7, SAME,
+           "width of a gated feed-forward behind the products, in front of "
+           "which a norm and GELU stand; then there is no GELU between them "
+           "and no bias in the second; 0: none")},
     {BOOL("linear", linear, SAME,
           "one product, linear_2, without ffn_hidden_size")},
     {INT64("merge_size", merge_size, 1, 64, SAME,
            "so many by so many patches become one row; 1 of mlp_projector "
            "and linear_projector, else 2, when not given")},
     {BOOL("pre_layernorm", norm, SAME,
-          "a norm in front; false of mlp_projector and linear_projector, "
-          "else true, when not given")},
+          "a norm in front; false of mlp_projector, linear_projector and "
+          "glm4v_merger, else true, when not given")},
     {CHOICE("normalization", normalization, "LayerNorm RMSNorm", norms, SAME,
-            "kind of that norm")},
+            "kind of norms")},
     {BOOL("norm_of_blocks", norm_of_blocks, SAME,
           "that norm is over the patches of a block together; those of deep "
           "features are")},
@@ -302,6 +320,9 @@ static void facts(const void *config, loong_model_facts_t *facts)
     facts->flops_per_row = 6.0 * (1.0 + c->num_deep_features) * inner *
                            ((c->linear ? 0.0 : (double)c->input_size) +
                             (double)c->hidden_size / merge);
+    facts->flops_per_row += 18.0 * (1.0 + c->num_deep_features) *
+                            (double)c->gated_ffn_hidden_size *
+                            (double)c->hidden_size / merge;
 }
 
 static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
@@ -310,11 +331,14 @@ static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
 {
     const loong_projector_config_t *c = config;
     (void)request;
-    LOONG_CHECK(ctx, c->ffn_hidden_size >= mesh->size[LOONG_AXIS_TP],
-                LOONG_ERR_CONFIG,
-                "tensor_model_parallel_size %d: %lld channels between the "
+    int64_t least = c->ffn_hidden_size;
+    if (c->gated_ffn_hidden_size > 0) {
+        least = LOONG_MIN(least, c->gated_ffn_hidden_size);
+    }
+    LOONG_CHECK(ctx, least >= mesh->size[LOONG_AXIS_TP], LOONG_ERR_CONFIG,
+                "tensor_model_parallel_size %d: %lld channels between "
                 "products, each rank needs one",
-                mesh->size[LOONG_AXIS_TP], (long long)c->ffn_hidden_size);
+                mesh->size[LOONG_AXIS_TP], (long long)least);
     LOONG_CHECK(ctx,
                 c->num_latents == 0 ||
                     c->num_attention_heads % mesh->size[LOONG_AXIS_TP] == 0,
@@ -352,6 +376,9 @@ static const struct {
     {"internvl_projector", {"pre_layernorm", "true"}},
     {"internvl_projector", {"norm_of_blocks", "true"}},
     {"internvl_projector", {"layernorm_epsilon", "1e-5"}},
+    {"glm4v_merger", {"merge_size", "2"}},
+    {"glm4v_merger", {"gated_ffn_hidden_size", "13696"}},
+    {"glm4v_merger", {"layernorm_epsilon", "1e-5"}},
 };
 
 /* Rows of patches go no further. */
@@ -439,7 +466,7 @@ loong_status_t loongi_projector_configure(loong_context_t *ctx,
         c->ffn_hidden_size = width;
     }
     if (c->ffn_hidden_size == 0) {
-        bool narrow = c->merge_size == 1 ||
+        bool narrow = c->merge_size == 1 || c->gated_ffn_hidden_size > 0 ||
                       (family != NULL &&
                        strcmp(family, "internvl_projector") == 0);
         c->ffn_hidden_size =
@@ -482,7 +509,8 @@ static const loong_family_t families[] = {
     FAMILY("kimi_projector"),    FAMILY("internvl_projector"),
     FAMILY("linear_projector"),  FAMILY("anyres_projector"),
     FAMILY("minicpmv4_6_merger"), FAMILY("perceiver_resampler"),
-    FAMILY("ernie4_5_vl_resampler")};
+    FAMILY("ernie4_5_vl_resampler"),
+    FAMILY("glm4v_merger")};
 
 loong_status_t loongi_register_projector(loong_context_t *ctx)
 {

@@ -171,9 +171,9 @@ static loong_val_t embed(vision_t *v)
 {
     const loong_vision_config_t *c = v->c;
     loong_graph_t *g = v->g;
-    loong_val_t patches = compute_type(g, input_patches(v));
-    loong_val_t x = linear(&v->nn, "patch_embedding", patches, c->hidden_size,
-                           c->patch_bias);
+    loong_val_t x = compute_type(g, input_patches(v));
+    x = linear(&v->nn, "patch_embedding", x, c->hidden_size, c->patch_bias);
+    x = c->patch_norm ? norm(v, "patch_layernorm", x) : x;
     if (c->masked_image_modeling) {
         x = place_token(v, x, "mask_token", "is_masked");
     }
@@ -217,7 +217,7 @@ static loong_val_t attention(vision_t *v, loong_val_t x, loong_val_t cu_seqlens,
         .qk_norm = c->qk_norm,
         .qk_norm_whole = c->qk_norm_whole,
         .norm_eps = c->norm_eps,
-        .output_bias = true,
+        .output_bias = c->attention_output_bias,
         .max_seqlen = max_seqlen,
         .scale = 1.0 / sqrt(head_dim),
         .interleaved = c->rotary_interleaved,
@@ -245,7 +245,7 @@ static loong_val_t layer(vision_t *v, loong_val_t x, int index)
     x = loong_add(v->g, scaled(v, "attention_scale", h), x);
     h = norm(v, "post_attention_layernorm", x);
     h = loong_nn_mlp(&v->nn, h, c->mlp, c->hidden_size, c->ffn_hidden_size,
-                     true);
+                     c->mlp_bias);
     x = loong_add(v->g, scaled(v, "mlp_scale", h), x);
     loong_graph_pop(v->g);
     loong_graph_pop(v->g);

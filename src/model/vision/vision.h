@@ -4,13 +4,14 @@
  * image encoders of CLIP (Radford et al. 2021), SigLIP (Zhai et al. 2023),
  * Qwen2-VL (Wang et al. 2024), Qwen2.5-VL and Qwen3-VL (Bai et al. 2025),
  * InternVL (Chen et al. 2024), Kimi (MoonViT), LLaVA-OneVision-1.5 (RICE, Xie
- * et al. 2025), SigLIP 2 (Tschannen et al. 2025) and MiniCPM-V 4.6 are settings
- * of it. Layers' parameters have the decoder's names
- * (layers.N.self_attn.q_proj.weight); beside them are patch_embedding (columns:
- * channel, frame, row, column of a patch, or row, column, channel), class_token
- * and its class_angles, position_embeddings, pre_layernorm, norm, classifier,
- * of MiniCPM-V 4.6 the merger between the layers; with masked image modelling
- * (Xie et al. 2022, SimMIM) mask_token and decoder.
+ * et al. 2025), SigLIP 2 (Tschannen et al. 2025), MiniCPM-V 4.6 and GLM-4.1V
+ * (GLM-V Team 2025) are settings of it. Layers' parameters have the decoder's
+ * names (layers.N.self_attn.q_proj.weight); beside them are patch_embedding
+ * (columns: channel, frame, row, column of a patch, or row, column, channel),
+ * patch_layernorm, class_token and its class_angles, position_embeddings,
+ * pre_layernorm, norm, classifier, of MiniCPM-V 4.6 the merger between the
+ * layers; with masked image modelling (Xie et al. 2022, SimMIM) mask_token and
+ * decoder.
  */
 #ifndef LOONG_VISION_H
 #define LOONG_VISION_H
@@ -61,7 +62,10 @@ typedef struct loong_vision_config {
     bool class_angles; /* with rotary positions it turns by learned angles, and
                           else not at all */
     bool patch_bias;
+    bool patch_norm; /* of patches, before positions are added */
     bool qkv_bias;
+    bool attention_output_bias;
+    bool mlp_bias;
     bool qk_norm;       /* of queries and keys, RMSNorm */
     bool qk_norm_whole; /* over all heads, not one of each */
     double layer_scale; /* factors of what layers add begin so; 0: none */
@@ -195,7 +199,7 @@ LOONG_NODISCARD loong_status_t loongi_vision_state(const void *config,
 
 /* Enters families vit, clip_vision_model, siglip_vision_model, qwen2_vl_vision,
  * qwen2_5_vl_vision, qwen3_vl_vision, internvl_vision, kimi_k25_vision,
- * rice_vit, siglip2_vision_model and minicpmv4_6_vision. */
+ * rice_vit, siglip2_vision_model, minicpmv4_6_vision and glm4v_vision. */
 LOONG_NODISCARD loong_status_t loongi_register_vision(loong_context_t *ctx);
 
 #ifdef __cplusplus

@@ -167,7 +167,8 @@ static const loong_family_t families[] = {
     FAMILY("siglip2_vision_model", "Siglip2", NULL, "mlp_projector"),
     FAMILY("minicpmv4_6_vision", "Qwen2VL", NULL, "minicpmv4_6_merger"),
     FAMILY("ernie4_5_vl_vision", "Ernie4_5_VLMoe", "Ernie4_5_VLMoe",
-           "ernie4_5_vl_resampler")};
+           "ernie4_5_vl_resampler"),
+    FAMILY("glm4v_vision", "Glm4v", "Glm4v", "glm4v_merger")};
 
 loong_status_t loongi_register_vision(loong_context_t *ctx)
 {

@@ -43,6 +43,9 @@
         PLAIN(ATTN "o_proj.bias", HF_HIDDEN, HF_NONE, HF_IF_PROJ_BIAS),       \
         PLAIN("layers.#.post_attention_layernorm.weight", HF_HIDDEN, HF_NONE, \
               HF_ALWAYS)
+#define GATE_UP                                                \
+    HALF(MLP "gate_proj.weight", MLP "gate_up_proj.weight", 0), \
+        HALF(MLP "up_proj.weight", MLP "gate_up_proj.weight", 1)
 #define ROTARY_END                                       \
     PLAIN("norm.weight", HF_HIDDEN, HF_NONE, HF_ALWAYS), \
         PLAIN("lm_head.weight", HF_VOCAB, HF_HIDDEN, HF_IF_UNTIED), ROWS_END
@@ -69,8 +72,16 @@ static const loong_hf_row_t phi3_rows[] = {
     PLAIN(ATTN "o_proj.weight", HF_HIDDEN, HF_QUERY, HF_ALWAYS),
     PLAIN("layers.#.post_attention_layernorm.weight", HF_HIDDEN, HF_NONE,
           HF_ALWAYS),
-    HALF(MLP "gate_proj.weight", MLP "gate_up_proj.weight", 0),
-    HALF(MLP "up_proj.weight", MLP "gate_up_proj.weight", 1),
+    GATE_UP,
+    PLAIN(MLP "down_proj.weight", HF_HIDDEN, HF_FFN, HF_ALWAYS),
+    ROTARY_END};
+
+static const loong_hf_row_t glm4_rows[] = {
+    ROTARY_ATTENTION,
+    PLAIN("layers.#.post_self_attn_layernorm.weight", HF_HIDDEN, HF_NONE,
+          HF_ALWAYS),
+    PLAIN("layers.#.post_mlp_layernorm.weight", HF_HIDDEN, HF_NONE, HF_ALWAYS),
+    GATE_UP,
     PLAIN(MLP "down_proj.weight", HF_HIDDEN, HF_FFN, HF_ALWAYS),
     ROTARY_END};
 
@@ -329,6 +340,7 @@ const loong_hf_names_t loongi_hf_decoder_names[] = {
     {"mimo", "model.", rotary_rows, true, NULL},
     {"ernie4_5", "model.", rotary_rows, false, NULL},
     {"gemma", "model.", rotary_rows, false, NULL},
+    {"glm4", "model.", glm4_rows, false, NULL},
     {"qwen2", "model.", rotary_rows, false, NULL},
     {"qwen3", "model.", rotary_rows, false, NULL},
     {"qwen2_moe", "model.", qwen_moe_rows, false, NULL},

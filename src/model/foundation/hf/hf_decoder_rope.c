@@ -114,6 +114,17 @@ static const char *rope_type_of(const loong_json_t *rope)
     return type != NULL ? loongi_json_string(type) : "default";
 }
 
+/* What the type has for a field of code that is absent. */
+static const char *fallback_of(const loong_hf_reader_t *r, const char *name,
+                               const char *otherwise)
+{
+    const loong_hf_field_t *f = r->type->fields;
+    while (f->name != NULL && strcmp(f->name, name) != 0) {
+        f++;
+    }
+    return f->fallback != NULL ? f->fallback : otherwise;
+}
+
 /* The share of a head that is rotated, of types that leave a part alone. */
 static loong_status_t map_share(loong_hf_reader_t *r, const loong_json_t *rope)
 {
@@ -130,7 +141,8 @@ static loong_status_t map_share(loong_hf_reader_t *r, const loong_json_t *rope)
         return loongi_hf_map_real(r, value, name, "rotary_percent");
     }
     if (dim == NULL || !loongi_pairs_int(r->pairs, "kv_channels", &width)) {
-        return loongi_pairs_set(r->pairs, "rotary_percent", "1");
+        return loongi_pairs_set(r->pairs, "rotary_percent",
+                                fallback_of(r, name, "1"));
     }
     if (loongi_json_kind(dim) != LOONG_JSON_INT || loongi_json_int(dim) <= 0 ||
         loongi_json_int(dim) > width) {
@@ -178,6 +190,10 @@ static loong_status_t map_sections(loong_hf_reader_t *r,
     if (value == NULL &&
         loongi_hf_has_field(r->type->fields, "freq_allocation")) {
         return map_allocation(r);
+    }
+    const char *usual = fallback_of(r, name, NULL);
+    if (value == NULL && usual != NULL) {
+        return loongi_pairs_set(r->pairs, name, usual);
     }
     if (value == NULL || !loongi_hf_has_field(r->type->fields, name)) {
         return LOONG_OK;

@@ -65,6 +65,18 @@ static const loong_hf_field_t gemma_fields[] = {
     ROTARY_FIELDS, CODE_FIELD("attention_bias"),
     CODE_FIELD("hidden_activation"), FIELDS_END};
 
+/* It says of q, k and v alone whether they have biases. */
+static const loong_hf_field_t glm4_fields[] = {
+    ROTARY_FIELDS_EPS("1.5625e-07"),
+    CODE_FIELD_OR("partial_rotary_factor", "0.5"),
+    BOOL_FIELD("attention_bias", "add_qkv_bias", "true"), FIELDS_END};
+
+/* text_config of GLM-4.1V. */
+static const loong_hf_field_t glm4v_fields[] = {
+    ROTARY_FIELDS_EPS("1e-05"), CODE_FIELD("partial_rotary_factor"),
+    NEUTRAL_FIELD("attention_bias", "true"),
+    CODE_FIELD_OR("mrope_section", "[8,12,12]"), FIELDS_END};
+
 #define QWEN_FIELDS                                  \
     ROTARY_FIELDS, CODE_FIELD("use_sliding_window"), \
         CODE_FIELD("sliding_window"), CODE_FIELD("max_window_layers")
@@ -298,6 +310,16 @@ static const loong_hf_fixed_t gemma_fixed[] = {
     {"qk_layernorm", "false"},
     {NULL, NULL}};
 
+#define GLM4_FIXED                                                     \
+    ROTARY_FIXED, {"sandwich_norm", "true"}, {"qk_layernorm", "false"}, \
+        {"rotary_interleaved", "true"}, {"add_bias_linear", "false"},  \
+    {                                                                  \
+        "add_attn_proj_bias", "false"                                  \
+    }
+static const loong_hf_fixed_t glm4_fixed[] = {GLM4_FIXED, {NULL, NULL}};
+static const loong_hf_fixed_t glm4v_fixed[] = {
+    GLM4_FIXED, {"add_qkv_bias", "true"}, {NULL, NULL}};
+
 #define NO_BIASES                                              \
     {"add_bias_linear", "false"}, {"add_qkv_bias", "false"},   \
     {                                                          \
@@ -477,6 +499,10 @@ const loong_hf_type_t loongi_hf_decoder_types[] = {
      ernie4_5_fixed, 5e5, true, true},
     {"gemma", "GemmaForCausalLM", "gemma", gemma_fields, gemma_fixed, 1e4, true,
      true},
+    {"glm4", "Glm4ForCausalLM", "glm4", glm4_fields, glm4_fixed, 1e4, false,
+     true},
+    {"glm4v_text", "Glm4vForConditionalGeneration", "glm4", glm4v_fields,
+     glm4v_fixed, 1e4, false, true},
     {"mixtral", "MixtralForCausalLM", "mixtral", mixtral_fields, mixtral_fixed,
      1e6, false, true},
     {"qwen2_moe", "Qwen2MoeForCausalLM", "qwen2_moe", qwen2_moe_fields,

@@ -64,6 +64,7 @@ static bool is_neutral(const loong_hf_writer_t *w, const char *key)
         {"rotary_interleaved", "false"},
         {"qk_layernorm_whole", "false"},
         {"scale_embeddings", "false"},
+        {"sandwich_norm", "false"},
         {"bidirectional_prefix", "false"},
         {"moe_router_group_scores", "0"},
         {"moe_expert_capacity_factor", "0"},

@@ -77,6 +77,18 @@ static const loong_hf_row_t perceiver_rows[] = {
     HELD("norm", RESAMPLER "norm", HF_HIDDEN, HF_NONE),
     ROWS_END};
 
+/* linear_1 has a module of its own beside the merger, a convolution. */
+static const loong_hf_row_t glm4v_rows[] = {
+    ROW("linear_1.weight", "weight", HF_FFN, HF_PATCH, HF_ALWAYS,
+        HF_BARE | HF_IMAGE | HF_PLACES),
+    ROW("linear_1.bias", "bias", HF_FFN, HF_NONE, HF_ALWAYS, HF_BARE),
+    NAMED("linear_2.weight", "proj.weight", HF_HIDDEN, HF_FFN),
+    BOTH("post_norm", "post_projection_norm", HF_HIDDEN, HF_NONE),
+    NAMED("mlp.gate_proj.weight", "gate_proj.weight", HF_EXPERT_FFN, HF_HIDDEN),
+    NAMED("mlp.up_proj.weight", "up_proj.weight", HF_EXPERT_FFN, HF_HIDDEN),
+    NAMED("mlp.down_proj.weight", "down_proj.weight", HF_HIDDEN, HF_EXPERT_FFN),
+    ROWS_END};
+
 /* Mergers of deep features stand beside the one of the last layer's. */
 #define DEEP(name_, hf_, rows_, columns_) \
     ROW("deepstack.#." name_, "#." hf_, rows_, columns_, HF_ALWAYS, HF_BARE)
@@ -104,11 +116,13 @@ static const loong_hf_names_t names[] = {
     {"kimi_projector", "", kimi_rows, false, NULL},
     {"minicpmv4_6_merger", "", minicpmv_rows, false, NULL},
     {"perceiver_resampler", "", perceiver_rows, false, NULL},
+    {"glm4v_merger", "", glm4v_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 static const loong_hf_type_t types[] = {{.model_type = NULL}};
 
-/* HF_QUERY: a row that it reads; HF_PATCH: the rows that become one. */
+/* HF_QUERY: a row that it reads; HF_PATCH: the rows that become one;
+ * HF_EXPERT_FFN: channels of the feed-forward. */
 static loong_status_t size(loong_hf_map_t *map, const loong_pairs_t *model)
 {
     loong_projector_config_t c;
@@ -125,6 +139,9 @@ static loong_status_t size(loong_hf_map_t *map, const loong_pairs_t *model)
                                     : c.input_size;
     s[HF_PATCH] = c.input_size * c.merge_size * c.merge_size;
     s[HF_FFN] = c.ffn_hidden_size;
+    s[HF_EXPERT_FFN] = c.gated_ffn_hidden_size;
+    map->patch[0] = c.input_size;
+    map->patch[1] = c.merge_size;
     s[HF_HIDDEN] = c.hidden_size;
     map->conditions[HF_ALWAYS] = true;
     return LOONG_OK;

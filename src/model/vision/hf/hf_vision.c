@@ -38,6 +38,7 @@ static const kind_t kinds[] = {
     {"rice_vit", NULL, "gelu"},
     {"siglip2_vision_model", "siglip2", "gelu_tanh"},
     {"minicpmv4_6_vision", NULL, "gelu_tanh"},
+    {"glm4v_vision", NULL, "swiglu"},
 };
 
 static const kind_t *kind_of(const loong_hf_type_t *type)
@@ -166,7 +167,8 @@ static loong_status_t map_grid(loong_hf_reader_t *r)
 /* Likewise, of a picture of so many pixels. */
 static bool has_sides(const loong_hf_type_t *type)
 {
-    return strcmp(type->family, "minicpmv4_6_vision") == 0;
+    return strcmp(type->family, "minicpmv4_6_vision") == 0 ||
+           strcmp(type->family, "glm4v_vision") == 0;
 }
 
 static loong_status_t map_sides(loong_hf_reader_t *r)
@@ -178,7 +180,9 @@ static loong_status_t map_sides(loong_hf_reader_t *r)
         !loongi_pairs_int(r->pairs, "patch_size", &patch)) {
         return LOONG_OK;
     }
-    int64_t pixels = value != NULL ? loongi_json_int(value) : 224;
+    bool glm = strcmp(r->type->family, "glm4v_vision") == 0;
+    int64_t usual = glm ? 336 : 224;
+    int64_t pixels = value != NULL ? loongi_json_int(value) : usual;
     int64_t side = patch > 0 ? pixels / patch : 0;
     if (side < 1 || side > 1000) {
         loongi_hf_refuse(r, name, value, "1 to 1000 times patch_size is");
@@ -328,8 +332,10 @@ static void emit_side(loong_hf_writer_t *w, const char *name, int64_t times)
 {
     char text[32];
     int64_t positions = 0;
+    int64_t patch = 0;
     int64_t side = 0;
     loongi_pairs_int(w->model, "num_position_embeddings", &positions);
+    loongi_pairs_int(w->model, "patch_size", &patch);
     while (side * side < positions) {
         side++;
     }

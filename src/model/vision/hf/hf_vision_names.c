@@ -230,6 +230,36 @@ static const loong_hf_row_t qwen2_5_vl_rows[] = {
     BOTH(MLP "down_proj", LAYER "mlp.down_proj", HF_HIDDEN, HF_FFN),
     ROWS_END};
 
+/* Without biases but those of q, k and v, where there are some. */
+#define BIAS_PART(name_, part_)                                               \
+    {                                                                         \
+        ATTN name_ ".bias", LAYER "attn.qkv.bias", HF_HIDDEN, HF_NONE,        \
+            HF_IF_QKV_BIAS, 0, part_, 3, NULL                                 \
+    }
+static const loong_hf_row_t glm4v_rows[] = {
+    IMAGE("patch_embed.proj.weight"),
+    NAMED("patch_embedding.bias", "patch_embed.proj.bias", HF_HIDDEN, HF_NONE),
+    NAMED("patch_layernorm.weight", "post_conv_layernorm.weight", HF_HIDDEN,
+          HF_NONE),
+    NAMED("position_embeddings.weight", "embeddings.position_embedding.weight",
+          HF_POSITION, HF_HIDDEN),
+    NAMED("layers.#.input_layernorm.weight", LAYER "norm1.weight", HF_HIDDEN,
+          HF_NONE),
+    PARTS("weight", HF_HIDDEN),
+    BIAS_PART("q_proj", 0),
+    BIAS_PART("k_proj", 1),
+    BIAS_PART("v_proj", 2),
+    NAMED(ATTN "o_proj.weight", LAYER "attn.proj.weight", HF_HIDDEN, HF_HIDDEN),
+    NAMED("layers.#.post_attention_layernorm.weight", LAYER "norm2.weight",
+          HF_HIDDEN, HF_NONE),
+    NAMED(MLP "gate_proj.weight", LAYER "mlp.gate_proj.weight", HF_FFN,
+          HF_HIDDEN),
+    NAMED(MLP "up_proj.weight", LAYER "mlp.up_proj.weight", HF_FFN, HF_HIDDEN),
+    NAMED(MLP "down_proj.weight", LAYER "mlp.down_proj.weight", HF_HIDDEN,
+          HF_FFN),
+    NAMED("norm.weight", "post_layernorm.weight", HF_HIDDEN, HF_NONE),
+    ROWS_END};
+
 static const loong_hf_row_t qwen3_vl_rows[] = {
     FRAMES("patch_embed.proj.weight"),
     NAMED("patch_embedding.bias", "patch_embed.proj.bias", HF_HIDDEN, HF_NONE),
@@ -290,6 +320,7 @@ const loong_hf_names_t loongi_hf_vision_names[] = {
     {"siglip2_vision_model", "vision_model.", siglip2_rows, false,
      tower_beside},
     {"minicpmv4_6_vision", "", minicpmv_rows, false, NULL},
+    {"glm4v_vision", "", glm4v_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 loong_status_t loongi_hf_vision_size(loong_hf_map_t *map,

@@ -205,6 +205,25 @@ static const loong_hf_field_t minicpmv_fields[] = {
     CODE_FIELD("image_size"),
     CODE_FIELD("hidden_act"),
     CODE_FIELD(NULL)};
+/* intermediate_size is the projector's, out_hidden_size the width of the
+ * encoder's feed-forward as well. */
+static const loong_hf_field_t glm4v_fields[] = {
+    INT_FIELD("depth", "num_layers", "24"),
+    INT_FIELD("hidden_size", "hidden_size", "1536"),
+    INT_FIELD("out_hidden_size", "ffn_hidden_size", "4096"),
+    INT_FIELD("num_heads", "num_attention_heads", "12"),
+    SQUARE_FIELD("patch_size", "patch_size", "14"),
+    INT_FIELD("temporal_patch_size", "temporal_patch_size", "2"),
+    BOOL_FIELD("attention_bias", "add_qkv_bias", "false"),
+    REAL_FIELD("rms_norm_eps", "layernorm_epsilon", "1e-05"),
+    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
+    CODE_FIELD("image_size"),
+    CODE_FIELD("hidden_act"),
+    NEUTRAL_FIELD("in_channels", "3"),
+    NEUTRAL_FIELD("attention_dropout", "0.0|0"),
+    NEUTRAL_FIELD("hidden_dropout_prob", "0.0|0"),
+    CODE_FIELD("rope_parameters"),
+    CODE_FIELD(NULL)};
 /* What the classes compute, beside their sizes. */
 static const loong_hf_fixed_t vit_fixed[] = {{"add_class_token", "true"},
                                              {"add_patch_bias", "true"},
@@ -309,6 +328,23 @@ static const loong_hf_fixed_t minicpmv_fixed[] = {
     {"masked_image_modeling", "false"},
     {NULL, NULL}};
 
+static const loong_hf_fixed_t glm4v_fixed[] = {
+    {"add_class_token", "false"},
+    {"add_patch_bias", "true"},
+    {"patch_layernorm", "true"},
+    {"add_attn_proj_bias", "false"},
+    {"add_bias_linear", "false"},
+    {"pre_layernorm", "false"},
+    {"post_layernorm", "true"},
+    {"position_embedding_type", "rope"},
+    {"rotary_base", "10000"},
+    {"image_size", "0"},
+    {"position_interpolation", "bicubic"},
+    {"position_align_corners", "false"},
+    {"normalization", "RMSNorm"},
+    {"masked_image_modeling", "false"},
+    {NULL, NULL}};
+
 static const loong_hf_fixed_t internvl_fixed[] = {
     {"add_class_token", "true"},        {"add_patch_bias", "true"},
     {"pre_layernorm", "false"},         {"post_layernorm", "false"},
@@ -343,6 +379,7 @@ const loong_hf_type_t loongi_hf_vision_types[] = {
     TYPE("siglip2", "Siglip2", "siglip2_vision_model", siglip2),
     TYPE("minicpmv4_6_vision", "MiniCPMV4_6Vision", "minicpmv4_6_vision",
          minicpmv),
+    TYPE("glm4v_vision", "Glm4v", "glm4v_vision", glm4v),
     TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
     {.model_type = NULL}};

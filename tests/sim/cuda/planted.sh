@@ -77,7 +77,6 @@ every cuda_op_attention stride attention 0
 every cuda_layouts wait 7
 every cuda_layouts wait 5
 every cuda_layouts launch 2
-every cuda_edges wait 60
 long cuda_op_attention block query_tiles
 long cuda_op_attention barrier query_tiles 2
 long cuda_op_attention block key_tiles
@@ -120,6 +119,7 @@ long cuda_layouts wait 30
 long cuda_layouts wait 80
 long cuda_layouts launch 20
 long cuda_edges wait 40
+long cuda_edges wait 60
 long cuda_edges wait 80
 long cuda_edges wait 100
 long cuda_edges wait 130

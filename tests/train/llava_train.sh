@@ -161,7 +161,7 @@ also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
 also 4 1 join=bubbles parallel.pipeline_model_parallel_size=2 $c=2 \
     train.micro_batch_size=1 data.max_images=2 data.max_patches=80
-steps 4 1 ${e}$t=2 parallel.$t=2 parallel.sequence_parallel=true \
+also 4 1 ${e}$t=2 parallel.$t=2 parallel.sequence_parallel=true \
     model.image_projector.parallel.$t=2 \
     model.image_projector.parallel.sequence_parallel=true
 also 2 1 data.packing=best_fit data.row_images=8 data.row_patches=320 \
@@ -310,7 +310,7 @@ grep -q 'num_deep_features: 2 layers .* layer 1 is in another' "$place/out" || {
 model=glm4v_train
 sed -i 's/Qwen2VL/Glm4v/; s/: 64/: 128/; s/: 384/: 768/' \
     "$place/preprocessor_config.json"
-steps 1 1
+also 1 1
 also 1 21 model.image_encoder.freeze=true train.micro_batch_size=1
 also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
@@ -329,7 +329,7 @@ also 1 1
 also 1 21 model.image_encoder.freeze=true
 also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
     ${m}foundation.$r=2-3 parallel.data_parallel_sharding=optim_grads_params
-steps 2 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
+also 2 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
     model.image_projector.parallel.$t=2
 also 2 1 $c=2 $k=p2p
 # RICE: a class token for each picture, which turns by learned angles.
@@ -439,7 +439,7 @@ if [ -e "$build/libloong_video.so" ]; then
     also 1 1
     also 2 1 "${shared[@]}"
     also 4 1 "${shared[@]}" $c=2 parallel.$t=2
-    steps 4 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
+    also 4 1 parallel.$t=2 ${e}$t=2 ${e}sequence_parallel=true \
         ${m}image_projector.parallel.$t=2 \
         ${m}image_projector.parallel.sequence_parallel=true \
         parallel.pipeline_model_parallel_size=2

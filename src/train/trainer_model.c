@@ -72,7 +72,9 @@ static loong_status_t check_roles(const loong_trainer_t *t)
         fit = fit && strcmp(encoder, "image_encoder") == 0 &&
               strncmp(k->role[2 * i], k->role[2 * i + 1], 6) == 0;
     }
-    LOONG_CHECK(t->ctx, k->count == 1 || fit, LOONG_ERR_CONFIG,
+    bool alone = k->count == 1 && strcmp(loong_recipe_role_kind(k->role[0]),
+                                         k->role[0]) == 0;
+    LOONG_CHECK(t->ctx, alone || fit, LOONG_ERR_CONFIG,
                 "model: %s and %s; pictures reach a " LOONG_DEFAULT_ROLE
                 " from an image_encoder by way of an image_projector, videos "
                 "from there as well, or from a video_encoder by way of a "

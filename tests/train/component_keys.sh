@@ -188,6 +188,15 @@ refused 'image_projector.ffn_hidden_size = 20: of model type llava it is' \
     checkpoint.save=save export.hf=hf $j.ffn_hidden_size=20
 refused 'no parameter matches image_encodr.*; their names are image_encoder.' \
     'model.freeze=[image_encodr.*]'
+v=model.video_encoder
+tower=($v.family=qwen2_vl_vision $v.num_layers=1 $v.hidden_size=16
+    $v.num_attention_heads=2 $v.patch_size=4)
+refused 'all three, or five, must be there' "${tower[@]}"
+refused 'model.video_encoder.family: clip_vision_model reads pictures, and no' \
+    "${tower[@]}" $v.family=clip_vision_model $v.image_size=8 \
+    model.video_projector.family=mlp_projector
+refused 'data.max_videos: is of a video_encoder beside an image_encoder' \
+    ++data.max_videos=2
 refused 'join: has no effect on a model of one component' join=phases \
     "~$e" "~$j"
 # Twenty-four samples are twelve micro-batches of texts, six of the encoder.

@@ -103,7 +103,7 @@ if(MPI_C_FOUND)
     component_keys
     component_ranks chat_train
     PROPERTIES
-    LABELS train TIMEOUT 240
+    LABELS train TIMEOUT 120
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   add_test(NAME cli_signals COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/signals.sh ${PROJECT_BINARY_DIR}

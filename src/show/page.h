@@ -31,6 +31,16 @@ typedef struct loong_shown_row {
     int64_t label;                        /* of a picture alone; -1: none */
 } loong_shown_row_t;
 
+/* What an encoder is given of a micro-batch. */
+typedef struct loong_shown_encoder {
+    const char *name;
+    const loong_patch_params_t *cut;
+    loong_loader_t *loader;
+    float *patches;  /* [rows, 3 frames patch^2] */
+    int32_t *places; /* [2,rows] row and column of each patch */
+    int32_t *masked; /* [rows] */
+} loong_shown_encoder_t;
+
 typedef struct loong_show {
     loong_context_t *ctx;
     const loong_run_data_t *data;
@@ -46,17 +56,14 @@ typedef struct loong_show {
     int32_t *tokens;    /* [R,T] */
     int32_t *labels;    /* [R,T] */
     int32_t *feature;   /* [R,T] */
+    int32_t *video;     /* [R,T] likewise, of the second encoder */
     int32_t *positions; /* [R,T], or [3,R,T] with axes */
     int32_t *bounds;    /* [R*T + 1] cu_seqlens */
     double *weight;     /* [R,T] */
-    /* Pictures; NULL: there are none. */
-    const loong_patch_params_t *cut;
-    loong_loader_t *pictures;
-    float *patches;  /* [rows, 3 frames patch^2] */
-    int32_t *places; /* [2,rows] row and column of each patch */
-    int32_t *masked; /* [rows] */
-    const loong_planned_image_t *images; /* of the micro-batch */
-    int64_t num_images;
+    int num_encoders;   /* that read pictures */
+    loong_shown_encoder_t encoder[LOONG_MAX_ENCODERS];
+    loong_planned_image_t *images; /* of all of them, as texts have them */
+    int64_t num_images, room;
 } loong_show_t;
 
 /* ---- html.c ---- */

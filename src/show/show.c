@@ -6,6 +6,7 @@
 #include "show.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "file.h"
@@ -45,6 +46,8 @@ static loong_status_t open_texts(loong_show_t *s)
         loongi_calloc(s->ctx, count, sizeof(*s->labels), "a page", &s->labels));
     LOONG_TRY(loongi_calloc(s->ctx, count, sizeof(*s->feature), "a page",
                             &s->feature));
+    LOONG_TRY(
+        loongi_calloc(s->ctx, count, sizeof(*s->video), "a page", &s->video));
     LOONG_TRY(loongi_calloc(s->ctx, 3 * count, sizeof(*s->positions), "a page",
                             &s->positions));
     LOONG_TRY(loongi_calloc(s->ctx, count + 1, sizeof(*s->bounds), "a page",
@@ -59,18 +62,22 @@ static loong_status_t open_texts(loong_show_t *s)
                               "a page", &s->token);
 }
 
-static loong_status_t open_pictures(loong_show_t *s, const void *config)
+static loong_status_t add_encoder(loong_show_t *s, const char *name,
+                                  const void *cut, loong_loader_t *loader)
 {
-    s->cut = config;
-    size_t rows = (size_t)s->cut->rows;
+    loong_shown_encoder_t *e = &s->encoder[s->num_encoders++];
+    e->name = name;
+    e->cut = cut;
+    e->loader = loader;
+    size_t rows = (size_t)e->cut->rows;
     LOONG_TRY(loongi_calloc(s->ctx, rows,
-                            (size_t)loongi_patch_elements(s->cut) *
-                                sizeof(*s->patches),
-                            "a page", &s->patches));
-    LOONG_TRY(loongi_calloc(s->ctx, 2 * rows, sizeof(*s->places), "a page",
-                            &s->places));
-    return loongi_calloc(s->ctx, rows, sizeof(*s->masked), "a page",
-                         &s->masked);
+                            (size_t)loongi_patch_elements(e->cut) *
+                                sizeof(*e->patches),
+                            "a page", &e->patches));
+    LOONG_TRY(loongi_calloc(s->ctx, 2 * rows, sizeof(*e->places), "a page",
+                            &e->places));
+    return loongi_calloc(s->ctx, rows, sizeof(*e->masked), "a page",
+                         &e->masked);
 }
 
 /* What the model's components read. */
@@ -78,38 +85,41 @@ static loong_status_t open_show(loong_show_t *s)
 {
     const loong_reader_t *reader = loongi_plan_reader(s->data->plan);
     const loong_processor_t *processor = reader->processor;
-    const void *cut =
-        processor == &loong_patch_processor ? reader->config : NULL;
-    s->pictures = s->data->loader;
-    LOONG_CHECK(s->ctx, cut != NULL || processor == &loong_token_processor,
+    bool texts = processor == &loong_token_processor;
+    LOONG_CHECK(s->ctx, texts || processor == &loong_patch_processor,
                 LOONG_ERR_UNSUPPORTED,
                 "family %s reads its data by a processor of its own ('%s'), "
                 "tokens and pictures can be shown",
                 texts_of(s)->params.family->name, processor->name);
-    LOONG_CHECK(s->ctx, s->data->plan->num_encoders <= 1, LOONG_ERR_UNSUPPORTED,
-                "model.video_encoder: what one encoder is given can be shown, "
-                "this model has two");
-    if (processor == &loong_token_processor) {
-        LOONG_TRY(open_texts(s));
-        s->pictures = s->data->images[0].loader;
-        cut = s->pictures != NULL
-                  ? s->data->plan->readers[s->data->images[0].encoder].config
-                  : NULL;
+    LOONG_TRY(texts ? open_texts(s)
+                    : add_encoder(s, texts_of(s)->params.name, reader->config,
+                                  s->data->loader));
+    const loong_plan_t *plan = s->data->plan;
+    for (int e = 0; texts && e < plan->num_encoders; e++) {
+        const loong_images_t *images = &s->data->images[e];
+        LOONG_TRY(add_encoder(s, loong_recipe_component(plan->recipe, 2 * e),
+                              plan->readers[images->encoder].config,
+                              images->loader));
     }
     s->items.ctx = s->ctx;
     LOONG_TRY(processor->begin(reader->config, &s->items));
     s->items.unmarked = false;
     s->items.picture = -1;
-    return cut != NULL ? open_pictures(s, cut) : LOONG_OK;
+    return LOONG_OK;
 }
 
 static void close_show(loong_show_t *s)
 {
-    void *const memory[] = {s->token,  s->tokens, s->labels,    s->feature,
-                            s->bounds, s->weight, s->positions, s->patches,
-                            s->places, s->masked};
+    void *const memory[] = {s->token,   s->tokens,    s->labels,
+                            s->feature, s->video,     s->bounds,
+                            s->weight,  s->positions, s->images};
     for (int i = 0; i < LOONG_COUNT_OF(memory); i++) {
         loongi_free(s->ctx, memory[i]);
+    }
+    for (int e = 0; e < s->num_encoders; e++) {
+        loongi_free(s->ctx, s->encoder[e].patches);
+        loongi_free(s->ctx, s->encoder[e].places);
+        loongi_free(s->ctx, s->encoder[e].masked);
     }
     loong_tokenizer_destroy(&s->tokenizer);
     loong_items_free(&s->items);
@@ -122,49 +132,80 @@ static loong_status_t fill_texts(const loong_show_t *s)
     const loong_field_t fields[] = {
         {"tokens", LOONG_I32, n, s->tokens, NULL},
         {"labels", LOONG_I32, n, s->labels, NULL},
-        {"is_feature", LOONG_I32, n, s->feature, NULL},
+        {loong_feature_inputs[0], LOONG_I32, n, s->feature, NULL},
+        {loong_feature_inputs[1], LOONG_I32, n, s->video, NULL},
         {s->axes ? "axis_positions" : "positions", LOONG_I32,
          s->axes ? 3 * n : n, s->positions, NULL},
         {"cu_seqlens", LOONG_I32, n + 1, s->bounds, NULL},
         {"loss_weight", LOONG_F64, n, s->weight, NULL}};
-    return loong_loader_fill(s->data->loader, s->consumed, s->micro_batch,
-                             LOONG_COUNT_OF(fields), fields);
+    LOONG_TRY(loong_loader_fill(s->data->loader, s->consumed, s->micro_batch,
+                                LOONG_COUNT_OF(fields), fields));
+    for (int64_t i = 0; i < n; i++) {
+        s->feature[i] |= s->video[i];
+    }
+    return LOONG_OK;
 }
 
-static loong_status_t fill_pictures(const loong_show_t *s)
+static loong_status_t add_images(loong_show_t *s, loong_batch_plan_t *plan)
 {
-    int64_t n = s->cut->rows;
+    const loong_planned_image_t *images = NULL;
+    int64_t count = 0;
+    LOONG_TRY(loongi_batch_plan_images(plan, s->consumed, false, s->micro_batch,
+                                       &images, &count));
+    LOONG_TRY(loongi_grow(s->ctx, &s->images, &s->room, s->num_images + count,
+                          sizeof(*s->images), "a page"));
+    for (int64_t i = 0; i < count; i++) {
+        s->images[s->num_images++] = images[i];
+    }
+    return LOONG_OK;
+}
+
+static int in_text(const void *one, const void *other)
+{
+    const loong_planned_image_t *a = one;
+    const loong_planned_image_t *b = other;
+    return a->draw != b->draw ? (a->draw > b->draw) - (a->draw < b->draw)
+                              : a->number - b->number;
+}
+
+static loong_status_t fill_pictures(loong_show_t *s, int encoder)
+{
+    const loong_plan_t *plan = s->data->plan;
+    const loong_picture_plan_t *p = &plan->pictures[encoder];
+    const loong_shown_encoder_t *e = &s->encoder[encoder];
+    int64_t n = e->cut->rows;
     const loong_field_t fields[] = {
-        {"patches", LOONG_F32, n * loongi_patch_elements(s->cut), s->patches,
+        {"patches", LOONG_F32, n * loongi_patch_elements(e->cut), e->patches,
          NULL},
-        {"patch_positions", LOONG_I32, 2 * n, s->places, NULL},
-        {"is_masked", LOONG_I32, n, s->masked, NULL}};
-    int64_t texts = LOONG_MAX(s->data->plan->pictures[0].texts, 1);
-    return loong_loader_fill(s->pictures, s->consumed, s->micro_batch / texts,
-                             s->cut->mask_ratio > 0.0 ? 3 : 2, fields);
+        {"patch_positions", LOONG_I32, 2 * n, e->places, NULL},
+        {"is_masked", LOONG_I32, n, e->masked, NULL}};
+    if (s->T > 0) {
+        LOONG_CHECK(s->ctx, p->samples >= plan->set->micro_batch_size,
+                    LOONG_ERR_UNSUPPORTED,
+                    "model.%s.train.micro_batch_size: %lld is a part of a "
+                    "micro-batch of texts, which is shown as a whole; leave "
+                    "it out",
+                    e->name, (long long)p->samples);
+        LOONG_TRY(add_images(s, s->data->images[encoder].plan));
+    }
+    return loong_loader_fill(e->loader, s->consumed,
+                             s->micro_batch / LOONG_MAX(p->texts, 1),
+                             e->cut->mask_ratio > 0.0 ? 3 : 2, fields);
 }
 
 static loong_status_t fill(loong_show_t *s)
 {
-    const loong_plan_t *plan = s->data->plan;
-    LOONG_CHECK(s->ctx,
-                plan->num_encoders == 0 ||
-                    plan->pictures[0].samples >= plan->set->micro_batch_size,
-                LOONG_ERR_UNSUPPORTED,
-                "model.image_encoder.train.micro_batch_size: %lld is a part of "
-                "a micro-batch of texts, which is shown as a whole; leave it "
-                "out",
-                (long long)plan->pictures[0].samples);
     s->num_images = 0;
     if (s->T > 0) {
         LOONG_TRY(fill_texts(s));
     }
-    if (s->T > 0 && s->cut != NULL) {
-        LOONG_TRY(loongi_batch_plan_images(s->data->images[0].plan, s->consumed,
-                                           false, s->micro_batch, &s->images,
-                                           &s->num_images));
+    for (int e = 0; e < s->num_encoders; e++) {
+        LOONG_TRY(fill_pictures(s, e));
     }
-    return s->cut != NULL ? fill_pictures(s) : LOONG_OK;
+    if (s->num_images > 0) {
+        qsort(s->images, (size_t)s->num_images, sizeof(*s->images), in_text);
+    }
+    return LOONG_OK;
 }
 
 /* ---- where a row is from ------------------------------------------------- */
@@ -304,9 +345,7 @@ static loong_status_t put_row(loong_show_t *s, loong_shown_row_t *row)
     if (s->T > 0) {
         loongi_show_tokens(s, row);
     }
-    if (s->cut != NULL) {
-        LOONG_TRY(loongi_show_pictures(s, row));
-    }
+    LOONG_TRY(loongi_show_pictures(s, row));
     loongi_text_printf(&s->html, "</section>\n");
     return s->html.status;
 }
@@ -351,7 +390,7 @@ static void put_summary(loong_show_t *s)
                                  "learned</span> <span class=\"t\">not "
                                  "learned</span>; what is known of a token or "
                                  "a square is told where the pointer stands.");
-    if (s->cut != NULL) {
+    if (s->num_encoders > 0) {
         loongi_text_printf(&s->html, " <label><input type=\"checkbox\" "
                                      "id=\"grid\" checked> patches, and those "
                                      "that become one row</label>");

@@ -12,6 +12,7 @@
 
 /* A grid of a picture: all of it, or a tile. */
 typedef struct grid {
+    const loong_shown_encoder_t *encoder;
     int64_t number;        /* of the picture's */
     int64_t first;         /* row of the encoder with its first patch */
     int64_t width, height; /* patches */
@@ -28,31 +29,32 @@ static uint8_t byte_of(const loong_image_processor_t *p, int channel,
 }
 
 /* Frame f of a patch. */
-static void put_patch(const loong_show_t *s, const float *patch, int64_t f,
-                      int64_t row, int64_t column, loong_image_t *image)
+static void put_patch(const loong_patch_params_t *p, const float *patch,
+                      int64_t f, int64_t row, int64_t column,
+                      loong_image_t *image)
 {
-    int64_t side = s->cut->cut.patch;
-    int64_t frames = LOONG_MAX(s->cut->cut.frames, 1);
+    int64_t side = p->cut.patch;
+    int64_t frames = LOONG_MAX(p->cut.frames, 1);
     for (int c = 0; c < CHANNELS; c++) {
-        bool last = s->cut->cut.channels_last;
+        bool last = p->cut.channels_last;
         const float *from = patch + (last ? c : (c * frames + f) * side * side);
         for (int64_t i = 0; i < side * side; i++) {
             int64_t y = row * side + i / side;
             int64_t x = column * side + i % side;
             image->pixels[(y * image->width + x) * CHANNELS + c] =
-                byte_of(s->cut->processor, c, from[last ? i * CHANNELS : i]);
+                byte_of(p->processor, c, from[last ? i * CHANNELS : i]);
         }
     }
 }
 
-static void fill_frame(const loong_show_t *s, const grid_t *grid, int64_t f,
-                       loong_image_t *image)
+static void fill_frame(const grid_t *grid, int64_t f, loong_image_t *image)
 {
-    int64_t elements = loongi_patch_elements(s->cut);
+    const loong_shown_encoder_t *e = grid->encoder;
+    int64_t elements = loongi_patch_elements(e->cut);
     for (int64_t i = 0; i < grid->width * grid->height; i++) {
         int64_t at = grid->first + i;
-        put_patch(s, s->patches + at * elements, f, s->places[at],
-                  s->places[s->cut->rows + at], image);
+        put_patch(e->cut, e->patches + at * elements, f, e->places[at],
+                  e->places[e->cut->rows + at], image);
     }
 }
 
@@ -87,12 +89,12 @@ static void begin_square(loong_show_t *s, const char *kind, int64_t x,
 static void put_merged(loong_show_t *s, const loong_shown_row_t *row,
                        const grid_t *grid)
 {
-    int64_t merge = loongi_patch_merge(s->cut);
+    int64_t merge = loongi_patch_merge(grid->encoder->cut);
     int64_t columns = grid->width / merge;
     int64_t count = columns * (grid->height / merge);
     for (int64_t i = 0; i < count && grid->place >= 0; i++) {
         begin_square(s, "m", i % columns, i / columns,
-                     merge * s->cut->cut.patch);
+                     merge * grid->encoder->cut->cut.patch);
         loongi_text_printf(&s->html, "<title>");
         loongi_show_place(s, row, grid->place + grid->skip + i);
         loongi_text_printf(&s->html, "</title></rect>");
@@ -101,11 +103,12 @@ static void put_merged(loong_show_t *s, const loong_shown_row_t *row,
 
 static void put_masked(loong_show_t *s, const grid_t *grid)
 {
+    const loong_shown_encoder_t *e = grid->encoder;
     for (int64_t i = 0; i < grid->width * grid->height; i++) {
         int64_t at = grid->first + i;
-        if (s->masked[at]) {
-            begin_square(s, "k", s->places[s->cut->rows + at], s->places[at],
-                         s->cut->cut.patch);
+        if (e->masked[at]) {
+            begin_square(s, "k", e->places[e->cut->rows + at], e->places[at],
+                         grid->encoder->cut->cut.patch);
             loongi_text_printf(&s->html, "<title>masked</title></rect>");
         }
     }
@@ -115,7 +118,7 @@ static loong_status_t put_frame(loong_show_t *s, const loong_shown_row_t *row,
                                 const grid_t *grid, const loong_image_t *image)
 {
     enum { LEAST = 280 }; /* pixels of the page, so that squares can be seen */
-    const loong_patch_cut_t *cut = &s->cut->cut;
+    const loong_patch_cut_t *cut = &grid->encoder->cut->cut;
     loongi_text_printf(&s->html,
                        "<div class=\"seen\" style=\"width:min(100%%,%" PRId64
                        "px)\">",
@@ -139,15 +142,16 @@ static loong_status_t put_frame(loong_show_t *s, const loong_shown_row_t *row,
 static loong_status_t put_grid(loong_show_t *s, const loong_shown_row_t *row,
                                const grid_t *grid)
 {
-    loong_image_t image = {.width = grid->width * s->cut->cut.patch,
-                           .height = grid->height * s->cut->cut.patch};
+    loong_image_t image = {.width = grid->width * grid->encoder->cut->cut.patch,
+                           .height =
+                               grid->height * grid->encoder->cut->cut.patch};
     size_t bytes = (size_t)(image.width * image.height) * CHANNELS;
     uint8_t *both = NULL; /* this frame, and the one before */
     loong_status_t status = LOONG_OK;
     LOONG_TRY(loongi_calloc(s->ctx, 2, bytes, "pixels of a page", &both));
-    for (int64_t f = 0; f < LOONG_MAX(s->cut->cut.frames, 1); f++) {
+    for (int64_t f = 0; f < LOONG_MAX(grid->encoder->cut->cut.frames, 1); f++) {
         image.pixels = both + (size_t)(f % 2) * bytes;
-        fill_frame(s, grid, f, &image);
+        fill_frame(grid, f, &image);
         bool same = f > 0 && memcmp(both, both + bytes, bytes) == 0;
         if (status == LOONG_OK && !same) {
             status = put_frame(s, row, grid, &image);
@@ -162,6 +166,7 @@ static loong_status_t put_grid(loong_show_t *s, const loong_shown_row_t *row,
 /* The picture's rows in the encoder from `first` on, in the text from `place`
  * on. */
 typedef struct picture {
+    const loong_shown_encoder_t *encoder;
     int64_t number; /* in the row, from 1 on */
     loong_picture_rows_t rows;
     int64_t first, place;
@@ -184,7 +189,7 @@ static void put_caption(loong_show_t *s, const loong_shown_row_t *row,
                         const picture_t *p)
 {
     const char *name = row->picture[p->number - 1];
-    int64_t side = s->cut->cut.patch;
+    int64_t side = p->encoder->cut->cut.patch;
     loongi_text_printf(&s->html, "<figcaption>%s %" PRId64,
                        row->kind[p->number - 1], p->number);
     if (name != NULL) {
@@ -197,9 +202,9 @@ static void put_caption(loong_show_t *s, const loong_shown_row_t *row,
     loongi_text_printf(
         &s->html,
         ": %" PRId64 " x (%" PRId64 " x %" PRId64 " pixels, %" PRId64
-        " x %" PRId64 " patches), %" PRId64 " rows of the encoder",
+        " x %" PRId64 " patches), %" PRId64 " rows of %s",
         p->rows.grids, side * p->rows.width, side * p->rows.height,
-        p->rows.width, p->rows.height, p->rows.encoder);
+        p->rows.width, p->rows.height, p->rows.encoder, p->encoder->name);
     if (p->place >= 0) {
         loongi_text_printf(
             &s->html, ", places %" PRId64 " to %" PRId64 " of the text",
@@ -214,9 +219,9 @@ static void put_caption(loong_show_t *s, const loong_shown_row_t *row,
 static loong_status_t put_picture(loong_show_t *s, const loong_shown_row_t *row,
                                   const picture_t *p)
 {
-    int64_t merge = loongi_patch_merge(s->cut);
+    int64_t merge = loongi_patch_merge(p->encoder->cut);
     int64_t patches = p->rows.width * p->rows.height;
-    int64_t rows = p->rows.stride * loongi_patch_block_rows(s->cut);
+    int64_t rows = p->rows.stride * loongi_patch_block_rows(p->encoder->cut);
     int64_t before = p->rows.encoder / p->rows.all_frames - patches;
     int64_t text = p->rows.text / p->rows.grids;
     const loong_picture_packing_t *pack = &p->rows.pack;
@@ -225,7 +230,8 @@ static loong_status_t put_picture(loong_show_t *s, const loong_shown_row_t *row,
                        row->draw, p->number);
     put_caption(s, row, p);
     for (int64_t g = 0; g < p->rows.grids; g++) {
-        grid_t grid = {g,
+        grid_t grid = {p->encoder,
+                       g,
                        p->first + g * rows + before,
                        p->rows.width,
                        p->rows.height,
@@ -245,16 +251,22 @@ loong_status_t loongi_show_pictures(loong_show_t *s,
                                     const loong_shown_row_t *row)
 {
     if (s->T == 0) {
-        loong_picture_rows_t each = loongi_picture_each(s->cut);
-        picture_t p = {1, each, row->number * each.encoder, -1, NULL};
+        loong_picture_rows_t each = loongi_picture_each(s->encoder->cut);
+        picture_t p = {s->encoder, 1,   each, row->number * each.encoder,
+                       -1,         NULL};
         return put_picture(s, row, &p);
     }
     for (int64_t i = 0; i < s->num_images; i++) {
         const loong_planned_image_t *image = &s->images[i];
-        picture_t p = {image->number, image->rows,
-                       image->at[s->data->images[0].encoder].row *
-                           loongi_patch_block_rows(s->cut),
-                       image->row - row->number * s->T, image->part_at};
+        int encoder = image->rows.encoder_number;
+        const loong_shown_encoder_t *e = &s->encoder[encoder];
+        picture_t p = {e,
+                       image->number,
+                       image->rows,
+                       image->at[s->data->images[encoder].encoder].row *
+                           loongi_patch_block_rows(e->cut),
+                       image->row - row->number * s->T,
+                       image->part_at};
         if (image->draw == row->draw) {
             LOONG_TRY(put_picture(s, row, &p));
         }

@@ -230,6 +230,17 @@ END
             '>video 1, films/clip.mov: 2 x '; do
             grep -q "$text" films.html || fail "show videos: no $text"
         done
+        # The same page, of videos that have an encoder of their own.
+        v=model.video_encoder
+        "$build/loong-data" show "${films[@]}" $v.family=qwen3_vl_vision \
+            $v.{hidden_size=8,num_layers=2,num_attention_heads=2,patch_size=4} \
+            $v.num_position_embeddings=25 "$v.deepstack_layers=[0,1]" \
+            model.video_projector.family=qwen3_vl_merger data.max_images=8 \
+            data.{max_videos=8,max_video_patches=2048} --out towers.html \
+            >towers.out 2>&1 || fail "show towers: $(tail -n 3 towers.out)"
+        [ "$(grep -c 'rows of video_encoder' towers.html)" = 5 ] &&
+            sed 's/of video_encoder/of image_encoder/' towers.html |
+            cmp - films.html || fail "the page of two encoders is another"
         "$build/loongrun" "${films[@]}" --check >check.out 2>&1
         grep -q ': 3 pictures and 5 videos decoded' check.out ||
             fail "videos are pictures: $(grep decoded check.out)"

@@ -291,6 +291,8 @@ static void describe_lack(loong_plan_t *plan)
         loongi_text_printf(&plan->text, "too little memory: ");
         loongi_memory_explain(plan, &plan->text);
         loongi_text_printf(&plan->text, "\n");
+    } else if (loongi_memory_doubt(plan, &plan->text)) {
+        loongi_text_printf(&plan->text, "\n");
     }
 }
 

@@ -121,30 +121,62 @@ loong_status_t loongi_memory_measure(loong_plan_t *plan)
     return status;
 }
 
-/* Of a plan for other machines this one says nothing, and no card that is not
- * named. */
+/* Of a plan for other machines this one says nothing; a card does if
+ * predict.device names one, else what it lacks is a warning. */
 static bool is_judged(const loong_plan_t *plan)
 {
     return !plan->plan_only ||
            (is_by_card(plan) ? loongi_predict_names_card(plan) : plan->judge);
 }
 
-/* The first planned rank of another kind of device than this one's that is more
- * than a card has, by its rates; -1: none. */
-static int find_other(const loong_plan_t *plan)
+static const char *kind_of(const loong_plan_t *plan, int index)
+{
+    return plan->num_stage_plans > 0 ? loongi_stage_plans_kind(plan, index)
+                                     : loong_device_name(plan->device);
+}
+
+static double bytes_of(const loong_plan_t *plan, int index)
+{
+    return plan->num_stage_plans > 0
+               ? (double)loongi_stage_plans_bytes(plan, index)
+               : (double)plan->memory.rank;
+}
+
+/* The first planned rank that needs more than a card has, by its rates, among
+ * those that are judged so, or the others; -1: none. */
+static int find_excess(const loong_plan_t *plan, bool judged)
 {
     const char *own = loong_device_name(plan->device);
-    bool pretended = is_judged(plan) &&
-                     loong_comm_size(plan->comm) != plan->parallel.ranks;
-    for (int r = 0; r < plan->num_stage_plans && pretended; r++) {
-        const char *kind = loongi_stage_plans_kind(plan, r);
+    bool all = loong_comm_size(plan->comm) == plan->parallel.ranks;
+    int count = all && judged ? 0 : LOONG_MAX(plan->num_stage_plans, 1);
+    for (int r = 0; r < count; r++) {
+        const char *kind = kind_of(plan, r);
+        bool other = strcmp(kind, own) != 0;
+        bool strict = is_judged(plan) ||
+                      (other && loongi_predict_names_card(plan));
         loong_device_rates_t rates = loongi_predict_rates(plan, kind);
-        if (strcmp(kind, own) != 0 && rates.name != NULL &&
-            (double)loongi_stage_plans_bytes(plan, r) > rates.memory) {
+        if (strict == judged && (other || !judged) && rates.name != NULL &&
+            bytes_of(plan, r) > rates.memory) {
             return r;
         }
     }
     return -1;
+}
+
+static void explain_excess(const loong_plan_t *plan, int index,
+                           loong_text_t *text)
+{
+    char need[LOONG_HUMAN_SIZE];
+    char has[LOONG_HUMAN_SIZE];
+    const char *kind = kind_of(plan, index);
+    const loong_component_t *c =
+        plan->num_stage_plans > 0 ? plan->stage_plans[index] : plan->component;
+    loong_device_rates_t rates = loongi_predict_rates(plan, kind);
+    loongi_text_printf(text, "rank %d needs %s, all memory of %s:%s is %s (%s)",
+                       loongi_model_rank(c->model),
+                       loongi_human_bytes(bytes_of(plan, index), need), kind,
+                       rates.name, loongi_human_bytes(rates.memory, has),
+                       rates.source);
 }
 
 static bool suffices_here(const loong_plan_t *plan)
@@ -155,7 +187,7 @@ static bool suffices_here(const loong_plan_t *plan)
 
 bool loongi_memory_suffices(const loong_plan_t *plan)
 {
-    return suffices_here(plan) && find_other(plan) < 0;
+    return suffices_here(plan) && find_excess(plan, true) < 0;
 }
 
 void loongi_memory_explain(const loong_plan_t *plan, loong_text_t *text)
@@ -163,16 +195,9 @@ void loongi_memory_explain(const loong_plan_t *plan, loong_text_t *text)
     char need[LOONG_HUMAN_SIZE];
     char all[LOONG_HUMAN_SIZE];
     char has[LOONG_HUMAN_SIZE];
-    int other = find_other(plan);
+    int other = find_excess(plan, true);
     if (suffices_here(plan) && other >= 0) {
-        const char *kind = loongi_stage_plans_kind(plan, other);
-        loong_device_rates_t rates = loongi_predict_rates(plan, kind);
-        double bytes = (double)loongi_stage_plans_bytes(plan, other);
-        loongi_text_printf(text,
-                           "rank %d needs %s, all memory of %s:%s is %s (%s)",
-                           loongi_model_rank(plan->stage_plans[other]->model),
-                           loongi_human_bytes(bytes, need), kind, rates.name,
-                           loongi_human_bytes(rates.memory, has), rates.source);
+        explain_excess(plan, other, text);
         return;
     }
     loongi_text_printf(text, "needs %s per rank",
@@ -189,18 +214,45 @@ void loongi_memory_explain(const loong_plan_t *plan, loong_text_t *text)
         plan->memory.available.what);
 }
 
+bool loongi_memory_doubt(const loong_plan_t *plan, loong_text_t *text)
+{
+    int excess = find_excess(plan, false);
+    if (excess < 0) {
+        return false;
+    }
+    const char *kind = kind_of(plan, excess);
+    loongi_text_printf(text, "perhaps too little memory: ");
+    explain_excess(plan, excess, text);
+    loongi_text_printf(text,
+                       ", a card that nothing names; with predict.device=%s "
+                       "this is an error",
+                       loongi_predict_rates(plan, kind).name);
+    return true;
+}
+
+/* Told by one rank. */
+static loong_status_t warn(const loong_plan_t *plan)
+{
+    loong_text_t text = loongi_text_begin(plan->ctx);
+    if (loongi_memory_doubt(plan, &text) && text.status == LOONG_OK &&
+        loong_comm_rank(plan->comm) == 0) {
+        loongi_log(plan->ctx, LOONG_LOG_WARN, "%s", loongi_text_get(&text));
+    }
+    loong_status_t status = text.status;
+    loongi_text_free(&text);
+    return status;
+}
+
 loong_status_t loongi_memory_check(loong_plan_t *plan)
 {
     loong_text_t text = loongi_text_begin(plan->ctx);
     loong_status_t status = LOONG_OK;
-    if (!is_judged(plan)) {
-        return LOONG_OK;
-    }
     if (plan->plan_only && plan->parallel.ranks > 1) {
         LOONG_TRY(loongi_stage_plans_create(plan));
     }
+    LOONG_TRY(warn(plan));
     LOONG_CHECK(plan->ctx,
-                loong_device_identity(plan->device) == 0 ||
+                !is_judged(plan) || loong_device_identity(plan->device) == 0 ||
                     plan->memory.ranks == 1,
                 LOONG_ERR_CONFIG,
                 "%d ranks of this machine came to %s:%d: each wants a device "

@@ -122,9 +122,27 @@ says 'rank 1 (xpu): forward'
 plan 0 ./loongrun "$mixed" $f.vocab_size=45000000
 says 'ranks that hold the same layers as rank 0 have devices of several kinds'
 says 'GiB  of 96.00 GiB, xpu:'
-! grep -q 'too little memory' "$room/out" || says 'nothing of a card unnamed'
+lacks='memory: rank 1 needs [0-9.]* GiB, all memory of xpu:p800_press is 96.00 GiB'
+# counts REGEX N: lines of it.
+counts() {
+  [ "$(grep -c -- "$1" "$room/out")" = "$2" ] || says "$2 lines of $1"
+}
+counts "^perhaps too little $lacks.*, a card that nothing names; with predict" 1
+counts "warn.* perhaps too little $lacks" 1
 plan 1 ./loongrun "$mixed" $f.vocab_size=45000000 predict.device=p800_press
-says 'too little memory: '
+counts "^too little $lacks" 2
+counts 'perhaps too little' 0
+# What is named of one kind judges all; a processor beside it changes nothing.
+plan 1 ./loongrun "$mixed" $f.vocab_size=45000000 predict.device=h200
+plan 1 ./loongrun 'devices=[cpu:0, xpu:1-2]' $f.vocab_size=45000000 \
+  predict.device=p800_press
+counts "^too little $lacks" 2
+plan 0 ./loongrun 'devices=[cpu:0, xpu:1-2]' $f.vocab_size=45000000
+counts "^perhaps too little $lacks" 1
+plan 0 ./loongrun device=xpu $f.vocab_size=45000000
+counts '^perhaps too little memory: rank [0-2] needs' 1
+plan 0 ./loongrun "$mixed"
+counts 'too little' 0
 # A card is named where there is none: told before anything else.
 plan 2 ./loongrun device=cpu predict.device=h100
 says 'this run is on the processor'

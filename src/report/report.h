@@ -114,8 +114,8 @@ LOONG_NODISCARD loong_status_t loongi_set_aside(loong_context_t *ctx,
 /* The rate of matrix products that this machine reaches, in 1e9 operations a
  * second, all ranks together: the fastest of a few square products in the
  * compute type, which all ranks run at the same time. NAN where a rank's device
- * has no memory left for them. Takes about a tenth of a second. Collective on:
- * comm, the world. */
+ * has no memory left for them. Takes less than a tenth of a second. Collective
+ * on: comm, the world. */
 LOONG_NODISCARD loong_status_t loongi_gemm_rate(
     const loong_component_t *component, loong_comm_t *comm, double *gflops_p);
 

@@ -12,10 +12,6 @@
 #include "loong/recipe.h"
 #include "rng.h"
 
-#define ENCODER "model.image_encoder."
-#define PROJECTOR "model.image_projector."
-#define FOUNDATION "model.foundation."
-
 /* A new axis is a line here. */
 typedef struct axis {
     const char *label;
@@ -24,6 +20,42 @@ typedef struct axis {
     const char *values; /* NULL: all choices of the schema, or of `draws` */
     const char *bits;   /* values that give the same bits; "": all, NULL: none*/
 } axis_t;
+
+/* Of an encoder and its projector, by letters and by role. */
+#define TOWER(e_, j_, of_)                                                     \
+    {e_ ".micro", "model." of_ "_encoder.train.micro_batch_size", LAYOUT_FREE, \
+     "null null 1 2 4 6", NULL},                                               \
+        {e_ ".pp",                                                             \
+         "model." of_ "_encoder.parallel.pipeline_model_parallel_size",        \
+         LAYOUT_FREE, "null null null 2", NULL},                               \
+        {e_ ".chunk",                                                          \
+         "model." of_                                                          \
+         "_encoder.parallel.num_layers_per_virtual_pipeline_stage",            \
+         LAYOUT_FREE, "null null 1", ""},                                      \
+        {e_ ".cp", "model." of_ "_encoder.parallel.context_parallel_size",     \
+         LAYOUT_FREE, "null null null 2", NULL},                               \
+        {e_ ".tp",                                                             \
+         "model." of_ "_encoder.parallel.tensor_model_parallel_size",          \
+         LAYOUT_FREE, "1 2 4", NULL},                                          \
+        {e_ ".sp", "model." of_ "_encoder.parallel.sequence_parallel",         \
+         LAYOUT_FREE, "false true", NULL},                                     \
+        {j_ ".tp",                                                             \
+         "model." of_ "_projector.parallel.tensor_model_parallel_size",        \
+         LAYOUT_FREE, "1 2 4", NULL},                                          \
+        {j_ ".sp", "model." of_ "_projector.parallel.sequence_parallel",       \
+         LAYOUT_FREE, "false true", NULL},                                     \
+        {e_ ".ranks", "model." of_ "_encoder.ranks", LAYOUT_FREE,              \
+         "null null 0 0-1 1-", NULL},                                          \
+        {j_ ".ranks", "model." of_ "_projector.ranks", LAYOUT_FREE,            \
+         "null null 0,2 1-2 1-", NULL},                                        \
+        {e_ ".again", "model." of_ "_encoder.recompute.granularity",           \
+         LAYOUT_FREE, "null none full", ""},                                   \
+        {e_ ".freeze", "model." of_ "_encoder.freeze", LAYOUT_MODEL,           \
+         "false true", NULL},                                                  \
+    {                                                                          \
+        j_ ".freeze", "model." of_ "_projector.freeze", LAYOUT_MODEL,          \
+            "false false true", NULL                                           \
+    }
 
 static const axis_t axes[] = {
     {"tp", "parallel.tensor_model_parallel_size", LAYOUT_RANKS, "1 2 3 4",
@@ -84,29 +116,10 @@ static const axis_t axes[] = {
     /* Behind LAYOUT_ALONE: of components that others read. */
     /* Bubbles deal pictures by gaps: sums are in another order. */
     {"join", "join", LAYOUT_FREE, NULL, "coupled phases two_pass"},
-    {"e.micro", ENCODER "train.micro_batch_size", LAYOUT_FREE,
-     "null null 1 2 4 6", NULL},
-    {"e.pp", ENCODER "parallel.pipeline_model_parallel_size", LAYOUT_FREE,
-     "null null null 2", NULL},
-    {"e.chunk", ENCODER "parallel.num_layers_per_virtual_pipeline_stage",
-     LAYOUT_FREE, "null null 1", ""},
-    {"e.cp", ENCODER "parallel.context_parallel_size", LAYOUT_FREE,
-     "null null null 2", NULL},
-    {"e.tp", ENCODER "parallel.tensor_model_parallel_size", LAYOUT_FREE,
-     "1 2 4", NULL},
-    {"e.sp", ENCODER "parallel.sequence_parallel", LAYOUT_FREE, "false true",
+    {"ranks", "model.foundation.ranks", LAYOUT_FREE, "null null 1- 2- 0-1",
      NULL},
-    {"j.tp", PROJECTOR "parallel.tensor_model_parallel_size", LAYOUT_FREE,
-     "1 2 4", NULL},
-    {"j.sp", PROJECTOR "parallel.sequence_parallel", LAYOUT_FREE, "false true",
-     NULL},
-    {"e.ranks", ENCODER "ranks", LAYOUT_FREE, "null null 0 0-1 1-", NULL},
-    {"j.ranks", PROJECTOR "ranks", LAYOUT_FREE, "null null 0,2 1-2 1-", NULL},
-    {"ranks", FOUNDATION "ranks", LAYOUT_FREE, "null null 1- 2- 0-1", NULL},
-    {"e.again", ENCODER "recompute.granularity", LAYOUT_FREE, "null none full",
-     ""},
-    {"e.freeze", ENCODER "freeze", LAYOUT_MODEL, "false true", NULL},
-    {"j.freeze", PROJECTOR "freeze", LAYOUT_MODEL, "false false true", NULL},
+    TOWER("e", "j", "image"),
+    TOWER("v", "w", "video"),
 };
 _Static_assert(sizeof(axes) / sizeof(axes[0]) == LAYOUT_AXES,
                "LAYOUT_AXES is their number");
@@ -127,6 +140,7 @@ static const condition_t only[] = {
     {"squares", "moments", "bf16"},
     {"chance", "moments", "bf16"},
     {"e.chunk", "e.pp", "2"},
+    {"v.chunk", "v.pp", "2"},
     {"skip", "pp", "1"}, /* the first rank has a loss */
 };
 
@@ -146,11 +160,13 @@ layout_draws_t layout_draws(uint64_t seed, int max_ranks, int64_t layers,
     d.max_ranks = max_ranks;
     d.axes = LAYOUT_ALONE;
     long long n = (long long)layers;
-    snprintf(d.cuts, sizeof(d.cuts), "null null null Et|t*%lldL E|t*%lld|L "
-             "Et*%lld|t|t|L", n - 1, n, n - 2);
+    snprintf(d.cuts, sizeof(d.cuts),
+             "null null null Et|t*%lldL E|t*%lld|L "
+             "Et*%lld|t|t|L",
+             n - 1, n, n - 2);
     long long half = (long long)batch / 2;
-    snprintf(d.ramps, sizeof(d.ramps), "null null [%lld,%lld,%lld]", half,
-             half, 2 * half);
+    snprintf(d.ramps, sizeof(d.ramps), "null null [%lld,%lld,%lld]", half, half,
+             2 * half);
     return d;
 }
 
@@ -188,7 +204,8 @@ void layout_pin_for(layout_draws_t *d, const loong_recipe_t *r)
     const char *balance =
         loong_recipe_text(r, MODEL_KEY("moe_router_load_balancing_type"));
     if (loong_recipe_component(r, 1) != NULL) {
-        d->axes = LAYOUT_AXES;
+        d->axes = loong_recipe_component(r, 3) != NULL ? LAYOUT_AXES
+                                                       : LAYOUT_PICTURES;
         layout_pin(d, "parallel.data_parallel_shares=null");
     }
     if (!loong_recipe_is_set(r, MODEL_KEY("num_experts"))) {
@@ -286,9 +303,8 @@ static const char *values_of(const layout_draws_t *d, const axis_t *axis)
 static void draw_axis(const layout_draws_t *d, int axis, layout_t *layout)
 {
     char *value = layout->value[axis];
-    const char *values = d->pinned[axis][0] != '\0'
-                             ? d->pinned[axis]
-                             : values_of(d, &axes[axis]);
+    const char *values = d->pinned[axis][0] != '\0' ? d->pinned[axis]
+                                                    : values_of(d, &axes[axis]);
     int count = word(values, -1, value);
     word(values, drawn(layout, &axes[axis]) ? draw(d, axis, count) : 0, value);
 }
@@ -320,7 +336,7 @@ static int named(const char *list, int ranks)
     while (*list != '\0') {
         char *end = NULL;
         long first = strtol(list, &end, 10);
-        long last = end[0] != '-'   ? first
+        long last = end[0] != '-'    ? first
                     : end[1] == '\0' ? ranks - 1
                                      : strtol(end + 1, NULL, 10);
         if (last < first || last >= ranks) {
@@ -339,13 +355,17 @@ static bool divides(const layout_draws_t *d, const layout_t *layout, int ranks)
     static const struct {
         const char *ranks;
         const char *sizes[3];
-    } own[] = {{"e.ranks", {"e.tp", "e.cp", "e.pp"}}, {"j.ranks", {"j.tp"}}};
+    } own[] = {{"e.ranks", {"e.tp", "e.cp", "e.pp"}},
+               {"j.ranks", {"j.tp"}},
+               {"v.ranks", {"v.tp", "v.cp", "v.pp"}},
+               {"w.ranks", {"w.tp"}}};
+    int components = d->axes == LAYOUT_PICTURES ? 2 : LOONG_COUNT_OF(own);
     if (d->axes == LAYOUT_ALONE) {
         return ranks % unit_of(layout) == 0;
     }
     int last = named(value_at(layout, "ranks"), ranks);
     bool whole = last > 0 && last % unit_of(layout) == 0;
-    for (int64_t i = 0; i < LOONG_COUNT_OF(own); i++) {
+    for (int i = 0; i < components; i++) {
         int unit = 1;
         for (int k = 0; k < 3 && own[i].sizes[k] != NULL; k++) {
             unit *= LOONG_MAX(atoi(value_at(layout, own[i].sizes[k])), 1);
@@ -377,8 +397,8 @@ static bool fits(const layout_draws_t *d, const layout_t *layout)
 {
     for (int i = 0; i < d->axes; i++) {
         char first[LAYOUT_VALUE];
-        word(d->pinned[i][0] != '\0' ? d->pinned[i] : values_of(d, &axes[i]),
-             0, first);
+        word(d->pinned[i][0] != '\0' ? d->pinned[i] : values_of(d, &axes[i]), 0,
+             first);
         if (!drawn(layout, &axes[i]) && strcmp(layout->value[i], first) != 0) {
             return false;
         }

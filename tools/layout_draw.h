@@ -11,10 +11,11 @@
 
 enum {
     LAYOUT_ALONE = 39, /* axes of a model of one component */
-    LAYOUT_AXES = 54,
+    LAYOUT_PICTURES = 54, /* of one that reads pictures */
+    LAYOUT_AXES = 67,     /* and videos by an encoder of their own */
     LAYOUT_VALUE = 48,
     LAYOUT_VALUES = 8, /* of an axis, at most */
-    LAYOUT_LINE = 4096
+    LAYOUT_LINE = 6144
 };
 
 /* What a layout is drawn from. */

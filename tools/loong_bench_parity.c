@@ -61,7 +61,7 @@ static const char *const fixed[] = {
     "++log.tensors=[]",
     "++log.interval=1000000",
 };
-enum { FIXED = sizeof(fixed) / sizeof(fixed[0]), OWN = 12 };
+enum { FIXED = sizeof(fixed) / sizeof(fixed[0]), OWN = 12, OWN_KEY = 320 };
 
 typedef struct options {
     int layouts;
@@ -98,7 +98,7 @@ typedef struct bench {
     int beyond;      /* layouts beyond a bound */
     char data[192];  /* tokens that are written, or the recipe's texts */
     bool pictures;   /* which the texts have */
-    const char *source; /* more of data.train, for documents laid into rows */
+    char source[32]; /* more of data.train: its class */
 } bench_t;
 
 /* ---- runs ---------------------------------------------------------------- */
@@ -112,32 +112,35 @@ static bool is_alone(const bench_t *b, const char *name, const char *one)
 /* What a run into `name` sets, beside what is fixed; the number of keys. */
 static int own_keys(const bench_t *b, const layout_t *layout,
                     const char *name, const char *one,
-                    char own[OWN + LAYOUT_AXES][256])
+                    char own[OWN + LAYOUT_AXES][OWN_KEY])
 {
     bool alone = is_alone(b, name, one);
     layout_role_t least = alone ? LAYOUT_MODEL : LAYOUT_RANKS;
     int n = 0;
-    snprintf(own[n++], 256, "++train.train_iters=%d", b->o->steps);
-    snprintf(own[n++], 256, "++precision.params_dtype=%s", b->o->type->name);
-    snprintf(own[n++], 256, "++data.train=[{path: %s%s}]", b->data, b->source);
+    snprintf(own[n++], OWN_KEY, "++train.train_iters=%d", b->o->steps);
+    snprintf(own[n++], OWN_KEY, "++precision.params_dtype=%s",
+             b->o->type->name);
+    snprintf(own[n++], OWN_KEY, "++data.train=[{path: %s%s}]", b->data,
+             b->source);
     if (!b->pictures) {
-        snprintf(own[n++], 256, "++data.tokenizer=null");
+        snprintf(own[n++], OWN_KEY, "++data.tokenizer=null");
     }
-    snprintf(own[n++], 256, "++checkpoint.save=%s/%s", b->dir, name);
+    snprintf(own[n++], OWN_KEY, "++checkpoint.save=%s/%s", b->dir, name);
     if (!alone) {
-        snprintf(own[n++], 256, "++data.validation=[{name: held, path: %s%s}]",
-                 b->data, b->source);
+        snprintf(own[n++], OWN_KEY,
+                 "++data.validation=[{name: held, path: %s%s}]", b->data,
+                 b->source);
     }
     if (b->replay) {
-        snprintf(own[n++], 256, "++router_replay.%s_file=%s/%s.npy",
+        snprintf(own[n++], OWN_KEY, "++router_replay.%s_file=%s/%s.npy",
                  alone ? "record" : "replay", b->dir, one);
     }
     if (!alone && b->o->device != NULL) {
-        snprintf(own[n++], 256, "++device=%s", b->o->device);
+        snprintf(own[n++], OWN_KEY, "++device=%s", b->o->device);
     }
     for (int i = 0; i < b->draws.axes; i++) {
         if (layout_role(&b->draws, i) >= least) {
-            snprintf(own[n++], 256, "++%s=%s", layout_key(i),
+            snprintf(own[n++], OWN_KEY, "++%s=%s", layout_key(i),
                      layout->value[i]);
         }
     }
@@ -151,7 +154,7 @@ static loong_status_t train_part(bench_t *b, const layout_t *layout,
                                  layout_job_t *job)
 {
     char configs[PATH_MAX];
-    char own[OWN + LAYOUT_AXES][256];
+    char own[OWN + LAYOUT_AXES][OWN_KEY];
     const char **all = NULL;
     int n = 0;
     int room = 1 + b->num_given + FIXED + OWN + LAYOUT_AXES;
@@ -363,6 +366,22 @@ static loong_status_t run_layout(bench_t *b, int index)
 
 /* ---- the whole ----------------------------------------------------------- */
 
+/* The recipe's texts where these have pictures; else what is written. */
+static void name_data(bench_t *b, const loong_recipe_t *r)
+{
+    const char *source = loong_recipe_text(r, "data.train[0].source");
+    snprintf(b->data, sizeof(b->data), "%s/data", b->dir);
+    if (b->pictures) {
+        snprintf(b->data, sizeof(b->data), "%s",
+                 loong_recipe_text(r, "data.train[0].path"));
+    } else {
+        source = loong_recipe_is_set(r, "data.packing") ? "documents" : NULL;
+    }
+    if (source != NULL) {
+        snprintf(b->source, sizeof(b->source), ", source: %s", source);
+    }
+}
+
 /* Documents of about a sample each, and enough of them for a few steps. */
 static loong_status_t make_data(bench_t *b)
 {
@@ -384,14 +403,7 @@ static loong_status_t make_data(bench_t *b)
     b->draws = layout_draws(b->o->seed, b->o->max_ranks, layers, batch);
     layout_pin_for(&b->draws, r);
     b->pictures = loong_recipe_component(r, 1) != NULL;
-    b->source = loong_recipe_is_set(r, "data.packing") && !b->pictures
-                    ? ", source: documents"
-                    : "";
-    snprintf(b->data, sizeof(b->data), "%s/data", b->dir);
-    if (b->pictures) {
-        snprintf(b->data, sizeof(b->data), "%s",
-                 loong_recipe_text(r, "data.train[0].path"));
-    }
+    name_data(b, r);
     if (!b->o->type->all) { /* moments of bf16 tip over by less */
         layout_pin(&b->draws, "optimizer.exp_avg_dtype=null");
     }

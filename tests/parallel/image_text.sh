@@ -68,6 +68,9 @@ JSON
         "crop_to_patches": true, "size": {"height": 16, "width": 16}}' \
         >"$place/tiles.json"
     for model in "${@:5}"; do
+        packed=(data.seq_length=48 data.row_images=4 data.row_patches=72
+            data.max_images=16 "++data.max_patches=288"
+            model.foundation.max_position_embeddings=64)
         recipe=$source/tests/golden/${model}_train.yaml
         keys=("data.train=[{path: $place/texts.jsonl}]" "data.tokenizer=$place"
             model.image_encoder.num_layers=4 model.foundation.num_layers=4
@@ -80,14 +83,33 @@ JSON
         glm4v) keys+=(data.max_patches=192 optimizer.lr=0.0001
             "data.image_processor=$place/glm4v.json") ;;
         internvl) keys+=("data.image_processor=$place/tiles.json") ;;
+        # Videos by an encoder of their own.
+        two_encoders)
+            . "$source/tests/train/texts_with_videos.sh"
+            write_videos "$source" "$place/videos"
+            texts=$(cat "$place/videos/texts.jsonl")
+            printf '%s\n' "$texts"{,,,}{,,,} >"$place/videos/texts.jsonl"
+            echo '{"video_processor_type": "Qwen2VLVideoProcessor", "fps": 2,
+                "size": {"shortest_edge": 64, "longest_edge": 384},
+                "patch_size": 4, "merge_size": 2, "temporal_patch_size": 2,
+                "min_frames": 2, "max_frames": 8, "do_sample_frames": true}' \
+                >"$place/videos.json"
+            keys+=("data.train=[{path: $place/videos/texts.jsonl, source: chat}]"
+                "data.tokenizer=$place/videos" data.chat.cache="$place/cache"
+                "data.image_processor=$place/preprocessor_config.json"
+                "data.video_processor=$place/videos.json"
+                model.video_encoder.num_layers=4 model.foundation.vocab_size=34
+                model.foundation.max_position_embeddings=192
+                data.seq_length=96 data.max_patches=320 data.max_videos=8
+                data.max_video_patches=640)
+            packed=(data.seq_length=192 data.row_images=6 data.row_patches=192
+                "~data."{max_{images,patches},max_video{s,_patches}})
+            ;;
         esac
         drawn "$model" --layouts "$3" --steps "$4"
         [ "$3" = 1 ] || [ "$model" = internvl ] ||
             drawn "$model packed" --layouts "$3" --steps "$4" \
-                data.packing=greedy data.seq_length=48 \
-                data.row_images=4 data.row_patches=72 data.max_images=16 \
-                "++data.max_patches=288" \
-                model.foundation.max_position_embeddings=64
+                data.packing=greedy "${packed[@]}"
     done
     exit 0
 fi

@@ -39,7 +39,8 @@ add_test(NAME image_text_models COMMAND
 set_tests_properties(image_text_models PROPERTIES LABELS parallel TIMEOUT 120)
 add_test(NAME image_text_models_long COMMAND
   ${PROJECT_SOURCE_DIR}/tests/parallel/image_text.sh ${PROJECT_BINARY_DIR}
-  ${PROJECT_SOURCE_DIR} 24 12 qwen2_5_vl qwen3_vl internvl glm4v)
+  ${PROJECT_SOURCE_DIR} 24 12 qwen2_5_vl qwen3_vl internvl glm4v
+  two_encoders)
 set_tests_properties(image_text_layouts_long image_text_models_long PROPERTIES
   LABELS "parallel;full" TIMEOUT 2400)
 

@@ -88,6 +88,24 @@ int64_t loongi_cross_entropy_chunk(const loong_kernel_query_t *query)
                      tokens);
 }
 
+int64_t loongi_cross_entropy_list(const loong_kernel_call_t *call, int64_t rows,
+                                  int32_t *token)
+{
+    const loong_cross_entropy_attr_t *attr = call->query->attr;
+    const int32_t *labels = call->ptr[2];
+    int64_t tokens = loong_karg_rows(&call->query->arg[0]);
+    int64_t count = 0;
+    for (int64_t t = 0; t < tokens; t++) {
+        if (attr->size > 1 || labels[t] != LOONG_IGNORE_LABEL) {
+            token[count++] = (int32_t)t;
+        }
+    }
+    for (int64_t r = count; r < loongi_round_up(count, rows); r++) {
+        token[r] = -1;
+    }
+    return count;
+}
+
 /* ---- a shared vocabulary ------------------------------------------------ */
 
 /* The room holds, one behind the other: the statistics of each rank, their

@@ -64,6 +64,13 @@ int64_t loongi_cross_entropy_columns(const loong_kernel_query_t *query);
  * they exchange. */
 int64_t loongi_cross_entropy_chunk(const loong_kernel_query_t *query);
 
+/* The tokens whose logits are made, in order: those with labels; where ranks
+ * share the vocabulary all of them, as other devices make all. token has room
+ * for whole chunks of `rows`, the last of which is filled up with -1. Returns
+ * how many there are. */
+int64_t loongi_cross_entropy_list(const loong_kernel_call_t *call, int64_t rows,
+                                  int32_t *token);
+
 /* The column of a label, or -1: another rank has it, or there is none. */
 LOONG_EVERYWHERE static inline int64_t
 loongi_cross_entropy_column(const loong_cross_entropy_attr_t *attr,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cross_entropy and token_logprob by oneDNN products, over chunks of tokens
- * (formulas: cross_entropy_ref.c). Per chunk: logits in fp32 -> loss, gradient
- * in their place (bf16 for bf16 operands) -> rows of dx, and dw added up over
- * chunks.
+ * with labels, whose rows are copied where others lie between (formulas:
+ * cross_entropy_ref.c). Per chunk: logits in fp32 -> loss, gradient in their
+ * place (bf16 for bf16 operands) -> rows of dx, and dw added up over chunks.
  *
  * "widened" is for processors without bf16 products: w, and x chunk by chunk,
  * are copied to fp32 first. Listed in kernels/list.h; read cross_entropy.h and
@@ -12,23 +12,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "copy_rows.h"
 #include "cross_entropy.h"
 #include "isa.h"
 #include "onednn/onednn.h"
 #include "softmax.h"
 #include "widen.h"
 
-/* The products of a chunk of `rows` tokens; NULL where not wanted. */
-typedef struct chunk_products {
-    int64_t rows;
+/* The products of a chunk; NULL where not wanted. */
+typedef struct state {
     loong_product_t *logits[LOONG_HEAD_PAIRS]; /* the second adds */
     loong_product_t *dx[LOONG_HEAD_PAIRS];
     loong_product_pair_t dw[LOONG_HEAD_PAIRS];
-} chunk_products_t;
-
-typedef struct state {
-    chunk_products_t whole;
-    chunk_products_t tail; /* rows 0: there is none */
 } state_t;
 
 /* The operands of one of the products that logits are the sum of. */
@@ -48,7 +43,6 @@ typedef struct plan {
     int num_pairs;
     pair_t pair[LOONG_HEAD_PAIRS];
     int64_t rows;          /* of a chunk */
-    int64_t tail;          /* of the last one, 0: as the others */
     bool gradient;         /* some is wanted */
     loong_dtype_t operand; /* type of the products' operands */
 } plan_t;
@@ -69,7 +63,6 @@ static plan_t plan_of(const loong_kernel_query_t *q, bool widened)
     }
     p.operand = widened ? LOONG_F32 : q->arg[0].dtype;
     p.rows = loongi_cross_entropy_chunk(q);
-    p.tail = p.rows > 0 ? p.tokens % p.rows : 0;
     return p;
 }
 
@@ -86,48 +79,47 @@ static int64_t gradient_ld(const plan_t *p)
     return p->operand == LOONG_BF16 ? 2 * p->vocab : p->vocab;
 }
 
-/* Of an operand of a pair; copies have no gaps. */
-static int64_t ld_of(const plan_t *p, const pair_t *pair, int role)
+/* Of the pair's w; copies have no gaps. */
+static int64_t ld_of_w(const plan_t *p, const pair_t *pair)
 {
-    return p->widened ? pair->hidden : p->q->arg[role].ld;
+    return p->widened ? pair->hidden : p->q->arg[pair->roles->w].ld;
 }
 
-static loong_product_params_t logits_params(const plan_t *p, const pair_t *pair,
-                                            int64_t rows)
+/* Rows of x and dx have no gaps: others are copied. */
+static loong_product_params_t logits_params(const plan_t *p, const pair_t *pair)
 {
     return (loong_product_params_t){
-        .m = rows,
+        .m = p->rows,
         .n = p->vocab,
         .k = pair->hidden,
-        .a = matrix(p->operand, ld_of(p, pair, pair->roles->x), false),
-        .b = matrix(p->operand, ld_of(p, pair, pair->roles->w), true),
+        .a = matrix(p->operand, pair->hidden, false),
+        .b = matrix(p->operand, ld_of_w(p, pair), true),
         .c = matrix(LOONG_F32, p->vocab, false),
         .add = pair->add,
         .threads = p->q->threads};
 }
 
-static loong_product_params_t dx_params(const plan_t *p, const pair_t *pair,
-                                        int64_t rows)
+static loong_product_params_t dx_params(const plan_t *p, const pair_t *pair)
 {
     return (loong_product_params_t){
-        .m = rows,
+        .m = p->rows,
         .n = pair->hidden,
         .k = p->vocab,
         .a = matrix(p->operand, gradient_ld(p), false),
-        .b = matrix(p->operand, ld_of(p, pair, pair->roles->w), false),
-        .c = matrix(p->operand, ld_of(p, pair, pair->roles->dx), false),
+        .b = matrix(p->operand, ld_of_w(p, pair), false),
+        .c = matrix(p->operand, pair->hidden, false),
         .threads = p->q->threads};
 }
 
 static loong_product_params_t dw_params(const plan_t *p, const pair_t *pair,
-                                        int64_t rows, bool add)
+                                        bool add)
 {
     return (loong_product_params_t){
         .m = p->vocab,
         .n = pair->hidden,
-        .k = rows,
+        .k = p->rows,
         .a = matrix(p->operand, gradient_ld(p), true),
-        .b = matrix(p->operand, ld_of(p, pair, pair->roles->x), false),
+        .b = matrix(p->operand, pair->hidden, false),
         .c = matrix(LOONG_F32, p->q->arg[pair->roles->dw].ld, false),
         .add = add,
         .threads = p->q->threads};
@@ -137,7 +129,7 @@ static loong_product_params_t dw_params(const plan_t *p, const pair_t *pair,
 
 static bool plan_support(const plan_t *p, char reason[LOONG_REASON_SIZE])
 {
-    loong_product_params_t params = logits_params(p, &p->pair[0], p->rows);
+    loong_product_params_t params = logits_params(p, &p->pair[0]);
     if (p->tokens == 0) {
         snprintf(reason, LOONG_REASON_SIZE, "no tokens");
         return false;
@@ -172,7 +164,8 @@ static bool widened_support(const loong_kernel_query_t *q,
 typedef struct layout {
     size_t logits;
     size_t stats;   /* of rows of logits */
-    size_t copies;  /* widened */
+    size_t tokens;  /* of all rows of chunks */
+    size_t copies;  /* of rows of x and dx, and w widened */
     size_t scratch; /* of oneDNN */
 } layout_t;
 
@@ -181,37 +174,27 @@ static size_t piece(int64_t bytes)
     return (size_t)loongi_round_up(bytes, 64);
 }
 
-static size_t pair_scratch(const plan_t *p, const pair_t *pair, int64_t rows)
+static size_t pair_scratch(const plan_t *p, const pair_t *pair)
 {
-    loong_product_params_t params = logits_params(p, pair, rows);
+    loong_product_params_t params = logits_params(p, pair);
     size_t size = loongi_product_workspace(&params);
     if (pair->has_dx) {
-        params = dx_params(p, pair, rows);
+        params = dx_params(p, pair);
         size_t dx = loongi_product_workspace(&params);
         size = LOONG_MAX(size, dx);
     }
     for (int add = 0; add < 2 && pair->has_dw; add++) {
-        params = dw_params(p, pair, rows, add != 0);
+        params = dw_params(p, pair, add != 0);
         size_t dw = loongi_product_workspace(&params);
         size = LOONG_MAX(size, dw);
     }
     return size;
 }
 
-static size_t chunk_scratch(const plan_t *p, int64_t rows)
+/* Of `rows` times the width of a pair. */
+static size_t copy_bytes(const plan_t *p, const pair_t *pair, int64_t rows)
 {
-    size_t size = 0;
-    for (int i = 0; i < p->num_pairs && rows > 0; i++) {
-        size_t own = pair_scratch(p, &p->pair[i], rows);
-        size = LOONG_MAX(size, own);
-    }
-    return size;
-}
-
-/* Of fp32, `rows` times the width of a pair. */
-static size_t copy_bytes(const pair_t *pair, int64_t rows)
-{
-    return piece(rows * pair->hidden * (int64_t)sizeof(float));
+    return piece(rows * pair->hidden * (int64_t)loong_dtype_size(p->operand));
 }
 
 static layout_t layout_of(const plan_t *p, bool with_scratch)
@@ -220,15 +203,13 @@ static layout_t layout_of(const plan_t *p, bool with_scratch)
     memset(&l, 0, sizeof(l));
     l.logits = piece(p->rows * p->vocab * (int64_t)sizeof(float));
     l.stats = loongi_cross_entropy_room(p->q, p->rows);
-    for (int i = 0; i < p->num_pairs && p->widened; i++) {
+    l.tokens = piece((p->tokens + p->rows) * (int64_t)sizeof(int32_t));
+    for (int i = 0; i < p->num_pairs; i++) {
         const pair_t *pair = &p->pair[i];
-        l.copies += copy_bytes(pair, p->vocab) +
-                    (pair->has_dx ? 2 : 1) * copy_bytes(pair, p->rows);
-    }
-    if (with_scratch) {
-        size_t tail = chunk_scratch(p, p->tail);
-        l.scratch = chunk_scratch(p, p->rows);
-        l.scratch = LOONG_MAX(l.scratch, tail);
+        l.copies += (pair->has_dx ? 2 : 1) * copy_bytes(p, pair, p->rows) +
+                    (p->widened ? copy_bytes(p, pair, p->vocab) : 0);
+        size_t own = with_scratch ? pair_scratch(p, pair) : 0;
+        l.scratch = LOONG_MAX(l.scratch, own);
     }
     return l;
 }
@@ -236,7 +217,7 @@ static layout_t layout_of(const plan_t *p, bool with_scratch)
 static size_t plan_workspace(const plan_t *p)
 {
     layout_t l = layout_of(p, true);
-    return l.logits + l.stats + l.copies + l.scratch;
+    return l.logits + l.stats + l.tokens + l.copies + l.scratch;
 }
 
 static size_t workspace(const loong_kernel_query_t *q)
@@ -253,41 +234,32 @@ static size_t widened_workspace(const loong_kernel_query_t *q)
 
 /* ---- State --------------------------------------------------------------- */
 
-static void destroy_chunk(loong_context_t *ctx, chunk_products_t *c)
-{
-    for (int i = 0; i < LOONG_HEAD_PAIRS; i++) {
-        loongi_product_destroy(ctx, c->logits[i]);
-        loongi_product_destroy(ctx, c->dx[i]);
-        loongi_product_pair_destroy(ctx, &c->dw[i]);
-    }
-}
-
 static void destroy(loong_context_t *ctx, void *state)
 {
     state_t *s = state;
-    if (s != NULL) {
-        destroy_chunk(ctx, &s->whole);
-        destroy_chunk(ctx, &s->tail);
-        loongi_free(ctx, s);
+    for (int i = 0; i < LOONG_HEAD_PAIRS && s != NULL; i++) {
+        loongi_product_destroy(ctx, s->logits[i]);
+        loongi_product_destroy(ctx, s->dx[i]);
+        loongi_product_pair_destroy(ctx, &s->dw[i]);
     }
+    loongi_free(ctx, s);
 }
 
-static loong_status_t create_chunk(loong_context_t *ctx, const plan_t *p,
-                                   int64_t rows, chunk_products_t *c)
+static loong_status_t create_products(loong_context_t *ctx, const plan_t *p,
+                                      state_t *s)
 {
-    c->rows = rows;
     for (int i = 0; i < p->num_pairs; i++) {
         const pair_t *pair = &p->pair[i];
-        loong_product_params_t params = logits_params(p, pair, rows);
-        LOONG_TRY(loongi_product_create(ctx, &params, &c->logits[i]));
+        loong_product_params_t params = logits_params(p, pair);
+        LOONG_TRY(loongi_product_create(ctx, &params, &s->logits[i]));
         if (pair->has_dx) {
-            params = dx_params(p, pair, rows);
-            LOONG_TRY(loongi_product_create(ctx, &params, &c->dx[i]));
+            params = dx_params(p, pair);
+            LOONG_TRY(loongi_product_create(ctx, &params, &s->dx[i]));
         }
         if (pair->has_dw) {
-            params = dw_params(p, pair, rows, false);
+            params = dw_params(p, pair, false);
             LOONG_TRY(
-                loongi_product_pair_create(ctx, &params, true, &c->dw[i]));
+                loongi_product_pair_create(ctx, &params, true, &s->dw[i]));
         }
     }
     return LOONG_OK;
@@ -298,16 +270,13 @@ static loong_status_t create(loong_context_t *ctx, const plan_t *p,
 {
     state_t *s = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "cross_entropy kernel", &s));
-    loong_status_t status = create_chunk(ctx, p, p->rows, &s->whole);
-    if (status == LOONG_OK && p->tail > 0) {
-        status = create_chunk(ctx, p, p->tail, &s->tail);
-    }
-    if (status != LOONG_OK) {
+    loong_status_t status = create_products(ctx, p, s);
+    if (status == LOONG_OK) {
+        *state_p = s;
+    } else {
         destroy(ctx, s);
-        return status;
     }
-    *state_p = s;
-    return LOONG_OK;
+    return status;
 }
 
 static loong_status_t prepare(loong_context_t *ctx,
@@ -332,10 +301,12 @@ typedef struct launch {
     const loong_kernel_call_t *call;
     plan_t plan;
     float *logits;
-    void *room;                       /* for statistics of its rows */
-    const void *w[LOONG_HEAD_PAIRS];  /* as the products read it */
-    float *wide_x[LOONG_HEAD_PAIRS];  /* NULL: x itself */
-    float *wide_dx[LOONG_HEAD_PAIRS]; /* NULL: dx itself */
+    void *room;     /* for statistics of its rows */
+    int32_t *token; /* of each row of the chunks, in order */
+    int64_t count;  /* of these; rows behind have none, and zeros for x */
+    const void *w[LOONG_HEAD_PAIRS]; /* as the products read it */
+    void *x[LOONG_HEAD_PAIRS];       /* room for copies of a chunk's rows */
+    void *dx[LOONG_HEAD_PAIRS];
     float *value; /* of all tokens, as lse; NULL: not asked for */
     float *lse;
     float scale;
@@ -350,18 +321,13 @@ static char *row_at(const launch_t *l, int i, int64_t row)
            (size_t)(row * arg->ld) * loong_dtype_size(arg->dtype);
 }
 
-static float *output(const launch_t *l, int role)
-{
-    return role >= l->plan.q->num_in ? l->call->ptr[role] : NULL;
-}
-
-static loong_softmax_row_t softmax_row(const launch_t *l, int64_t first,
-                                       int64_t r)
+static loong_softmax_row_t softmax_row(const launch_t *l, int64_t r,
+                                       int32_t token)
 {
     const loong_kernel_call_t *call = l->call;
     const loong_cross_entropy_attr_t *attr = call->query->attr;
     const loong_head_roles_t *roles = l->plan.roles;
-    int32_t label = ((const int32_t *)call->ptr[2])[first + r];
+    int32_t label = ((const int32_t *)call->ptr[2])[token];
     loong_softmax_row_t row;
     row.columns = l->plan.vocab;
     row.logits = l->logits + r * row.columns;
@@ -369,7 +335,7 @@ static loong_softmax_row_t softmax_row(const launch_t *l, int64_t first,
     row.skip = label == LOONG_IGNORE_LABEL;
     row.weight = (float)roles->sign;
     if (roles->weight > 0) {
-        row.weight *= ((const float *)call->ptr[roles->weight])[first + r];
+        row.weight *= ((const float *)call->ptr[roles->weight])[token];
     }
     row.z_loss = (float)attr->z_loss;
     row.scale = l->scale;
@@ -377,30 +343,35 @@ static loong_softmax_row_t softmax_row(const launch_t *l, int64_t first,
     row.half = l->plan.operand == LOONG_BF16;
     row.known = roles->known;
     if (row.known) {
-        row.logp = ((const float *)call->ptr[roles->value])[first + r];
-        row.lse = ((const float *)call->ptr[roles->lse])[first + r];
+        row.logp = ((const float *)call->ptr[roles->value])[token];
+        row.lse = ((const float *)call->ptr[roles->lse])[token];
     }
     return row;
 }
 
-static void finish_row(const launch_t *l, int64_t token,
+static void set_values(const launch_t *l, int64_t token, float value, float lse)
+{
+    if (l->value != NULL) {
+        l->value[token] = value;
+    }
+    if (l->lse != NULL) {
+        l->lse[token] = lse;
+    }
+}
+
+static void finish_row(const launch_t *l, int32_t token,
                        const loong_softmax_row_t *row,
                        const loong_softmax_stats_t *own,
                        const loong_softmax_stats_t *all)
 {
     float value = l->softmax->finish(row, own, all);
-    if (l->value != NULL) {
-        l->value[token] = value;
-    }
-    if (l->lse != NULL) {
-        l->lse[token] = row->skip ? 0.0f : (float)(all->top + log(all->sum));
-    }
+    float lse = (float)(all->top + log(all->sum));
+    set_values(l, token, value, row->skip ? 0.0f : lse);
 }
 
-/* Losses, and gradients in place of logits, of rows first ...: one pass while
- * a row is in the cache, two around the exchange when ranks share the
- * vocabulary. */
-static loong_status_t softmax_rows(const launch_t *l, int64_t first,
+/* Losses, and gradients in place of logits, of a chunk: one pass while a row is
+ * in the cache, two around the exchange when ranks share the vocabulary. */
+static loong_status_t softmax_rows(const launch_t *l, const int32_t *token,
                                    int64_t rows)
 {
     const loong_kernel_query_t *q = l->call->query;
@@ -410,10 +381,10 @@ static loong_status_t softmax_rows(const launch_t *l, int64_t first,
     bool alone = own == all || l->plan.roles->known;
 #pragma omp parallel for schedule(static) num_threads(q->threads)
     for (int64_t r = 0; r < rows; r++) {
-        loong_softmax_row_t row = softmax_row(l, first, r);
+        loong_softmax_row_t row = softmax_row(l, r, token[r]);
         own[r] = l->softmax->measure(&row);
         if (alone) {
-            finish_row(l, first + r, &row, &own[r], &own[r]);
+            finish_row(l, token[r], &row, &own[r], &own[r]);
         }
     }
     if (alone) {
@@ -422,8 +393,8 @@ static loong_status_t softmax_rows(const launch_t *l, int64_t first,
     LOONG_TRY(loongi_cross_entropy_exchange(l->call, l->room, rows));
 #pragma omp parallel for schedule(static) num_threads(q->threads)
     for (int64_t r = 0; r < rows; r++) {
-        loong_softmax_row_t row = softmax_row(l, first, r);
-        finish_row(l, first + r, &row, &own[r], &all[r]);
+        loong_softmax_row_t row = softmax_row(l, r, token[r]);
+        finish_row(l, token[r], &row, &own[r], &all[r]);
     }
     return LOONG_OK;
 }
@@ -436,134 +407,163 @@ static loong_status_t multiply(const launch_t *l,
     return loongi_product_run(l->call->ctx, product, &o);
 }
 
-/* dw is added to. */
-static bool adds(const launch_t *l, const pair_t *pair)
+static bool adds_to_dw(const launch_t *l, const pair_t *pair)
 {
     return pair->has_dw &&
            l->call->accumulate >> (pair->roles->dw - l->plan.q->num_in) & 1;
 }
 
-/* Rows of pair i's x as the products read them; made: they are there. */
-static const void *rows_of_x(const launch_t *l, int i, int64_t first,
-                             int64_t rows, bool made)
+/* The products read or write operand `role` itself in this chunk. */
+static bool direct(const launch_t *l, int role, const int32_t *token)
 {
-    const pair_t *pair = &l->plan.pair[i];
-    const void *x = row_at(l, pair->roles->x, first);
-    if (l->wide_x[i] == NULL) {
-        return x;
-    }
-    if (!made) {
-        loongi_widen(x, l->plan.q->arg[pair->roles->x].ld, l->wide_x[i], rows,
-                     pair->hidden, l->plan.q->threads);
-    }
-    return l->wide_x[i];
+    const loong_karg_t *arg = &l->plan.q->arg[role];
+    int64_t last = l->plan.rows - 1;
+    return !l->plan.widened && arg->ld == loong_karg_cols(arg) &&
+           token[last] == token[0] + last;
 }
 
-static loong_status_t multiply_back(const launch_t *l, int i, int64_t first,
-                                    const chunk_products_t *c)
+/* A chunk's rows of operand `role`. */
+static loong_row_list_t rows_of(const launch_t *l, int role,
+                                const int32_t *token)
 {
+    return (loong_row_list_t){
+        &l->plan.q->arg[role], l->call->ptr[role], token,
+        l->plan.rows,          l->plan.widened,    l->plan.q->threads};
+}
+
+/* Rows of pair i's x as the products read them. */
+static const void *rows_of_x(const launch_t *l, int i, const int32_t *token)
+{
+    int x = l->plan.pair[i].roles->x;
+    return direct(l, x, token) ? (const void *)row_at(l, x, token[0]) : l->x[i];
+}
+
+static loong_status_t multiply_back(const launch_t *l, int i,
+                                    const int32_t *token)
+{
+    const state_t *s = l->call->state;
     const pair_t *pair = &l->plan.pair[i];
-    const loong_kernel_query_t *q = l->plan.q;
     if (pair->has_dx) {
-        void *dx = row_at(l, pair->roles->dx, first);
-        void *to = l->wide_dx[i] != NULL ? (void *)l->wide_dx[i] : dx;
-        LOONG_TRY(multiply(l, c->dx[i], l->logits, l->w[i], to));
-        if (l->wide_dx[i] != NULL) {
-            loongi_narrow(l->wide_dx[i], dx, q->arg[pair->roles->dx].ld,
-                          c->rows, pair->hidden, q->threads);
+        bool own = direct(l, pair->roles->dx, token);
+        void *dx = own ? row_at(l, pair->roles->dx, token[0]) : l->dx[i];
+        LOONG_TRY(multiply(l, s->dx[i], l->logits, l->w[i], dx));
+        if (!own) {
+            loong_row_list_t list = rows_of(l, pair->roles->dx, token);
+            loongi_copy_rows_back(&list, l->dx[i]);
         }
     }
     if (pair->has_dw) {
-        bool add = first > 0 || adds(l, pair);
-        LOONG_TRY(multiply(l, c->dw[i].product[add], l->logits,
-                           rows_of_x(l, i, first, c->rows, true),
-                           l->call->ptr[pair->roles->dw]));
+        bool add = token != l->token || adds_to_dw(l, pair);
+        void *dw = l->call->ptr[pair->roles->dw];
+        LOONG_TRY(multiply(l, s->dw[i].product[add], l->logits,
+                           rows_of_x(l, i, token), dw));
     }
     return LOONG_OK;
 }
 
-static loong_status_t run_chunk(const launch_t *l, int64_t first,
-                                const chunk_products_t *c)
+/* Of the rows from `first` on. */
+static loong_status_t run_chunk(const launch_t *l, int64_t first)
 {
+    const state_t *s = l->call->state;
+    const int32_t *token = l->token + first;
     for (int i = 0; i < l->plan.num_pairs; i++) {
-        LOONG_TRY(multiply(l, c->logits[i],
-                           rows_of_x(l, i, first, c->rows, false), l->w[i],
+        int x = l->plan.pair[i].roles->x;
+        if (!direct(l, x, token)) {
+            loong_row_list_t list = rows_of(l, x, token);
+            loongi_copy_rows_out(&list, l->x[i]);
+        }
+        LOONG_TRY(multiply(l, s->logits[i], rows_of_x(l, i, token), l->w[i],
                            l->logits));
     }
-    LOONG_TRY(softmax_rows(l, first, c->rows));
+    int64_t rows = LOONG_MIN(l->plan.rows, l->count - first);
+    LOONG_TRY(softmax_rows(l, token, rows));
     for (int i = 0; i < l->plan.num_pairs; i++) {
-        LOONG_TRY(multiply_back(l, i, first, c));
+        LOONG_TRY(multiply_back(l, i, token));
     }
     return LOONG_OK;
 }
 
-/* Rows of padding in w have no logits: gradient 0. */
+/* Values and dx of all tokens, where some have no rows. */
+static void clear_unlabelled(const launch_t *l)
+{
+    int64_t end = l->count < l->plan.tokens ? l->plan.tokens : 0;
+    for (int i = 0; i < l->plan.num_pairs; i++) {
+        const pair_t *pair = &l->plan.pair[i];
+        int dx = pair->roles->dx;
+        size_t size = loong_dtype_size(l->plan.q->arg[dx].dtype);
+        for (int64_t t = 0; pair->has_dx && t < end; t++) {
+            memset(row_at(l, dx, t), 0, (size_t)pair->hidden * size);
+        }
+    }
+    for (int64_t t = 0; t < end; t++) {
+        set_values(l, t, 0.0f, 0.0f);
+    }
+}
+
+/* Rows of padding in w have no logits: gradient 0; all where there are none. */
 static void clear_padding(const launch_t *l)
 {
     for (int i = 0; i < l->plan.num_pairs; i++) {
         const pair_t *pair = &l->plan.pair[i];
         int dw = pair->roles->dw;
-        int64_t end =
-            pair->has_dw && !adds(l, pair) ? l->plan.q->arg[dw].dim[0] : 0;
-        for (int64_t v = l->plan.vocab; v < end; v++) {
+        bool made = pair->has_dw && !adds_to_dw(l, pair);
+        int64_t end = made ? l->plan.q->arg[dw].dim[0] : 0;
+        for (int64_t v = l->count > 0 ? l->plan.vocab : 0; v < end; v++) {
             memset(row_at(l, dw, v), 0, sizeof(float) * (size_t)pair->hidden);
         }
     }
 }
 
-static float *take(char **cursor, size_t bytes)
+static void *take(char **cursor, size_t bytes)
 {
-    float *p = (float *)(void *)*cursor;
     *cursor += bytes;
-    return p;
+    return *cursor - bytes;
 }
 
-/* Copies in fp32 of w, and room for those of rows of x and dx. */
-static void widen_pair(launch_t *l, int i, char **cursor)
+/* Room for copies of rows of x and dx, and w, as a copy where it is widened. */
+static void place_pair(launch_t *l, int i, char **cursor)
 {
-    const pair_t *pair = &l->plan.pair[i];
+    const plan_t *p = &l->plan;
+    const pair_t *pair = &p->pair[i];
     int w = pair->roles->w;
-    float *wide = take(cursor, copy_bytes(pair, l->plan.vocab));
-    loongi_widen(l->call->ptr[w], l->plan.q->arg[w].ld, wide, l->plan.vocab,
-                 pair->hidden, l->plan.q->threads);
-    l->w[i] = wide;
-    l->wide_x[i] = take(cursor, copy_bytes(pair, l->plan.rows));
+    l->w[i] = l->call->ptr[w];
+    if (p->widened) {
+        float *wide = take(cursor, copy_bytes(p, pair, p->vocab));
+        loongi_widen(l->call->ptr[w], p->q->arg[w].ld, wide, p->vocab,
+                     pair->hidden, p->q->threads);
+        l->w[i] = wide;
+    }
+    l->x[i] = take(cursor, copy_bytes(p, pair, p->rows));
     if (pair->has_dx) {
-        l->wide_dx[i] = take(cursor, copy_bytes(pair, l->plan.rows));
+        l->dx[i] = take(cursor, copy_bytes(p, pair, p->rows));
     }
 }
 
 static loong_status_t launch(const loong_kernel_call_t *call, bool widened)
 {
-    const state_t *s = call->state;
     launch_t l;
     memset(&l, 0, sizeof(l));
     l.call = call;
     l.plan = plan_of(call->query, widened);
     l.softmax = loongi_softmax();
     l.scale = (float)loongi_cross_entropy_scale(call->query->attr, call->frame);
-    l.value = output(&l, l.plan.roles->value);
-    l.lse = output(&l, l.plan.roles->lse);
+    const loong_head_roles_t *roles = l.plan.roles;
+    l.value = roles->known ? NULL : call->ptr[roles->value];
+    l.lse = roles->known || roles->lse == 0 ? NULL : call->ptr[roles->lse];
     LOONG_TRY(loongi_cross_entropy_labels(call));
     layout_t layout = layout_of(&l.plan, false);
     char *cursor = call->workspace;
-    l.logits = (float *)(void *)cursor;
-    cursor += layout.logits;
-    l.room = cursor;
-    cursor += layout.stats;
+    l.logits = take(&cursor, layout.logits);
+    l.room = take(&cursor, layout.stats);
+    l.token = take(&cursor, layout.tokens);
     for (int i = 0; i < l.plan.num_pairs; i++) {
-        l.w[i] = call->ptr[l.plan.pair[i].roles->w];
-        if (widened) {
-            widen_pair(&l, i, &cursor);
-        }
+        place_pair(&l, i, &cursor);
     }
     l.scratch = cursor;
-    int64_t first = 0;
-    for (; first + l.plan.rows <= l.plan.tokens; first += l.plan.rows) {
-        LOONG_TRY(run_chunk(&l, first, &s->whole));
-    }
-    if (l.plan.tail > 0) {
-        LOONG_TRY(run_chunk(&l, first, &s->tail));
+    l.count = loongi_cross_entropy_list(call, l.plan.rows, l.token);
+    clear_unlabelled(&l);
+    for (int64_t first = 0; first < l.count; first += l.plan.rows) {
+        LOONG_TRY(run_chunk(&l, first));
     }
     clear_padding(&l);
     return LOONG_OK;

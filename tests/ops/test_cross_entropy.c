@@ -156,6 +156,24 @@ static void test_absent(void **state)
     }
 }
 
+/* Tokens with labels: none, all, some that lie together, one in seven. */
+static void test_labels(void **state)
+{
+    (void)state;
+    static const int first[] = {130, 0, 40, 3}, stride[] = {1, 1, 1, 7};
+    for (int i = 0; i < 8; i++) {
+        setting_t s = {130, 17, 300, 290, 1e-2, i >= 4};
+        loong_cross_entropy_attr_t attr = {.loss = 1, .vocab = s.vocab,
+                                           .z_loss = s.z_loss};
+        op_case_t c = make_case(&s, &attr, i % 2 ? LOONG_F32 : LOONG_BF16);
+        for (int t = 0; t < s.tokens; t++) {
+            bool kept = t >= first[i % 4] && t % stride[i % 4] == 0;
+            labels[t] = kept ? t * 2 : LOONG_IGNORE_LABEL;
+        }
+        expect(op_case_reference(&c), c.arg[0].dtype);
+    }
+}
+
 /* Enough logits for three chunks, the last one shorter; chunks of a simulated
  * device are small. */
 static void test_chunks(void **state)
@@ -268,10 +286,10 @@ static void test_nan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference), cmocka_unit_test(test_absent),
-        cmocka_unit_test(test_chunks),    cmocka_unit_test(test_differences),
-        cmocka_unit_test(test_bad_label), cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_certain),
+        cmocka_unit_test(test_reference),   cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_chunks),      cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_differences), cmocka_unit_test(test_bad_label),
+        cmocka_unit_test(test_nan),         cmocka_unit_test(test_certain),
         cmocka_unit_test(test_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

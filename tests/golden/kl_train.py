@@ -77,7 +77,7 @@ def main():
         return
     worst = np.max(np.abs(np.array(lines) - np.loadtxt(FILE)))
     print(f"{worst:.1e}")
-    sys.exit(worst > 1e-10)
+    sys.exit(int(worst > 1e-10))
 
 
 if __name__ == "__main__":

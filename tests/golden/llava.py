@@ -115,7 +115,7 @@ def main():
     worst = max((out[k].double() - there[k].double()).abs().max().item()
                 for k in set(out) | set(there))
     print(f"{worst:.1e}")
-    sys.exit(worst > 1e-12)
+    sys.exit(int(worst > 1e-12))
 
 
 if __name__ == "__main__":

@@ -189,7 +189,7 @@ def gradients(of, build, name, source="image_text"):
         print(f"{off:.1e} {key}")
         worst = max(worst, off)
     print(f"{worst:.1e} of {len(moved)} parameters")
-    sys.exit(worst > 1e-9)
+    sys.exit(int(worst > 1e-9))
 
 
 def steps(of, build, name, source="image_text"):
@@ -218,7 +218,7 @@ def run(of, name, recipe=None, source="image_text"):
         return
     worst = np.max(np.abs(np.array(lines) - np.loadtxt(file)))
     print(f"{worst:.1e}")
-    sys.exit(worst > 1e-10)
+    sys.exit(int(worst > 1e-10))
 
 
 if __name__ == "__main__":

@@ -27,9 +27,10 @@ extern "C" {
 
 typedef struct loong_tokenizer loong_tokenizer_t;
 
-/* Reads a tokenizer.json, or that of a directory; a tokenizer_config.json
- * beside it names the special tokens. What the file asks for and would change
- * ids is either done or refused by name.
+/* Reads a tokenizer.json, or that of a directory, or, where it has none, a
+ * tiktoken.model of Kimi's (tokenizer_class TikTokenTokenizer); a
+ * tokenizer_config.json beside it names the special tokens. What the file asks
+ * for and would change ids is either done or refused by name.
  * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_IO, LOONG_ERR_FORMAT,
  * LOONG_ERR_UNSUPPORTED. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_tokenizer_load(
@@ -52,6 +53,9 @@ LOONG_API void loong_tokenizer_destroy(loong_tokenizer_t **tokenizer);
 LOONG_API LOONG_NODISCARD loong_status_t loong_tokenizer_save(
     loong_context_t *ctx, const loong_tokenizer_t *tokenizer, const char *path);
 
+/* Of the file, and of all else that ids of texts follow from; 0: bytes. */
+LOONG_API uint64_t loong_tokenizer_hash(const loong_tokenizer_t *tokenizer);
+
 /* The highest id plus one: added tokens included. */
 LOONG_API int64_t
 loong_tokenizer_get_vocab_size(const loong_tokenizer_t *tokenizer);
@@ -72,6 +76,9 @@ loong_tokenizer_id_to_token(const loong_tokenizer_t *tokenizer, int32_t id);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_tokenizer_peek(loong_context_t *ctx, const char *path, int32_t id,
                      size_t room, char *token);
+/* Its id; -1: the name is none of theirs. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_tokenizer_peek_id(
+    loong_context_t *ctx, const char *path, const char *token, int32_t *id_p);
 
 typedef enum loong_token_role {
     LOONG_TOKEN_BOS,

@@ -4,6 +4,7 @@ loong_test(NAME tokenizer_corrupt SOURCES tests/unit/test_tokenizer_corrupt.c
 loong_test(NAME token_spans SOURCES tests/unit/test_token_spans.c LABELS unit)
 loong_test(NAME tokenizer_merges SOURCES tests/unit/test_tokenizer_merges.c
   LABELS unit)
+loong_test(NAME tiktoken SOURCES tests/unit/test_tiktoken.c LABELS unit)
 loong_fuzz(NAME tokenizer RUNS 2000)
 loong_fuzz(NAME text RUNS 2000)
 loong_fuzz(NAME tokenizer_config RUNS 500)

@@ -255,8 +255,7 @@ LOONG_NODISCARD loong_status_t loongi_chat_prepare(loong_chat_t *chat);
 
 /* keep.c: names the directory of what is kept; reads what is there, or
  * prepares and writes it, one process at a time. */
-LOONG_NODISCARD loong_status_t loongi_chat_keep(loong_chat_t *chat,
-                                                const char *tokenizer);
+LOONG_NODISCARD loong_status_t loongi_chat_keep(loong_chat_t *chat);
 
 #ifdef __cplusplus
 }

@@ -25,44 +25,12 @@ enum { VERSION = 7 };
 
 /* ---- the name ------------------------------------------------------------ */
 
-static loong_status_t hash_file(loong_chat_t *chat, const char *path,
-                                loong_text_t *key)
+static loong_status_t describe(loong_chat_t *chat, loong_text_t *key)
 {
-    char *bytes = NULL;
-    size_t length = 0;
-    LOONG_TRY(loongi_file_read(chat->ctx, path, &bytes, &length));
-    loongi_text_printf(key, "%016" PRIx64 "\n",
-                       (uint64_t)XXH3_64bits(bytes, length));
-    loongi_free(chat->ctx, bytes);
-    return LOONG_OK;
-}
-
-static loong_status_t hash_tokenizer(loong_chat_t *chat, const char *tokenizer,
-                                     loong_text_t *key)
-{
-    loong_text_t path = loongi_text_begin(chat->ctx);
-    if (strcmp(tokenizer, "bytes") == 0) {
-        loongi_text_printf(key, "bytes\n");
-        return key->status;
-    }
-    loongi_text_printf(&path, "%s%s", tokenizer,
-                       loongi_dir_exists(tokenizer) ? "/tokenizer.json" : "");
-    loong_status_t status = path.status;
-    if (status == LOONG_OK) {
-        status = hash_file(chat, path.data, key);
-    }
-    loongi_text_free(&path);
     loongi_text_printf(
-        key, "%d\n",
+        key, "version %d\n%016" PRIx64 "\n%d\n", VERSION,
+        loong_tokenizer_hash(chat->tokenizer),
         loong_tokenizer_get_role(chat->tokenizer, LOONG_TOKEN_EOS));
-    return status;
-}
-
-static loong_status_t describe(loong_chat_t *chat, const char *tokenizer,
-                               loong_text_t *key)
-{
-    loongi_text_printf(key, "version %d\n", VERSION);
-    LOONG_TRY(hash_tokenizer(chat, tokenizer, key));
     loongi_text_printf(key, "%016" PRIx64 "\n%d %d %d %s\n", chat->form.hash,
                        (int)chat->rules.train_on, chat->rules.tool_results,
                        chat->options.use_chosen,
@@ -138,11 +106,11 @@ static loong_status_t join(loong_chat_t *chat, const char *name, char **path_p)
     return status;
 }
 
-static loong_status_t name_directory(loong_chat_t *chat, const char *tokenizer)
+static loong_status_t name_directory(loong_chat_t *chat)
 {
     loong_text_t key = loongi_text_begin(chat->ctx);
     loong_text_t path = loongi_text_begin(chat->ctx);
-    loong_status_t status = describe(chat, tokenizer, &key);
+    loong_status_t status = describe(chat, &key);
     if (status == LOONG_OK) {
         status = find_cache(chat, &path);
     }
@@ -383,10 +351,10 @@ static loong_status_t lock(loong_chat_t *chat, int *fd_p)
     return status;
 }
 
-loong_status_t loongi_chat_keep(loong_chat_t *chat, const char *tokenizer)
+loong_status_t loongi_chat_keep(loong_chat_t *chat)
 {
     int fd = -1;
-    LOONG_TRY(name_directory(chat, tokenizer));
+    LOONG_TRY(name_directory(chat));
     LOONG_TRY(find_report(chat));
     if (chat->found) {
         return LOONG_OK;

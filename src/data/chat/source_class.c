@@ -212,7 +212,7 @@ static loong_status_t open_all(loong_chat_t *chat,
     LOONG_TRY(loongi_chat_template_open(ctx, p->tokenizer, &chat->options,
                                         &chat->form));
     LOONG_TRY(open_images(chat, p));
-    LOONG_TRY(loongi_chat_keep(chat, p->tokenizer));
+    LOONG_TRY(loongi_chat_keep(chat));
     chat->info.most_frames = loongi_chat_most_frames(chat);
     LOONG_TRY(check_refused(chat));
     LOONG_TRY(take_share(chat, p));

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "file.h"
 #include "tokenizer_impl.h"
 
@@ -83,6 +85,20 @@ static loong_status_t find_byte_ids(loong_tokenizer_t *t)
     return LOONG_OK;
 }
 
+/* Behind vocabulary and merges. */
+static loong_status_t load_rest(loong_tokenizer_t *t, const loong_json_t *root)
+{
+    LOONG_TRY(loongi_load_normalizer(t, loongi_json_get(root, "normalizer")));
+    LOONG_TRY(
+        loongi_load_pretokenizer(t, loongi_json_get(root, "pre_tokenizer")));
+    LOONG_TRY(loongi_load_added(t, loongi_json_get(root, "added_tokens")));
+    LOONG_TRY(
+        loongi_load_postprocessor(t, loongi_json_get(root, "post_processor")));
+    LOONG_TRY(loongi_load_decoder(t, loongi_json_get(root, "decoder")));
+    LOONG_TRY(find_byte_ids(t));
+    return loongi_whole_create(t);
+}
+
 static loong_status_t load_parts(loong_tokenizer_t *t, const loong_json_t *root)
 {
     static const char *const refused[] = {"truncation", "padding"};
@@ -97,15 +113,7 @@ static loong_status_t load_parts(loong_tokenizer_t *t, const loong_json_t *root)
                     "'%s' is not supported: set it to null", refused[i]);
     }
     LOONG_TRY(loongi_load_model(t, loongi_json_get(root, "model")));
-    LOONG_TRY(loongi_load_normalizer(t, loongi_json_get(root, "normalizer")));
-    LOONG_TRY(
-        loongi_load_pretokenizer(t, loongi_json_get(root, "pre_tokenizer")));
-    LOONG_TRY(loongi_load_added(t, loongi_json_get(root, "added_tokens")));
-    LOONG_TRY(
-        loongi_load_postprocessor(t, loongi_json_get(root, "post_processor")));
-    LOONG_TRY(loongi_load_decoder(t, loongi_json_get(root, "decoder")));
-    LOONG_TRY(find_byte_ids(t));
-    return loongi_whole_create(t);
+    return load_rest(t, root);
 }
 
 /* Names alone do not do: a vocabulary may have learned "</s>" from text. */
@@ -147,6 +155,7 @@ loong_status_t loong_tokenizer_parse(loong_context_t *ctx, const char *json,
     LOONG_TRY_GOTO(loongi_alloc(ctx, length + 1, "tokenizer text", &t->source),
                    status, out);
     memcpy(t->source, json, length);
+    t->hash = XXH3_64bits(json, length);
     t->source_length = length;
     guess_roles(t);
     *tokenizer_p = t;
@@ -203,6 +212,42 @@ static loong_status_t read_config(loong_tokenizer_t *t, const char *path)
     return status;
 }
 
+/* A file of tiktoken's, of the class that tokenizer_config.json names. */
+static loong_status_t parse_tiktoken(loong_context_t *ctx, const char *text,
+                                     size_t length, const char *where,
+                                     const char *config,
+                                     loong_tokenizer_t **tokenizer_p)
+{
+    loong_tokenizer_t *t = NULL;
+    loong_json_t *json = NULL, *rest = NULL;
+    LOONG_TRY(loongi_json_load(ctx, config, &json));
+    loong_status_t status = loongi_tokenizer_begin(ctx, &t);
+    if (status == LOONG_OK) {
+        status = loongi_load_tiktoken(t, text, length, json, &rest);
+    }
+    if (status == LOONG_OK) {
+        status = load_rest(t, rest);
+    }
+    if (status == LOONG_OK) {
+        loong_text_t key = loongi_text_begin(ctx);
+        loongi_text_json(&key, rest);
+        t->hash = XXH3_64bits_withSeed(text, length,
+                                       XXH3_64bits(key.data, key.length));
+        status = key.status;
+        loongi_text_free(&key);
+    }
+    loongi_json_destroy(&json);
+    loongi_json_destroy(&rest);
+    if (status != LOONG_OK) {
+        loongi_error_note(ctx, "in tokenizer '%s'", where);
+        loong_tokenizer_destroy(&t);
+        return status;
+    }
+    guess_roles(t);
+    *tokenizer_p = t;
+    return LOONG_OK;
+}
+
 loong_status_t loong_tokenizer_load(loong_context_t *ctx, const char *path,
                                     loong_tokenizer_t **tokenizer_p)
 {
@@ -213,7 +258,7 @@ loong_status_t loong_tokenizer_load(loong_context_t *ctx, const char *path,
     loong_text_t config = loongi_text_begin(ctx);
     bool directory = loongi_dir_exists(path);
     const char *slash = strrchr(path, '/');
-    loongi_text_printf(&file, "%s%s", path, directory ? "/tokenizer.json" : "");
+    loongi_tokenizer_file(path, &file);
     if (directory) {
         loongi_text_printf(&config, "%s/", path);
     } else if (slash != NULL) {
@@ -226,8 +271,11 @@ loong_status_t loong_tokenizer_load(loong_context_t *ctx, const char *path,
         status = loongi_file_read(ctx, loongi_text_get(&file), &text, &length);
     }
     if (status == LOONG_OK) {
-        status = loong_tokenizer_parse(ctx, text, length,
-                                       loongi_text_get(&file), &t);
+        const char *own = loongi_text_get(&file);
+        status = loongi_tokenizer_has_ranks(&file)
+                     ? parse_tiktoken(ctx, text, length, own,
+                                      loongi_text_get(&config), &t)
+                     : loong_tokenizer_parse(ctx, text, length, own, &t);
     }
     if (status == LOONG_OK) {
         status = read_config(t, loongi_text_get(&config));
@@ -289,8 +337,15 @@ loong_status_t loong_tokenizer_save(loong_context_t *ctx,
                                     const char *path)
 {
     LOONG_CHECK(ctx, t->source != NULL, LOONG_ERR_UNSUPPORTED,
-                "'%s': the byte tokenizer has no tokenizer.json", path);
+                "'%s': the byte tokenizer, and one of ranks, has no "
+                "tokenizer.json",
+                path);
     return loongi_file_write(ctx, path, t->source, t->source_length);
+}
+
+uint64_t loong_tokenizer_hash(const loong_tokenizer_t *t)
+{
+    return t->hash;
 }
 
 int64_t loong_tokenizer_get_vocab_size(const loong_tokenizer_t *t)

@@ -82,7 +82,7 @@ typedef struct whole {
 struct loong_tokenizer {
     loong_context_t *ctx;
     loong_arena_t *arena; /* texts of tokens and settings */
-    char *source;         /* the file, for saving; NULL: bytes */
+    char *source;         /* tokenizer.json, for saving; NULL: none */
     size_t source_length;
     vocab_t vocab;
     merges_t merges;
@@ -109,6 +109,7 @@ struct loong_tokenizer {
     uint8_t *nfc;   /* NULL: not needed */
     size_t longest; /* bytes of the longest token */
     int32_t roles[LOONG_TOKEN_ROLES];
+    uint64_t hash;    /* of all that ids follow from, but roles */
     int32_t image[3]; /* that stands for a picture, and around it; -1: none */
 };
 
@@ -154,6 +155,12 @@ struct loong_text_encoder {
     loong_token_span_t *spans;
     int64_t spans_room;
 };
+
+/* peek.c: the file that path means: itself, or of a directory tokenizer.json
+ * or, where that is not there, the one of ranks. */
+#define LOONG_TIKTOKEN_FILE "tiktoken.model"
+void loongi_tokenizer_file(const char *path, loong_text_t *file);
+bool loongi_tokenizer_has_ranks(const loong_text_t *file);
 
 /* tokenizer.c: an empty one, to be filled. */
 LOONG_NODISCARD loong_status_t loongi_tokenizer_begin(loong_context_t *ctx,
@@ -227,6 +234,12 @@ loong_status_t loongi_regex_find(const stage_t *stage,
                                  const char *text, size_t length, size_t from,
                                  size_t span[2]);
 void loongi_regex_scratch_destroy(struct regex_scratch **scratch);
+
+/* tiktoken.c: vocabulary and merges of a file of ranks, and what else a
+ * tokenizer.json would say (*rest_p), which is the caller's. */
+LOONG_NODISCARD loong_status_t loongi_load_tiktoken(
+    loong_tokenizer_t *t, const char *text, size_t size,
+    const loong_json_t *config, loong_json_t **rest_p);
 
 /* stage.c: cuts text by stages `index` and on, each word goes to
  * loongi_bpe_word. */

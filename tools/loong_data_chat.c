@@ -52,6 +52,9 @@ static const char help_text[] =
     "  --image-root DIR        directory of their relative paths (default: "
     "that\n"
     "                          of the file)\n"
+    "  --image-processor FILE  preprocessor_config.json, or a class of those "
+    "that\n"
+    "                          cut pictures into slices, MiniCPMV4_6\n"
     "  --video-token TEXT      they have videos, for which it stands\n"
     "  --video-processor FILE  video_preprocessor_config.json, or one of the\n"
     "                          classes Qwen2VL, Qwen3VL, InternVL, Glm4v "
@@ -65,7 +68,7 @@ enum { MAX_TAGS = 16, ANY_ID = INT32_MAX };
 typedef struct options {
     loong_chat_options_t chat;
     const char *tags[MAX_TAGS];
-    const char *tokenizer, *image_token, *image_root;
+    const char *tokenizer, *image_token, *image_root, *image_processor;
     const char *video_token, *video_processor;
     double video_fps;
     int64_t video_frames;
@@ -259,6 +262,7 @@ static const struct option long_options[] = {
     {"cache", required_argument, NULL, 'c'},
     {"image-token", required_argument, NULL, 'p'},
     {"image-root", required_argument, NULL, 'd'},
+    {"image-processor", required_argument, NULL, 'P'},
     {"video-token", required_argument, NULL, 'v'},
     {"video-processor", required_argument, NULL, 'V'},
     {"video-fps", required_argument, NULL, 'F'},
@@ -332,6 +336,9 @@ static bool take(options_t *o, const char *command, int option)
     case 'd':
         o->image_root = optarg;
         return true;
+    case 'P':
+        o->image_processor = optarg;
+        return true;
     case 'g':
         if (o->chat.num_tags == MAX_TAGS) {
             data_usage(command, "more than %d times --tag", MAX_TAGS);
@@ -344,12 +351,29 @@ static bool take(options_t *o, const char *command, int option)
     }
 }
 
+/* A path, not the name of a class. */
+static bool is_file(const char *name)
+{
+    return strchr(name, '.') != NULL || strchr(name, '/') != NULL;
+}
+
+static loong_status_t open_pictures(loong_context_t *ctx, const options_t *o,
+                                    loong_image_processor_t **pictures_p)
+{
+    const char *name = o->image_processor;
+    return name == NULL ? LOONG_OK
+           : is_file(name)
+               ? loong_image_processor_create(ctx, name, pictures_p)
+               : loong_image_processor_create_default(ctx, name, 0,
+                                                      pictures_p);
+}
+
 static loong_status_t open_videos(loong_context_t *ctx, const options_t *o,
                                   loong_image_processor_t **videos_p)
 {
     const char *name =
         o->video_processor != NULL ? o->video_processor : "Qwen2VL";
-    bool file = strchr(name, '.') != NULL || strchr(name, '/') != NULL;
+    bool file = is_file(name);
     if (o->video_token == NULL) {
         return LOONG_OK;
     }
@@ -362,6 +386,7 @@ static loong_status_t open_videos(loong_context_t *ctx, const options_t *o,
 }
 
 static int show(loong_context_t *ctx, options_t *o, const char *path,
+                const loong_image_processor_t *pictures,
                 const loong_image_processor_t *videos)
 {
     loong_chat_t *chat = NULL;
@@ -372,6 +397,7 @@ static int show(loong_context_t *ctx, options_t *o, const char *path,
                                           .tokenizer = o->tokenizer,
                                           .image_token = o->image_token,
                                           .image_root = o->image_root,
+                                          .image_processor = pictures,
                                           .video_token = o->video_token,
                                           .video_processor = videos,
                                           .chat = &o->chat};
@@ -390,10 +416,14 @@ static int show(loong_context_t *ctx, options_t *o, const char *path,
 
 static int run(loong_context_t *ctx, options_t *o, const char *path)
 {
-    loong_image_processor_t *videos = NULL;
-    loong_status_t status = open_videos(ctx, o, &videos);
-    int code = status == LOONG_OK ? show(ctx, o, path, videos)
+    loong_image_processor_t *pictures = NULL, *videos = NULL;
+    loong_status_t status = open_pictures(ctx, o, &pictures);
+    if (status == LOONG_OK) {
+        status = open_videos(ctx, o, &videos);
+    }
+    int code = status == LOONG_OK ? show(ctx, o, path, pictures, videos)
                                   : data_fail(ctx, status);
+    loong_image_processor_destroy(&pictures);
     loong_image_processor_destroy(&videos);
     return code;
 }

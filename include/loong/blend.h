@@ -68,6 +68,7 @@ typedef struct loong_blend_params {
     const char *tokenizer; /* of sources of text (loong_source_params_t) */
     const char *image_token;
     const char *image_root;
+    const struct loong_image_processor *image_processor;
     const char *video_token;
     const struct loong_image_processor *video_processor;
     loong_packing_t packing; /* of texts of lengths of their own */

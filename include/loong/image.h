@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Labelled pictures: where they are, their sizes, their pixels, and the rows of
- * patches that a vision transformer reads. Sample i is a pure function of i;
- * nothing here is random and nothing is kept between calls. A source and a
- * processor do not change once they are created, so several threads may read
- * them at once, each with a context of its own. Not collective.
+ * patches that a vision transformer reads. Sample i is a pure function of i. A
+ * source and a processor do not change once they are created, so several
+ * threads may read them, each with a context of its own. Not collective.
  */
 #ifndef LOONG_IMAGE_H
 #define LOONG_IMAGE_H
@@ -90,18 +89,17 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_image_resize(
 typedef struct loong_image_processor loong_image_processor_t;
 
 /* Reads a Hugging Face preprocessor_config.json of a ViT, CLIP, SigLIP, SigLIP
- * 2 (NaFlex), GOT-OCR2, LLaVA-OneVision, Qwen2-VL, GLM-4.1V or Kimi-K2.5
- * image processor ("...Fast" and "...FeatureExtractor" are computed as the slow
+ * 2 (NaFlex), GOT-OCR2, LLaVA-OneVision, Qwen2-VL, GLM-4.1V, MiniCPM-V 4.6 or
+ * Kimi-K2.5 image processor ("...Fast" and "...FeatureExtractor" are the slow
  * one), or the config.json of an internvl_chat, which has none; with its
  * class's defaults. Errors: LOONG_ERR_UNSUPPORTED names another processor, or a
  * field not known and not off; LOONG_ERR_FORMAT a value not allowed. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_image_processor_create(loong_context_t *ctx, const char *path,
                              loong_image_processor_t **processor_p);
-/* That of a class, "ViT", "CLIP", "Siglip", "GotOcr2" (InternVL's, without
- * tiles), "LlavaOnevision", "Qwen2VL", "Glm4v" or "Kimi_K25", by transformers'
- * defaults, but the last three for pictures of image_size pixels a side.
- * Errors: LOONG_ERR_ARG. */
+/* That of a class, "ViT", "GotOcr2" (InternVL's, without tiles), "Qwen2VL" ...,
+ * by transformers' defaults, for pictures of image_size pixels a side where
+ * they have no sizes of their own. Errors: LOONG_ERR_ARG. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_processor_create_default(
     loong_context_t *ctx, const char *class_name, int64_t image_size,
     loong_image_processor_t **processor_p);
@@ -109,18 +107,16 @@ LOONG_API void
 loong_image_processor_destroy(loong_image_processor_t **processor);
 
 /* The size in pixels that it gives a picture; 0: it is too long and narrow. */
-LOONG_API void
-loong_image_processor_size(const loong_image_processor_t *processor,
-                           int64_t width, int64_t height, int64_t *width_p,
-                           int64_t *height_p);
+LOONG_API void loong_image_processor_size(
+    const loong_image_processor_t *processor, int64_t width, int64_t height,
+    int64_t *width_p, int64_t *height_p);
 
 /* Tiles of a picture: columns x rows of them, row by row; each has the size
  * above. Of InternVL (crop_to_patches, dynamic_image_size) the picture fills
- * them, and where they are several the whole one stands behind them, if
- * use_thumbnail does not deny it. Of LLaVA-OneVision
- * (image_grid_pinpoints) it keeps its proportions in their middle, and the
- * whole picture stands before them; a picture among others has no tiles, but a
- * margin that makes it square. */
+ * them, and the whole one stands behind several, if use_thumbnail does not deny
+ * it. Of LLaVA-OneVision (image_grid_pinpoints) it keeps its proportions in
+ * their middle, behind the whole picture; a picture among others has no tiles,
+ * but a margin that makes it square. */
 typedef struct loong_image_tiles {
     int64_t columns, rows;
     int64_t count; /* with the whole picture */
@@ -130,9 +126,14 @@ LOONG_API loong_image_tiles_t
 loong_image_processor_tiles(const loong_image_processor_t *processor,
                             int64_t width, int64_t height, bool several);
 /* At most so many beside the whole picture, 1: none; 0: as the file says. */
-LOONG_API void
-loong_image_processor_limit_tiles(loong_image_processor_t *processor,
-                                  int64_t most);
+LOONG_API void loong_image_processor_limit_tiles(
+    loong_image_processor_t *processor, int64_t most);
+/* Its tiles are slices, of proportions of their own (MiniCPM-V 4.6), behind the
+ * whole picture; each has a token of its own in a text. *numbered_p: the number
+ * of the picture stands in front. And of a class' defaults. */
+LOONG_API bool loong_image_processor_is_sliced(
+    const loong_image_processor_t *processor, bool *numbered_p);
+LOONG_API bool loong_image_class_is_sliced(const char *class_name);
 /* The most that any picture has. */
 LOONG_API int64_t
 loong_image_processor_max_tiles(const loong_image_processor_t *processor);

@@ -84,6 +84,12 @@ typedef struct loong_picture_rows {
     int64_t grids;         /* tiles, or groups of a video's frames, which do not
                               see each other */
     int64_t height, width; /* patches of each, of a frame */
+    /* Above 1: of so many grids the first is the whole picture or frame, of
+     * other sides, and the others are its slices. */
+    int64_t tiles;
+    struct {
+        int64_t height, width, text, columns; /* as below */
+    } whole;
     int64_t frames;        /* that see each other, of each but the last grid */
     int64_t all_frames;    /* of all of them */
     int64_t encoder;       /* rows of the encoder */
@@ -98,6 +104,42 @@ typedef struct loong_picture_rows {
     int encoder_number; /* of the one that reads it */
     loong_picture_packing_t pack;
 } loong_picture_rows_t;
+
+static inline bool loong_picture_is_whole(const loong_picture_rows_t *rows,
+                                          int64_t grid)
+{
+    return rows->tiles > 1 && grid % rows->tiles == 0;
+}
+/* Of the largest grid, in the encoder. */
+static inline int64_t loong_picture_longest(const loong_picture_rows_t *rows)
+{
+    int64_t whole = rows->whole.height * rows->whole.width;
+    int64_t slice = rows->height * rows->width;
+    return rows->tiles > 1   ? (whole > slice ? whole : slice)
+           : rows->grids > 0 ? rows->encoder / rows->grids
+                             : 0;
+}
+/* Part k of a picture, which is all of it or each of its grids: its first row
+ * and how many it has, in a text, or of those that are sent. */
+static inline void loong_picture_part(const loong_picture_rows_t *rows,
+                                      bool text, int64_t parts, int64_t k,
+                                      int64_t part[2])
+{
+    int64_t all = text ? rows->text : rows->sent;
+    part[0] = k * all / parts;
+    part[1] = all / parts;
+    if (parts > 1 && rows->tiles > 1) {
+        int64_t each = all / (rows->grids / rows->tiles);
+        int64_t whole = text ? rows->whole.text
+                             : rows->whole.height * rows->whole.width *
+                                   rows->sent / rows->encoder;
+        int64_t slice = (each - whole) / (rows->tiles - 1);
+        int64_t i = k % rows->tiles;
+        part[0] = k / rows->tiles * each +
+                  (i > 0 ? whole + (i - 1) * slice : 0);
+        part[1] = i > 0 ? slice : whole;
+    }
+}
 
 /* How a table is resampled, as torch's interpolate does it; nearest: the row
  * and column in which a patch's upper left corner is. */

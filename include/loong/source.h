@@ -117,6 +117,8 @@ typedef struct loong_source_params {
     const char *tokenizer;
     const char *image_token;
     const char *image_root; /* of relative paths; NULL: beside the file */
+    /* (optional) How pictures are read, some of which have several tokens. */
+    const struct loong_image_processor *image_processor;
     /* (optional) Likewise of a video, and how it is read; borrowed while the
      * source is open. */
     const char *video_token;

@@ -21,17 +21,18 @@ LOONG_API bool loong_video_loads(void);
 /* Reads a Hugging Face video_preprocessor_config.json, or the "video_processor"
  * of a processor_config.json, of a Qwen2-VL ("Qwen2VL", also Qwen2.5-VL's),
  * Qwen3-VL ("Qwen3VL"), Kimi-K2.5 ("Kimi_K25"), LLaVA-OneVision
- * ("LlavaOnevision"), InternVL ("InternVL"), ERNIE 4.5 VL ("Ernie4_5_VLMoe") or
- * GLM-4.1V ("Glm4v") video processor. class_name is taken where the file names
- * none, as that of pictures; path NULL: that class's defaults. It is an image
- * processor of videos.
+ * ("LlavaOnevision"), InternVL ("InternVL"), ERNIE 4.5 VL ("Ernie4_5_VLMoe"),
+ * MiniCPM-V 4.6 ("MiniCPMV4_6") or GLM-4.1V ("Glm4v") video processor.
+ * class_name is taken where the file names none, as that of pictures; path
+ * NULL: that class's defaults. It is an image processor of videos.
  * Errors: as loong_image_processor_create. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_video_processor_create(
     loong_context_t *ctx, const char *path, const char *class_name,
     loong_image_processor_t **processor_p);
 /* Frames a second, or frames of a video, whatever the file says (transformers'
- * fps and num_frames); 0: as it says. Errors: LOONG_ERR_CONFIG for both, and
- * for frames of a class that has none but by the second (Glm4v). */
+ * fps and num_frames); 0: as it says. Errors: LOONG_ERR_CONFIG for both, for
+ * frames of a class that has none but by the second (Glm4v), and for either of
+ * one that takes a frame a second (MiniCPMV4_6). */
 LOONG_API LOONG_NODISCARD loong_status_t loong_video_processor_sample(
     loong_image_processor_t *processor, double fps, int64_t frames);
 
@@ -49,7 +50,10 @@ typedef enum loong_video_form {
                            (InternVL) */
     /* A picture's token between the tokens of a picture's begin and end, and
      * the whole seconds, of each patch's frames (GLM-4.1V) */
-    LOONG_VIDEO_SECONDS
+    LOONG_VIDEO_SECONDS,
+    /* Each frame as loong_image_processor_is_sliced has a picture (MiniCPM-V
+     * 4.6) */
+    LOONG_VIDEO_SLICES
 } loong_video_form_t;
 LOONG_API loong_video_form_t
 loong_video_processor_form(const loong_image_processor_t *processor);
@@ -57,11 +61,16 @@ loong_video_processor_form(const loong_image_processor_t *processor);
 LOONG_API bool
 loong_video_as_pictures(const loong_image_processor_t *processor);
 
+/* Grids that a frame is cut into, at most. */
+LOONG_API int64_t
+loong_video_processor_tiles(const loong_image_processor_t *processor);
+
 /* Frames become a multiple of this, the last one repeated. */
 LOONG_API int64_t
 loong_video_processor_multiple(const loong_image_processor_t *processor);
 
-/* Of all that chooses frames, and where they stand in texts. */
+/* Of all that chooses frames, and where they, or slices of pictures, stand in
+ * texts. */
 LOONG_API uint64_t
 loong_video_processor_hash(const loong_image_processor_t *processor);
 
@@ -88,11 +97,12 @@ LOONG_API int64_t loong_video_frame(const loong_image_processor_t *processor,
  * chunk or one of LOONG_VIDEO_SECONDS begins. */
 LOONG_API double loong_video_time(const loong_image_processor_t *processor,
                                   const loong_video_t *video, int64_t k);
-/* Sides of its frames once they are resized; 0: it refuses them. */
+/* Sides of its frames as they are read, resized but for those that are cut into
+ * slices; 0: it refuses them. */
 LOONG_API void loong_video_size(const loong_image_processor_t *processor,
                                 int64_t width, int64_t height, int64_t frames,
                                 int64_t size[2]);
-/* The chosen frames, resized: u8 [frames,height,width,3]. Errors: those of
+/* The chosen frames, of that size: u8 [frames,height,width,3]. Errors: those of
  * measure; LOONG_ERR_MISMATCH: it is not the video that was measured. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_video_read(loong_context_t *ctx, const loong_image_processor_t *processor,

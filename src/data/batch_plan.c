@@ -66,7 +66,7 @@ static loong_status_t check_room(const loong_batch_plan_t *p,
                     text != NULL ? text : "a text",
                     item->size[0], item->size[1], image->rows.encoder, room);
     }
-    int64_t rows = image->rows.encoder / LOONG_MAX(image->rows.grids, 1);
+    int64_t rows = loong_picture_longest(&image->rows);
     int64_t most = p->params.max_rows;
     LOONG_CHECK(p->ctx, most == 0 || rows <= most, LOONG_ERR_CONFIG,
                 "data.max_image_patches: picture %d of %s (%" PRId64
@@ -392,8 +392,8 @@ loong_status_t loongi_batch_plan_most(loong_context_t *ctx,
                 int e = rows.encoder_number;
                 sum[e].images++;
                 sum[e].patches += rows.encoder;
-                most[e].longest = LOONG_MAX(
-                    most[e].longest, rows.encoder / LOONG_MAX(rows.grids, 1));
+                most[e].longest = LOONG_MAX(most[e].longest,
+                                            loong_picture_longest(&rows));
             }
         }
         for (int e = 0; e < LOONG_MAX_ENCODERS; e++) {

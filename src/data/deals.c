@@ -36,6 +36,12 @@ void loongi_deals_destroy(loong_deals_t *deals)
 
 /* ---- costs --------------------------------------------------------------- */
 
+/* Attention in a grid of so many rows of that encoder. */
+static int64_t grid_cost(const loong_sample_costs_t *c, int e, int64_t rows)
+{
+    return c->encoder[e].picture[LOONG_MIN(rows, c->encoder[e].rows)];
+}
+
 /* The pictures of a sample; the rows that its text has with them. met: encoders
  * that the micro-batch has pictures of. */
 static int64_t add_pictures(const loong_deals_t *d,
@@ -51,13 +57,16 @@ static int64_t add_pictures(const loong_deals_t *d,
             loong_picture_rows_t of =
                 c->pictures.rows(c->pictures.config, item);
             int e = of.encoder_number;
-            int64_t each = LOONG_MIN(of.encoder / LOONG_MAX(of.grids, 1),
-                                     c->encoder[e].rows);
             parts[LOONG_COST_ENCODER] +=
                 met[e] ? 0 : c->encoder[e].micro_batch;
             met[e] = true;
+            int64_t wholes = of.tiles > 1 ? of.grids / of.tiles : 0;
+            int64_t whole = of.whole.height * of.whole.width;
+            int64_t each = (of.encoder - wholes * whole) /
+                           LOONG_MAX(of.grids - wholes, 1);
             parts[LOONG_COST_PICTURES] +=
-                of.grids * c->encoder[e].picture[each];
+                wholes * grid_cost(c, e, whole) +
+                (of.grids - wholes) * grid_cost(c, e, each);
             rows += of.text - loong_item_parts(item);
         }
     }

@@ -154,23 +154,24 @@ static bool stands_for(const laid_t *l, const loong_item_t *end, int64_t t)
            t == p->at + (p->part_at != NULL ? p->part_at[l->part] : 0);
 }
 
-/* `count` rows of a picture, from its row `from` on, at place `at`. A part that
- * is one moment is at time 0 of its own. */
+/* Rows of part `part` of a picture at place `at`: all of it, or a moment or
+ * slice, at time 0 of its own. */
 static void lay_part(loong_token_row_t *row, int64_t at, int32_t id,
-                     const loong_picture_rows_t *rows, int64_t from,
-                     int64_t count)
+                     const loong_picture_rows_t *rows, const int64_t part[2],
+                     int64_t columns)
 {
-    int64_t each = rows->text / LOONG_MAX(rows->moments, 1); /* of a moment */
-    for (int64_t i = 0; i < count; i++, at++) {
-        int64_t moment = count == each ? 0 : (from + i) / each;
+    bool all = part[1] == rows->text;
+    int64_t each = all ? rows->text / LOONG_MAX(rows->moments, 1) : part[1];
+    for (int64_t i = 0; i < part[1]; i++, at++) {
+        int64_t moment = i / each;
         int32_t *place = row->place[at];
         row->ids[at] = id;
         row->feature[at] =
             (uint8_t)((i == 0 ? LOONG_FEATURE_FIRST : LOONG_FEATURE) |
                       rows->encoder_number << LOONG_FEATURE_ENCODER);
         place[0] = (int32_t)((float)moment * rows->step);
-        place[1] = (int32_t)((from + i) % each / rows->columns);
-        place[2] = (int32_t)((from + i) % rows->columns);
+        place[1] = (int32_t)(i % each / columns);
+        place[2] = (int32_t)(i % columns);
     }
 }
 
@@ -196,9 +197,12 @@ static void lay_out(const loong_token_params_t *p, const loong_items_t *items,
         }
         int64_t parts = loong_item_parts(l.next);
         l.rows = l.part == 0 ? picture_rows(p, l.next) : l.rows;
-        int64_t count = l.rows.text / parts;
-        lay_part(row, at, text->ids[t], &l.rows, l.part * count, count);
-        at += count;
+        int64_t part[2];
+        loong_picture_part(&l.rows, true, parts, l.part, part);
+        lay_part(row, at, text->ids[t], &l.rows, part,
+                 loong_picture_is_whole(&l.rows, l.part) ? l.rows.whole.columns
+                                                         : l.rows.columns);
+        at += part[1];
         l.part = (l.part + 1) % parts;
         l.next += l.part == 0 ? 1 : 0;
     }

@@ -68,6 +68,7 @@ static loong_blend_params_t blend_params(const loong_run_data_t *d,
         .pictures = d->packed.reader,
         .row_patches = d->packed.patches,
         .row_images = d->packed.images,
+        .image_processor = d->image_processor[0],
         .video_processor = d->video_processor,
         .seed = d->plan->set->seed,
         .tokenizer = loongi_recipe_tokenizer_path(d->plan->recipe)};
@@ -215,12 +216,10 @@ loong_status_t loongi_run_data_image_processor(loong_run_data_t *d)
         return status;
     }
     int64_t most = d->plan->set->max_tiles;
-    int64_t there =
-        d->image_processor[0] != NULL
-            ? loong_image_processor_max_tiles(d->image_processor[0]) - 1
-            : 0;
-    bool tiles = there > 0;
     const loong_image_processor_t *first = d->image_processor[0];
+    int64_t there =
+        first != NULL ? loong_image_processor_max_tiles(first) - 1 : 0;
+    bool tiles = there > 0;
     LOONG_CHECK(d->plan->ctx,
                 most == 0 || !tiles ||
                     !loong_image_processor_tiles(first, 1, 1, true)
@@ -553,8 +552,8 @@ loong_status_t loongi_run_data_open_blends(loong_run_data_t *d)
 {
     if (!d->opened) {
         d->opened = true;
-        d->status = loongi_run_data_video_processor(d);
-        d->status = d->status == LOONG_OK ? open_on_all(d) : d->status;
+        loong_status_t status = loongi_run_data_text_processors(d);
+        d->status = status == LOONG_OK ? open_on_all(d) : status;
     }
     return d->status;
 }

@@ -50,22 +50,27 @@ static int64_t first_row(const loong_picture_end_t *e,
                          int64_t parts)
 {
     const loong_picture_rows_t *rows = &image->rows;
-    int64_t text = part * rows->text / parts;
+    int64_t text[2], sent[2];
+    loong_picture_part(rows, true, parts, part, text);
+    loong_picture_part(rows, false, parts, part, sent);
     if (e->place == LOONG_IN_TEXTS) {
         int64_t between =
             image->part_at != NULL ? image->part_at[part] - part : 0;
-        return image->replica == e->replica ? image->row + text + between : -1;
+        return image->replica == e->replica
+                   ? image->row + text[0] + between
+                   : -1;
     }
     if (image->at[e->component].replica != e->replica) {
         return -1;
     }
     switch (e->place) {
     case LOONG_IN_ENCODER:
-        return image->at[e->component].row + part * rows->stride + rows->lead;
+        return image->at[e->component].row + rows->lead +
+               (rows->tiles > 1 ? sent[0] : part * rows->stride);
     case LOONG_IN_FRONT:
-        return image->at[e->component].sent_row + part * rows->sent / parts;
+        return image->at[e->component].sent_row + sent[0];
     default:
-        return image->at[e->component].text_row + text;
+        return image->at[e->component].text_row + text[0];
     }
 }
 
@@ -90,7 +95,6 @@ loong_status_t loongi_picture_segments(loong_context_t *ctx,
 {
     bool dense = from->place != LOONG_IN_TEXTS && to->place != LOONG_IN_TEXTS;
     int64_t parts = parts_of(image, dense);
-    int64_t rows = (dense ? image->rows.sent : image->rows.text) / parts;
     int runs = runs_of(from) * runs_of(to);
     for (int64_t i = 0; i < parts * runs; i++) {
         int64_t from_row = first_row(from, image, i / runs, parts);
@@ -99,9 +103,11 @@ loong_status_t loongi_picture_segments(loong_context_t *ctx,
             continue;
         }
         int number = (int)(i % runs);
+        int64_t part[2];
+        loong_picture_part(&image->rows, !dense, parts, i / runs, part);
         loong_segment_t g =
             cut(run_of(from, from_row, number / runs_of(to)), from_row,
-                run_of(to, to_row, number % runs_of(to)), to_row, rows);
+                run_of(to, to_row, number % runs_of(to)), to_row, part[1]);
         LOONG_TRY(g.rows > 0 ? loongi_segment_add(ctx, list, g) : LOONG_OK);
     }
     return LOONG_OK;

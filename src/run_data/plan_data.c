@@ -144,6 +144,21 @@ int64_t loongi_blend_most_samples(const loong_blend_t *blend)
     return LOONG_MAX(most_of(blend, row_samples), (int64_t)1);
 }
 
+/* Texts have as many tokens of a picture as its class has slices, also where no
+ * file says how. */
+loong_status_t loongi_run_data_text_processors(loong_run_data_t *d)
+{
+    const char *name =
+        loong_recipe_text(d->plan->recipe, "model.image_encoder.family");
+    const loong_family_t *family =
+        name != NULL ? loong_find_family(d->plan->ctx, name) : NULL;
+    bool sliced = family != NULL && family->image_processor != NULL &&
+                  loong_image_class_is_sliced(family->image_processor);
+    LOONG_TRY(sliced ? loongi_run_data_any_image_processor(d, 0, family, 0)
+                     : loongi_run_data_image_processor(d));
+    return loongi_run_data_video_processor(d);
+}
+
 loong_status_t
 loongi_run_data_count_moments(loong_run_data_t *d, int count,
                               const loong_component_params_t *asked)
@@ -158,12 +173,14 @@ loongi_run_data_count_moments(loong_run_data_t *d, int count,
         return LOONG_OK;
     }
     int64_t most = most_of_all(d, video_frames);
+    int64_t of_frame = loong_video_processor_tiles(d->video_processor);
     for (int i = count - 3; i < count - 1 && most > 0; i++) {
         loong_model_facts_t facts = {0};
         asked[i].family->facts(asked[i].config, &facts);
         int64_t each = LOONG_MAX(facts.temporal_patch_size, 1);
         p->tiles = facts.patch_size > 0
-                       ? LOONG_MAX(p->tiles, (most + each - 1) / each)
+                       ? LOONG_MAX(p->tiles,
+                                   (most + each - 1) / each * of_frame)
                        : p->tiles;
     }
     return LOONG_OK;

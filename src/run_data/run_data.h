@@ -89,6 +89,9 @@ loongi_run_data_image_processor(loong_run_data_t *d);
  * some. */
 LOONG_NODISCARD loong_status_t
 loongi_run_data_video_processor(loong_run_data_t *d);
+/* Both that texts are made with. */
+LOONG_NODISCARD loong_status_t
+loongi_run_data_text_processors(loong_run_data_t *d);
 /* Before the model is planned: how many moments the longest video has, of a
  * model that reads videos. Opens the blends. Collective. */
 LOONG_NODISCARD loong_status_t loongi_run_data_count_moments(

@@ -177,7 +177,9 @@ int64_t loongi_show_grid_at(const loong_picture_rows_t *rows,
                             const int32_t *part_at, int64_t g)
 {
     int64_t between = part_at != NULL ? part_at[g] - g : 0;
-    return g * (rows->text / rows->grids) + between;
+    int64_t part[2];
+    loong_picture_part(rows, true, rows->grids, g, part);
+    return part[0] + between;
 }
 
 static int64_t place_of(const picture_t *p, int64_t g)

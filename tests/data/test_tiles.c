@@ -91,11 +91,73 @@ static void test_published_tiles(void **state)
     test_context_end(&ctx);
 }
 
+/* MiniCPM-V 4.6's slices and sizes, as transformers' class has them. */
+static void test_slices(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t width, height, columns, rows, whole[2], slice[2];
+    } cases[] = {
+        {448, 448, 1, 1, {448, 448}, {0, 0}},
+        {449, 448, 2, 1, {448, 448}, {336, 616}},
+        {1344, 448, 3, 1, {784, 280}, {448, 448}},
+        {448, 1344, 1, 3, {280, 784}, {448, 448}},
+        {1000, 1000, 2, 2, {448, 448}, {448, 448}},
+        {2000, 700, 4, 2, {784, 280}, {560, 392}},
+        {30, 20, 1, 1, {560, 392}, {0, 0}},
+        {5000, 40, 1, 1, {4984, 56}, {0, 0}},
+        {3000, 2000, 4, 2, {560, 392}, {392, 504}},
+        {777, 1234, 2, 3, {336, 560}, {448, 448}},
+        {2, 900, 1, 1, {56, 9520}, {0, 0}},
+        {1344, 1344, 3, 3, {448, 448}, {448, 448}},
+    };
+    loong_context_t *ctx = test_context();
+    loong_image_processor_t *p = NULL;
+    bool numbered = false;
+    assert_ok(ctx, loong_image_processor_create_default(ctx, "MiniCPMV4_6", 0,
+                                                        &p));
+    assert_true(loong_image_processor_is_sliced(p, &numbered) && numbered);
+    assert_int_equal(loong_image_processor_max_tiles(p), 10);
+    const loong_patch_params_t params = {
+        .processor = p,
+        .max_tiles = 10,
+        .cut = {.patch = 14, .merge = 4, .frames = 1}};
+    for (size_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        const loong_item_t item = {.type = LOONG_ITEM_IMAGE,
+                                   .size = {cases[i].width, cases[i].height}};
+        loong_image_tiles_t found = loong_image_processor_tiles(
+            p, cases[i].width, cases[i].height, true);
+        loong_picture_rows_t rows = loong_picture_rows(&params, &item);
+        int64_t slices = cases[i].columns * cases[i].rows;
+        int64_t parts = slices > 1 ? slices + 1 : 1, at = 0, size[2];
+        assert_int_equal(found.columns, cases[i].columns);
+        assert_int_equal(found.rows, cases[i].rows);
+        assert_int_equal(found.count, parts);
+        assert_int_equal(rows.grids, parts);
+        loong_image_processor_size(p, cases[i].width, cases[i].height, &size[0],
+                                   &size[1]);
+        assert_memory_equal(size, cases[i].whole, sizeof(size));
+        for (int64_t k = 0; k < parts; k++) {
+            const int64_t *of = k == 0 ? cases[i].whole : cases[i].slice;
+            int64_t part[2];
+            loong_picture_part(&rows, true, parts, k, part);
+            assert_int_equal(part[0], at);
+            assert_int_equal(part[1], of[0] / 56 * (of[1] / 56));
+            at += part[1];
+        }
+        assert_int_equal(rows.text, at);
+        assert_int_equal(rows.encoder, 16 * at);
+    }
+    loong_image_processor_destroy(&p);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_published_tiles),
+        cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

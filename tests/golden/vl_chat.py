@@ -4,7 +4,8 @@
 
   vl_chat.py BUILD           writes vl_chat/: tokenizers with the templates that
                              LLaVA-1.5, LLaVA-OneVision, Qwen2-VL, InternVL3 and
-                             GLM-4.1V are published with (PaliGemma without one: ours is proved to be
+                             GLM-4.1V are published with, MiniCPM-V 4.6's with a
+                             picture as its one token and slices (PaliGemma without one: ours is proved to be
                              what its processor does), conversations, and ids and masks as transformers
                              has them, a picture as its one token
   vl_chat.py BUILD --check   writes them elsewhere, and compares with the ids
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 
 import tokenizers
 import transformers
@@ -27,6 +29,8 @@ from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import \
     GotOcr2ImageProcessorPil
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision \
     import LlavaOnevisionImageProcessorPil
+from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import \
+    MiniCPMV4_6ImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import \
     Qwen2VLImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import \
@@ -104,6 +108,11 @@ GLM4V = (
     "{{ m.content if m.content is string else m.content[0].text }}"
     "{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>\n"
     "{% endif %}")
+MINICPM = QWEN.replace("<|vision_start|>", "").replace(
+    "<|vision_end|>", "\n")
+SLICES = dict(image_start="<image>", image_end="</image>",
+              slice_start="<slice>", slice_end="</slice>",
+              image_id_start="<image_id>", image_id_end="</image_id>")
 NAMED = dict(context_image_token="<IMG_CONTEXT>", start_image_token="<img>",
              end_image_token="</img>", video_token="<video>")
 with open(os.path.join(SOURCE, "src/jinja/named/paligemma.jinja")) as file:
@@ -118,6 +127,9 @@ FAMILIES = {
                "<|assistant|>", "<|image|>", "<|video|>",
                "<|begin_of_image|>", "<|end_of_image|>", "<|begin_of_video|>",
                "<|end_of_video|>"]),
+    "minicpmv4_6": ("<|image_pad|>", MINICPM,
+                    ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
+                     "<|image_pad|>", "<|video_pad|>", *SLICES.values()]),
     "llava": ("<image>", LLAVA, ["<s>", "</s>", "<image>"]),
     "llava_onevision": ("<image>", ONEVISION,
                         ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
@@ -200,6 +212,9 @@ def write(name, place):
     to = os.path.join(place, name)
     os.makedirs(to, exist_ok=True)
     own.save(os.path.join(to, "tokenizer.json"))
+    if name == "minicpmv4_6":
+        with open(os.path.join(to, "preprocessor_config.json"), "w") as f:
+            json.dump(slicing().to_dict(), f, indent=1)
     with open(os.path.join(to, "tokenizer_config.json"), "w") as f:
         more = dict(extra_special_tokens=NAMED) if name == "internvl" else {}
         json.dump(dict(chat_template=template, **ends, **more), f, indent=1)
@@ -207,6 +222,25 @@ def write(name, place):
         with open(os.path.join(place, file + ".jsonl"), "w") as f:
             f.writelines(json.dumps(r) + "\n" for r, _ in records)
     return tokenizer
+
+
+def slicing():
+    return MiniCPMV4_6ImageProcessorPil(patch_size=2, scale_resolution=16)
+
+
+def minicpm(tokenizer, videos):
+    tokenizer.image_token, tokenizer.video_token = (
+        "<|image_pad|>", "<|video_pad|>")
+    for key, token in SLICES.items():
+        setattr(tokenizer, key + "_token", token)
+    for key in ("image", "video"):
+        setattr(tokenizer, key + "_token_id", tokenizer.convert_tokens_to_ids(
+            getattr(tokenizer, key + "_token")))
+    own = slicing()
+    return transformers.MiniCPMV4_6Processor(
+        own, videos or types.SimpleNamespace(
+            slice_mode=True, downsample_mode=own.downsample_mode),
+        tokenizer, chat_template=MINICPM)
 
 
 def onevision(tokenizer, videos):
@@ -243,6 +277,8 @@ def processor(name, tokenizer):
             GotOcr2ImageProcessorPil(size=dict(height=28, width=28),
                                      max_patches=6),
             tokenizer, None, image_seq_length=4, chat_template=INTERNVL)
+    if name == "minicpmv4_6":
+        return minicpm(tokenizer, None)
     if name == "glm4v":
         tokenizer.image_token, tokenizer.video_token = token, "<|video|>"
         return transformers.Glm4vProcessor(
@@ -307,7 +343,11 @@ def ours(build, name, place, file):
         [os.path.join(build, "loong-data"), "chat", "inspect", "--tokenizer",
          os.path.join(place, name), "--ids", "--count", "99", "--image-token",
          FAMILIES[name][0], "--cache", os.path.join(place, "cache"),
-         "--image-root", PICTURES, os.path.join(place, file + ".jsonl")],
+         "--image-root", PICTURES,
+         *(["--image-processor",
+            os.path.join(place, name, "preprocessor_config.json")]
+           if name == "minicpmv4_6" else []),
+         os.path.join(place, file + ".jsonl")],
         check=True, capture_output=True).stdout.decode("utf-8", "replace")
     for sample in text.split("\n\n")[1:]:
         lines = [line for line in sample.split("\n")[1:]

@@ -7,7 +7,7 @@ of them.
 
 Sides from 1 to 600 pixels; JPEG, PNG and WebP of all modes that PIL writes;
 palettes, transparency, CMYK, 16 bits, animations, turned by Exif or XMP.
-load_image gives the pixels, the processors of eight families what the model
+load_image gives the pixels, the processors of nine families what the model
 sees: sizes (and so the rows of a text) are equal and every pixel is within
 1/255. Needs pillow, numpy and transformers.
 """
@@ -27,6 +27,8 @@ from transformers import (CLIPImageProcessorPil, GotOcr2ImageProcessorPil,
 from transformers.image_utils import load_image
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision \
     import LlavaOnevisionImageProcessorPil
+from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import \
+    MiniCPMV4_6ImageProcessorPil
 from transformers.models.siglip2.image_processing_pil_siglip2 import \
     Siglip2ImageProcessorPil
 
@@ -54,7 +56,8 @@ class Tiles(ctypes.Structure):
 class Cut(ctypes.Structure):
     _fields_ = [(name, I64) for name in (
         "patch", "merge", "frames", "window")] + [
-        ("channels_last", ctypes.c_bool)]
+        ("channels_last", ctypes.c_bool)] + [
+        (name, I64) for name in ("inner", "chunk")]
 
 
 class Library:
@@ -215,12 +218,46 @@ def processors(folder, library):
         ("onevision", LlavaOnevisionImageProcessorPil(
             size={"height": 48, "width": 48}, image_grid_pinpoints=[
                 [48, 48], [48, 96], [144, 48], [96, 96], [240, 144]]), 0),
+        ("minicpm", MiniCPMV4_6ImageProcessorPil(), 14),
+        ("minicpm_small", MiniCPMV4_6ImageProcessorPil(
+            scale_resolution=130, max_slice_nums=7, downsample_mode="4x"), 14),
+        ("minicpm_whole", MiniCPMV4_6ImageProcessorPil(
+            scale_resolution=200, slice_mode=False), 14),
     ]
     for name, theirs, patch in made:
         path = os.path.join(folder, name + ".json")
         with open(path, "w") as file:
             json.dump(theirs.to_dict(), file)
         yield name, theirs, library.processor(path), patch
+
+
+def blocks(rows, columns, merge):
+    """The patches of a grid, row by row, in blocks of merge x merge."""
+    order = np.arange(rows * columns).reshape(
+        rows // merge, merge, columns // merge, merge)
+    return order.transpose(0, 2, 1, 3).reshape(-1)
+
+
+def sliced(library, picture, got, theirs, own):
+    """Of MiniCPM-V: the grid of slices, sizes and pixels."""
+    side, merge = theirs.patch_size, 2 if theirs.downsample_mode == "4x" else 4
+    tiles = library.lib.loong_image_processor_tiles(
+        own, I64(picture.width), I64(picture.height), ctypes.c_bool(True))
+    grid = [tiles.rows, tiles.columns] if tiles.count > 1 else [0, 0]
+    assert grid == list(got["grids"][0]), (grid, got["grids"])
+    sizes = got["target_sizes"]
+    assert tiles.count == len(sizes)
+    width, height = library.size(own, picture)
+    assert (height // side, width // side) == tuple(sizes[0]), sizes
+    wanted = got["pixel_values"][0]  # [3, side, patches * side]
+    wanted = wanted.reshape(3, side, -1, side).transpose(2, 0, 1, 3)
+    wanted = wanted.reshape(len(wanted), -1)
+    order, before = [], 0
+    for rows, columns in sizes:
+        order.append(before + blocks(rows, columns, merge))
+        before += rows * columns
+    ours = library.process(own, picture, Cut(side, merge, 1), wanted.shape)
+    return float(np.abs(ours - wanted[np.concatenate(order)]).max() * .5 * 255)
 
 
 def compare(library, picture, image, name, theirs, own, patch):
@@ -236,6 +273,8 @@ def compare(library, picture, image, name, theirs, own, patch):
     except ValueError:  # too narrow
         assert library.size(own, picture) == (0, 0), (name, "accepted")
         return 0.0
+    if name.startswith("minicpm"):
+        return sliced(library, picture, got, theirs, own)
     wanted = got["pixel_values"]
     wanted = wanted[0] if name == "onevision" else wanted
     width, height = library.size(own, picture)

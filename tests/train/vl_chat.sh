@@ -26,12 +26,18 @@ inspect() {
     "$build/loong-data" chat inspect --tokenizer "$golden/$model" \
         --image-token "$token" --ids --count 99 "$@" "$file"
 }
-for pair in {llava,llava_onevision,qwen2_vl,internvl,glm4v}\ {openai,sharegpt} "paligemma single"; do
+for pair in {llava,llava_onevision,qwen2_vl,internvl,glm4v,minicpmv4_6}\ {openai,sharegpt} "paligemma single"; do
     model=${pair% *} file=${pair#* } token='<image>'
     [ $model != qwen2_vl ] || token='<|image_pad|>'
     [ $model != internvl ] || token='<IMG_CONTEXT>'
     [ $model != glm4v ] || token='<|image|>'
-    inspect $model "$token" "$golden/$file.jsonl" --image-root "$pictures" |
+    how=()
+    [ $model != minicpmv4_6 ] || {
+        token='<|image_pad|>'
+        how=(--image-processor "$golden/$model/preprocessor_config.json")
+    }
+    inspect $model "$token" "$golden/$file.jsonl" --image-root "$pictures" \
+        "${how[@]}" |
         awk -v what="$model $file" '
             / tokens, .* learned$/ { if (line) print line; line = what }
             /^[+ ] +[0-9]+ / { line = line " " ($1 == "+" ? "+" $2 : $1) }

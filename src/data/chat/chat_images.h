@@ -24,6 +24,8 @@ typedef struct chat_image_rules {
     /* Contents of messages are lists of parts, {"type": "image"} and texts, as
      * the model's own template reads them; else texts with the token. */
     bool parts;
+    /* Of pictures: NULL: each has one token. */
+    const loong_image_processor_t *slices;
     /* Of videos: NULL: there are none. Their token stands for one in the text
      * of a template, too. */
     const loong_image_processor_t *videos;
@@ -70,9 +72,9 @@ loongi_chat_put_content(struct chat_conversation *c,
 
 /* ---- place_images.c ------------------------------------------------------ */
 
-/* What stands for the videos of the conversation in a text, with the learned
- * bytes and the turns of the worker moved along: *text_p and *length_p, which
- * the worker has where they are others. */
+/* What stands for videos and slices of the conversation in a text, with the
+ * learned bytes and the turns of the worker moved along: *text_p and *length_p,
+ * which the worker has where they are others. */
 LOONG_NODISCARD loong_status_t loongi_chat_expand(struct chat_worker *w,
                                                   const char **text_p,
                                                   size_t *length_p);

@@ -191,6 +191,11 @@ static loong_status_t look_at(chat_conversation_t *c, int kind,
     }
     LOONG_TRY(loong_image_get_file_info(c->ctx, path, &info));
     *video = (loong_video_t){.width = info.width, .height = info.height};
+    if (c->rules.slices != NULL) {
+        video->parts = loong_image_processor_tiles(c->rules.slices, info.width,
+                                                   info.height, false)
+                           .count;
+    }
     return LOONG_OK;
 }
 

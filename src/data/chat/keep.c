@@ -51,6 +51,11 @@ static loong_status_t describe(loong_chat_t *chat, loong_text_t *key)
                            real != NULL ? real : "");
         free(real);
     }
+    if (chat->image_rules.slices != NULL) {
+        loongi_text_printf(key, "%016" PRIx64 "\n",
+                           loong_video_processor_hash(
+                               chat->image_rules.slices));
+    }
     if (chat->videos != NULL) {
         loongi_text_printf(key, "%s %016" PRIx64 "\n",
                            chat->image_rules.video_token,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pictures and videos in a rendered text: what a video's token becomes, and
- * which tokens stand for each. Called by encode.c. Read chat.h before. */
+ * Pictures and videos in a rendered text: what a token becomes, and which
+ * tokens stand for each. Called by encode.c. Read chat.h before. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #define IMAGE_BEGIN "<|begin_of_image|>"
 #define IMAGE_END "<|end_of_image|>"
 
-/* ---- videos as text ------------------------------------------------------ */
+/* ---- as text ------------------------------------------------------------- */
 
 /* Hours of a day, minutes and seconds, cut to thousandths. */
 static void put_clock(double seconds, loong_text_t *to)
@@ -23,11 +23,37 @@ static void put_clock(double seconds, loong_text_t *to)
                        (int)(fmod(seconds, 1.0) * 1000.0));
 }
 
+/* The number-th picture or video whose frames are cut into slices: each whole,
+ * then rows of slices. */
+static void put_slices(const loong_image_processor_t *p, const char *token,
+                       const loong_video_t *of, int64_t number,
+                       loong_text_t *to)
+{
+    loong_image_tiles_t tiles =
+        loong_image_processor_tiles(p, of->width, of->height, false);
+    bool numbered = false;
+    (void)loong_image_processor_is_sliced(p, &numbered);
+    if (numbered) {
+        loongi_text_printf(to, "<image_id>%lld</image_id>", (long long)number);
+    }
+    for (int64_t i = 0; i < of->parts; i++) {
+        int64_t slice = i % tiles.count - 1;
+        const char *line = slice > 0 && slice % tiles.columns == 0 ? "\n" : "";
+        loongi_text_printf(to, slice < 0 ? "%s<image>%s</image>"
+                                         : "%s<slice>%s</slice>",
+                           line, token);
+    }
+}
+
 static void put_video(const chat_conversation_t *c, const loong_video_t *video,
-                      loong_text_t *to)
+                      int64_t number, loong_text_t *to)
 {
     const loong_image_processor_t *p = c->rules.videos;
     loong_video_form_t form = loong_video_processor_form(p);
+    if (form == LOONG_VIDEO_SLICES) {
+        put_slices(p, c->rules.video_token, video, number, to);
+        return;
+    }
     for (int64_t k = 0; k < video->parts; k++) {
         switch (form) {
         case LOONG_VIDEO_TIMES:
@@ -87,13 +113,34 @@ static void move_until(moving_t *m, size_t limit, size_t by)
     }
 }
 
-static bool has_videos(const chat_conversation_t *c)
+/* A picture or video whose token becomes more than that. */
+static bool is_put(const chat_conversation_t *c, const loong_video_t *of,
+                   bool video)
 {
-    bool has = false;
-    for (int64_t i = 0; i < c->num_images; i++) {
-        has = has || c->images[i].frames > 0;
+    return video ? of->frames > 0
+                 : of->frames == 0 && c->rules.slices != NULL;
+}
+
+/* The next token of either kind, for which one is left from next[kind] on;
+ * *video_p: of which. */
+static const char *find_put(const chat_conversation_t *c, const char *at,
+                            int64_t next[2], bool *video_p)
+{
+    const char *first = NULL;
+    for (int video = 0; video < 2; video++) {
+        const char *token = video ? c->rules.video_token : c->rules.token;
+        while (next[video] < c->num_images &&
+               !is_put(c, &c->images[next[video]], video)) {
+            next[video]++;
+        }
+        const char *found =
+            next[video] < c->num_images ? strstr(at, token) : NULL;
+        if (found != NULL && (first == NULL || found < first)) {
+            first = found;
+            *video_p = video;
+        }
     }
-    return has;
+    return first;
 }
 
 loong_status_t loongi_chat_expand(chat_worker_t *w, const char **text_p,
@@ -103,33 +150,34 @@ loong_status_t loongi_chat_expand(chat_worker_t *w, const char **text_p,
     const char *begin = *text_p;
     const char *at = begin;
     const char *end = begin + *length_p;
+    const char *found = NULL;
     moving_t m = {.w = w};
+    int64_t next[2] = {0}, number[2] = {0};
+    bool video = false;
     w->num_inserted = 0;
-    if (!has_videos(c)) {
-        return LOONG_OK;
-    }
     w->expanded.length = 0;
-    for (int64_t i = 0; i < c->num_images; i++) {
-        const char *token = c->rules.video_token;
-        const char *found = NULL;
-        if (c->images[i].frames == 0) {
-            continue;
-        }
-        found = strstr(at, token);
-        if (found == NULL) {
-            break; /* who counts the tokens tells it */
-        }
+    /* Who counts the tokens tells what has none. */
+    while ((found = find_put(c, at, next, &video)) != NULL) {
+        const loong_video_t *of = &c->images[next[video]++];
         size_t by = w->expanded.length - (size_t)(at - begin);
         move_until(&m, (size_t)(found - begin), by);
         loongi_text_append(&w->expanded, at, (size_t)(found - at));
         LOONG_TRY(loongi_grow(w->ctx, &w->inserted, &w->inserted_room,
                               w->num_inserted + 1, sizeof(*w->inserted),
-                              "videos of a text"));
+                              "pictures of a text"));
         loong_jinja_span_t *put = &w->inserted[w->num_inserted++];
         put->begin = w->expanded.length;
-        put_video(c, &c->images[i], &w->expanded);
+        if (video) {
+            put_video(c, of, number[1]++, &w->expanded);
+        } else {
+            put_slices(c->rules.slices, c->rules.token, of, number[0]++,
+                       &w->expanded);
+        }
         put->end = w->expanded.length;
-        at = found + strlen(token);
+        at = found + strlen(video ? c->rules.video_token : c->rules.token);
+    }
+    if (w->num_inserted == 0) {
+        return LOONG_OK;
     }
     move_until(&m, (size_t)-1, w->expanded.length - (size_t)(at - begin));
     loongi_text_append(&w->expanded, at, (size_t)(end - at));
@@ -215,7 +263,7 @@ static loong_status_t add_image(chat_worker_t *w, int64_t before,
     const chat_image_rules_t *rules = &w->conversation.rules;
     bool video = of->frames > 0;
     bool by_pictures = !video || loong_video_as_pictures(rules->videos);
-    int64_t parts = video ? of->parts : 1;
+    int64_t parts = LOONG_MAX(of->parts, 1);
     LOONG_TRY(loongi_grow(w->ctx, &w->images, &w->images_room,
                           w->num_images + 1, sizeof(*w->images),
                           "pictures of conversations"));

@@ -229,14 +229,14 @@ static loong_status_t refuse(build_t *b, const entry_t *e)
     return b->named.status;
 }
 
-/* Where the parts of a video stand. */
+/* Where the parts of a video or of a picture in slices stand. */
 static loong_status_t add_parts(build_t *b, const int32_t *part_at,
                                 chat_image_t *image)
 {
     loong_chat_t *chat = b->chat;
     int64_t parts = image->of.parts;
     image->part_at = chat->num_parts;
-    if (image->of.frames > 0) {
+    if (image->of.frames > 0 || parts > 1) {
         XXH3_64bits_update(b->hash, &image->of, sizeof(image->of));
     }
     if (parts <= 1) {

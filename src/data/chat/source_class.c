@@ -160,6 +160,33 @@ static bool needs_image_token(const loong_source_params_t *p)
            loong_video_as_pictures(p->video_processor);
 }
 
+/* The tokens that stand around slices. */
+static loong_status_t check_slices(const loong_chat_t *chat,
+                                   const loong_source_params_t *p)
+{
+    static const char *const tokens[] = {"<image>",    "</image>",
+                                         "<slice>",    "</slice>",
+                                         "<image_id>", "</image_id>"};
+    const loong_image_processor_t *of[] = {chat->image_rules.slices,
+                                           chat->videos};
+    for (int k = 0; k < LOONG_COUNT_OF(of); k++) {
+        bool numbered = false;
+        bool sliced = of[k] != NULL &&
+                      loong_image_processor_is_sliced(of[k], &numbered);
+        int count = !sliced ? 0 : numbered ? LOONG_COUNT_OF(tokens) : 4;
+        for (int i = 0; i < count; i++) {
+            LOONG_CHECK(chat->ctx,
+                        loong_tokenizer_token_to_id(chat->tokenizer,
+                                                    tokens[i]) >= 0,
+                        LOONG_ERR_CONFIG,
+                        "data '%s': the tokenizer '%s' has no token '%s', "
+                        "which stands around pictures in slices",
+                        p->data, p->tokenizer, tokens[i]);
+        }
+    }
+    return LOONG_OK;
+}
+
 /* The model's own template reads parts where it knows of pictures. */
 static loong_status_t open_images(loong_chat_t *chat,
                                   const loong_source_params_t *p)
@@ -177,10 +204,19 @@ static loong_status_t open_images(loong_chat_t *chat,
                 "data.image_token says where pictures stand",
                 p->data, p->tokenizer,
                 p->image_token != NULL ? p->image_token : "");
-    chat->image_rules = (chat_image_rules_t){
-        p->image_token,     p->image_root,     chat->form.knows_images,
-        p->video_processor, p->video_token};
+    bool numbered = false;
+    bool sliced =
+        p->image_processor != NULL && p->image_token != NULL &&
+        loong_image_processor_is_sliced(p->image_processor, &numbered);
+    chat->image_rules =
+        (chat_image_rules_t){p->image_token,
+                             p->image_root,
+                             chat->form.knows_images,
+                             sliced ? p->image_processor : NULL,
+                             p->video_processor,
+                             p->video_token};
     chat->videos = p->video_processor;
+    LOONG_TRY(check_slices(chat, p));
     LOONG_CHECK(chat->ctx,
                 p->image_root == NULL || loongi_dir_exists(p->image_root),
                 LOONG_ERR_CONFIG,

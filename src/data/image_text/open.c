@@ -14,6 +14,7 @@
 
 #include "file.h"
 #include "image_text.h"
+#include "loong/image.h"
 #include "loong/corpus.h"
 #include "tar.h"
 
@@ -177,6 +178,16 @@ static loong_status_t open_file(image_text_t *s)
 loong_status_t loongi_image_text_open(image_text_t *s,
                                       const loong_source_params_t *p)
 {
+    bool numbered = false;
+    LOONG_CHECK(s->ctx,
+                p->image_processor == NULL ||
+                    !loong_image_processor_is_sliced(p->image_processor,
+                                                     &numbered),
+                LOONG_ERR_UNSUPPORTED,
+                "data '%s': '%s': the image processor cuts pictures into "
+                "slices, which have tokens of their own; source: chat puts "
+                "them into texts",
+                p->data, p->path);
     LOONG_TRY(loongi_strdup(s->ctx, p->path, &s->path));
     LOONG_CHECK(
         s->ctx, p->image_root == NULL || loongi_dir_exists(p->image_root),

@@ -138,11 +138,12 @@ void loongi_latents_fill(const loong_patch_params_t *p, void *const *rows,
     memset(to, 0, (size_t)field->count * sizeof(*to));
     for (int64_t k = 0; k < p->pictures && rows[k] != NULL; k++) {
         const loong_picture_rows_t *of = rows[k];
-        int64_t each = of->grids > 0 ? of->sent / of->grids : 0;
         for (int64_t g = 0; g < of->grids; g++) {
-            if (f.at.read + each <= p->rows &&
+            int64_t part[2];
+            loong_picture_part(of, false, of->grids, g, part);
+            if (f.at.read + part[1] <= p->rows &&
                 f.at.made + p->latents <= p->packed_rows) {
-                add_segment(&f, each, p->latents);
+                add_segment(&f, part[1], p->latents);
             }
         }
     }

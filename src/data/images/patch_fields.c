@@ -10,14 +10,6 @@
 #include "patch_place.h"
 #include "rng.h"
 
-static loong_patch_grid_t grid_of(const loong_patch_params_t *p,
-                                  const loong_picture_rows_t *size)
-{
-    return (loong_patch_grid_t){size->height, size->width,
-                                loongi_patch_merge(p), p->cut.window,
-                                p->cut.inner};
-}
-
 /* Rows of padding that see each other. */
 static int64_t padding_rows(const loong_patch_params_t *p)
 {
@@ -40,9 +32,17 @@ typedef struct slot {
     int64_t taken; /* pictures up to it */
     int64_t grid;
     int64_t begin, patches; /* its first row, and that of its patches */
-    int64_t plane; /* patches of a frame */
+    int64_t height, width, plane; /* patches of a frame */
+    int64_t from; /* those of the grids in front of it */
     int64_t end;
 } slot_t;
+
+static loong_patch_grid_t grid_of(const loong_patch_params_t *p,
+                                  const slot_t *s)
+{
+    return (loong_patch_grid_t){s->height, s->width, loongi_patch_merge(p),
+                                p->cut.window, p->cut.inner};
+}
 
 /* The slot behind that one; all zero is in front of the first. Made-up pictures
  * of predictions may be more than there is room for, planned ones are not. */
@@ -50,16 +50,21 @@ static bool next_slot(const loong_patch_params_t *p, void *const *rows,
                       slot_t *s)
 {
     s->grid++;
+    s->from += s->end - s->patches;
     while (s->row == NULL || s->grid >= s->row->size.grids) {
         if (s->taken == p->pictures) {
             return false;
         }
         s->row = rows[s->taken++];
         s->grid = 0;
+        s->from = 0;
     }
     s->begin = s->end;
     s->patches = s->begin + (p->class_token ? 1 : 0);
-    s->plane = s->row->size.width * s->row->size.height;
+    bool whole = loong_picture_is_whole(&s->row->size, s->grid);
+    s->height = whole ? s->row->size.whole.height : s->row->size.height;
+    s->width = whole ? s->row->size.whole.width : s->row->size.width;
+    s->plane = s->width * s->height;
     s->end = s->patches +
              s->plane * loongi_picture_frames(&s->row->size, s->grid);
     if (s->end > p->rows) {
@@ -99,8 +104,7 @@ static void fill_patches(const loong_patch_params_t *p, void *const *rows,
         int64_t first = LOONG_MAX(s.patches, p->begin);
         int64_t end = LOONG_MIN(s.end, limit);
         if (first < end) {
-            int64_t from =
-                s.grid * s.row->size.frames * s.plane + first - s.patches;
+            int64_t from = s.from + first - s.patches;
             copy_patches(s.row->patches + from * each, (end - first) * each,
                          field->dtype,
                          (char *)field->to + (size_t)(first - p->begin) * size);
@@ -114,7 +118,7 @@ static void fill_positions(const loong_patch_params_t *p, void *const *rows,
     int32_t *to = field->to;
     slot_t s = {0};
     while (next_slot(p, rows, &s)) {
-        loong_patch_grid_t grid = grid_of(p, &s.row->size);
+        loong_patch_grid_t grid = grid_of(p, &s);
         int64_t before = s.patches - s.begin;
         for (int64_t i = s.begin; i < s.patches; i++) {
             to[i] = (int32_t)(i - s.begin);
@@ -137,7 +141,7 @@ static void fill_patch_positions(const loong_patch_params_t *p,
     slot_t s = {0};
     memset(to, 0, (size_t)field->count * sizeof(*to));
     while (next_slot(p, rows, &s)) {
-        loong_patch_grid_t grid = grid_of(p, &s.row->size);
+        loong_patch_grid_t grid = grid_of(p, &s);
         for (int64_t i = s.patches; i < s.end; i++) {
             loong_patch_place_t at =
                 loongi_patch_place(&grid, (i - s.patches) % s.plane);
@@ -171,7 +175,7 @@ static void fill_taps(const loong_patch_params_t *p, void *const *rows,
     memset(field->to, 0,
            (size_t)field->count * loong_dtype_size(field->dtype));
     while (next_slot(p, rows, &s)) {
-        loong_patch_grid_t grid = grid_of(p, &s.row->size);
+        loong_patch_grid_t grid = grid_of(p, &s);
         for (int64_t i = s.patches; i < s.end; i++) {
             loong_patch_place_t at =
                 loongi_patch_place(&grid, (i - s.patches) % s.plane);
@@ -390,7 +394,7 @@ static void fill_cu_window_seqlens(const loong_patch_params_t *p,
         loongi_patch_merge(p) * loongi_patch_merge(p); /* of a block */
     slot_t s = {0};
     while (next_slot(p, rows, &s)) {
-        loong_patch_grid_t grid = grid_of(p, &s.row->size);
+        loong_patch_grid_t grid = grid_of(p, &s);
         for (int64_t i = s.patches; i < s.end;) {
             loong_patch_place_t at = loongi_patch_place(&grid, i - s.patches);
             loong_patch_window_t w = loongi_patch_window(
@@ -418,7 +422,7 @@ static void fill_raster_index(const loong_patch_params_t *p, void *const *rows,
         to[i] = (int32_t)i;
     }
     while (next_slot(p, rows, &s)) {
-        loong_patch_grid_t grid = grid_of(p, &s.row->size);
+        loong_patch_grid_t grid = grid_of(p, &s);
         for (int64_t i = s.patches; i < s.end; i++) {
             int64_t block = (i - s.patches) / patches;
             int64_t from = loongi_patch_block(&grid, block);

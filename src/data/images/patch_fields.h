@@ -59,7 +59,8 @@ loongi_picture_each(const loong_patch_params_t *p)
 
 static inline int64_t loongi_picture_patches(const loong_picture_rows_t *size)
 {
-    return size->all_frames * size->width * size->height;
+    return size->tiles > 1 ? size->encoder
+                           : size->all_frames * size->width * size->height;
 }
 /* Of a grid. */
 static inline int64_t loongi_picture_frames(const loong_picture_rows_t *size,

@@ -50,6 +50,37 @@ loong_picture_rows_t loongi_picture_grids(const loong_patch_params_t *p,
     return rows;
 }
 
+/* Of so many times a picture or frame that is cut into slices. */
+static loong_picture_rows_t slice_rows(const loong_patch_params_t *p,
+                                       const loong_image_processor_t *by,
+                                       int64_t times, const int64_t of[2])
+{
+    int64_t size[2];
+    loong_image_tiles_t tiles =
+        loong_image_processor_tiles(by, of[0], of[1], false);
+    loongi_processor_size(by, &p->cut, of[0], of[1], size);
+    loong_picture_rows_t whole =
+        loongi_picture_grids(p, times, 1, size[0], size[1]);
+    if (tiles.count == 1 || whole.grids == 0) {
+        return whole;
+    }
+    loongi_slice_size(by, &tiles, of[0], of[1], size);
+    loong_picture_rows_t rows = loongi_picture_grids(
+        p, times * (tiles.count - 1), 1, size[0], size[1]);
+    rows.tiles = tiles.count;
+    rows.whole.height = whole.height;
+    rows.whole.width = whole.width;
+    rows.whole.text = whole.text / times;
+    rows.whole.columns = whole.columns;
+    rows.grids += whole.grids;
+    rows.all_frames += whole.all_frames;
+    rows.encoder += whole.encoder;
+    rows.made += whole.made;
+    rows.sent += whole.sent;
+    rows.text += whole.text;
+    return rows;
+}
+
 /* The product is of 32 bits, as torch has it. */
 static loong_picture_rows_t video_rows(const loong_patch_params_t *p,
                                        const loong_item_t *video)
@@ -58,6 +89,13 @@ static loong_picture_rows_t video_rows(const loong_patch_params_t *p,
     int64_t each = LOONG_MAX(p->cut.frames, 1);
     int64_t frames = (video->frames + each - 1) / each;
     int64_t chunk = loongi_patch_chunk(p);
+    if (p->video != NULL && loongi_processor_is_sliced(p->video)) {
+        loong_picture_rows_t rows =
+            slice_rows(p, p->video, video->frames, video->size);
+        rows.moments = rows.grids;
+        rows.step = 1.0F;
+        return rows;
+    }
     if (p->video != NULL) {
         loong_video_size(p->video, video->size[0], video->size[1],
                          video->frames, size);
@@ -84,6 +122,10 @@ loong_picture_rows_t loong_picture_rows(const void *params,
     }
     int64_t width = picture->size[0];
     int64_t height = picture->size[1];
+    if (p->processor != NULL && loongi_processor_is_sliced(p->processor) &&
+        width > 0 && height > 0) {
+        return slice_rows(p, p->processor, 1, picture->size);
+    }
     int64_t size[2] = {p->image_size, p->image_size};
     loong_image_tiles_t tiles = {1, 1, 1, false};
     if (!loongi_pictures_all_equal(p)) {
@@ -155,6 +197,15 @@ static loong_status_t check(loong_context_t *ctx, const void *config,
                 "video processor makes frames a multiple of %" PRId64,
                 data, p->merge_frames,
                 loong_video_processor_multiple(p->video));
+    LOONG_CHECK(ctx,
+                !loongi_processor_is_sliced(p->processor) ||
+                    (!p->class_token && p->merge_frames == 0 &&
+                     p->packed_tiles == 0),
+                LOONG_ERR_CONFIG,
+                "data '%s': the image processor cuts pictures into slices, "
+                "which go to no encoder with class tokens and to no projector "
+                "that merges frames or packs tiles",
+                data);
     if (loongi_pictures_all_equal(p)) {
         loong_picture_rows_t size = loongi_picture_each(p);
         LOONG_CHECK(ctx,

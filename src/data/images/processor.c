@@ -55,6 +55,30 @@ static bool read_grids(const loong_image_processor_t *p,
     return good;
 }
 
+static bool read_slices(const loong_image_processor_t *p,
+                        const loong_json_t *value, void *to)
+{
+    return read_tiles(p, value, to) && loongi_processor_is_sliced(p);
+}
+
+static bool read_slice(const loong_image_processor_t *p,
+                       const loong_json_t *value, void *to)
+{
+    bool sliced = loongi_processor_is_sliced(p); /* before it is set */
+    *(int64_t *)to = loongi_json_int(value);
+    return sliced && *(int64_t *)to > 0 && *(int64_t *)to <= LARGEST;
+}
+
+/* The encoder merges 2 x 2 patches, and the projector does; or that alone. */
+static bool read_downsampling(const loong_image_processor_t *p,
+                              const loong_json_t *value, void *to)
+{
+    bool twice = strcmp(loongi_json_string(value), "16x") == 0;
+    *(int64_t *)to = twice ? 4 : 2;
+    return loongi_processor_is_sliced(p) &&
+           (twice || strcmp(loongi_json_string(value), "4x") == 0);
+}
+
 static bool read_crop(const loong_image_processor_t *p,
                       const loong_json_t *value, void *to)
 {
@@ -128,6 +152,14 @@ static bool read_seconds(const loong_image_processor_t *p,
                          const loong_json_t *value, void *to)
 {
     return read_frames(p, value, to) && p->video.form == LOONG_VIDEO_SECONDS;
+}
+
+/* Frames of a second that are put together as one picture. */
+static bool read_stack(const loong_image_processor_t *p,
+                       const loong_json_t *value, void *to)
+{
+    (void)to;
+    return loongi_json_int(value) == 1 && p->video.form == LOONG_VIDEO_SLICES;
 }
 
 /* true: half of the distance between two frames; false: 0. */
@@ -218,6 +250,9 @@ static bool read_size(const loong_image_processor_t *p,
                loongi_json_int(side) ==
                    loongi_json_int(loongi_json_get(value, "max_width"));
     }
+    if (loongi_processor_is_sliced(p)) {
+        return false;
+    }
     const loong_json_t *edge =
         is_size(value) ? value : loongi_json_get(value, "shortest_edge");
     if (!p->is_clip || edge == NULL) {
@@ -229,7 +264,7 @@ static bool read_size(const loong_image_processor_t *p,
 
 #define AT(member) offsetof(loong_image_processor_t, member)
 #define SIZE "a size of 1 to 65536, or {\"height\": ., \"width\": .}"
-#define COUNT "a number above 0, of Qwen2VL, Siglip2 or Kimi_K25"
+#define COUNT "a number above 0, of Qwen2VL, Siglip2, Kimi_K25 or MiniCPMV4_6"
 #define VIDEO "of a video processor"
 
 /* Fields without a reader change nothing here. */
@@ -292,6 +327,16 @@ static const struct {
     {"max_dynamic_patch", read_tiles, AT(max_tiles), "a number of 1 to 1024"},
     {"min_patches", read_tiles, AT(min_tiles), "a number of 1 to 1024"},
     {"max_patches", read_tiles, AT(max_tiles), "a number of 1 to 1024"},
+    {"max_slice_nums", read_slices, AT(max_tiles),
+     "a number of 1 to 1024, of MiniCPMV4_6"},
+    {"scale_resolution", read_slice, AT(size.slice),
+     "a number of 1 to 65536, of MiniCPMV4_6"},
+    {"slice_mode", read_tile, AT(tile), "true or false, of MiniCPMV4_6"},
+    {"downsample_mode", read_downsampling, AT(cut.merge),
+     "\"16x\" or \"4x\", of MiniCPMV4_6"},
+    {"use_image_id", read_bool, AT(numbered), "true or false"},
+    {"max_num_frames", read_frames, AT(video.max_frames), "a number, " VIDEO},
+    {"stack_frames", read_stack, 0, "1, of MiniCPMV4_6's videos"},
     {"image_grid_pinpoints", read_grids, AT(grids),
      "a list of heights and widths, of LLaVA-OneVision's"},
     {"do_pad", read_padding, 0, "false or, LLaVA-OneVision's, true"},
@@ -363,8 +408,8 @@ static loong_status_t find_kind(loong_context_t *ctx, const char *path,
     return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
                       "%s: image_processor_type is \"%s\", of which ViT, CLIP, "
                       "Siglip, Siglip2, GotOcr2, LlavaOnevision, Qwen2VL, "
-                      "Ernie4_5_VLMoe, Glm4v and Kimi_K25ImageProcessor are "
-                      "read",
+                      "Ernie4_5_VLMoe, Glm4v, Kimi_K25 and "
+                      "MiniCPMV4_6ImageProcessor are read",
                       path, name);
 }
 
@@ -384,8 +429,8 @@ static loong_status_t find_video_kind(loong_context_t *ctx, const char *path,
                                  (end != NULL && strcmp(end, ending) == 0)),
                 LOONG_ERR_UNSUPPORTED,
                 "%s: video_processor_type is \"%s\", of which Qwen2VL, Qwen3VL"
-                ", Kimi_K25, LlavaOnevision, Ernie4_5_VLMoe, Glm4v and "
-                "InternVLVideoProcessor are read",
+                ", Kimi_K25, LlavaOnevision, Ernie4_5_VLMoe, Glm4v, "
+                "MiniCPMV4_6 and InternVLVideoProcessor are read",
                 path != NULL ? path : "videos", name);
     return LOONG_OK;
 }
@@ -534,6 +579,13 @@ loong_image_processor_create_default(loong_context_t *ctx,
     loongi_processor_tabulate(p);
     *processor_p = p;
     return LOONG_OK;
+}
+
+bool loong_image_class_is_sliced(const char *class_name)
+{
+    int64_t kind = kind_named(class_name, strlen(class_name), false);
+    return kind >= 0 &&
+           loongi_processor_is_sliced(&loongi_processor_kinds[kind].defaults);
 }
 
 void loong_image_processor_destroy(loong_image_processor_t **processor)

@@ -16,13 +16,14 @@ enum { CHANNELS = 3 };
 
 /* A size: bounds of all pixels or of patches, where proportions are kept and
  * sides are multiples of patch x merge; patches at most, of a side and in all,
- * where what is missing of such is black; a shortest edge; or exact. What is
- * not meant is 0. */
+ * where what is missing of such is black; a shortest edge; the side of a square
+ * that has as many pixels as a slice; or exact. What is not meant is 0. */
 typedef struct target {
     int64_t edge, width, height;
     int64_t min_pixels, max_pixels;
     int64_t max_patches;
     int64_t side_patches, all_patches;
+    int64_t slice;
 } target_t;
 
 /* Which frames of a video are read, and for how many pixels; a processor of
@@ -62,6 +63,7 @@ struct loong_image_processor {
     int64_t min_tiles, max_tiles; /* while read, also size.all_patches */
     bool is_gridded; /* tiles are of grids; else of numbers between these */
     grids_t grids;
+    bool numbered; /* of slices: the picture's number stands in front of it */
     target_t size, crop_size;
     video_rules_t video;
     loong_image_filter_t filter;
@@ -94,6 +96,28 @@ void loongi_bounded_size(const loong_image_processor_t *p,
 void loongi_processor_size(const loong_image_processor_t *p,
                            const loong_patch_cut_t *cut, int64_t width,
                            int64_t height, int64_t size[2]);
+
+/* The size after resizing, before a crop. */
+void loongi_resized_size(const loong_image_processor_t *p,
+                         const loong_patch_cut_t *cut, int64_t width,
+                         int64_t height, int64_t size[2]);
+
+/* Of each of the slices that a picture is cut into. */
+void loongi_slice_size(const loong_image_processor_t *p,
+                       const loong_image_tiles_t *slices, int64_t width,
+                       int64_t height, int64_t size[2]);
+
+/* Frames of a part of a text. */
+static inline int64_t loongi_patch_frames(const loong_image_processor_t *p)
+{
+    return LOONG_MAX(p->cut.frames, 1) * LOONG_MAX(p->cut.chunk, 1);
+}
+
+/* Fills what follows from a video's size, frames and rate. Errors:
+ * LOONG_ERR_FORMAT, with the path. */
+LOONG_NODISCARD loong_status_t loongi_video_choose(
+    loong_context_t *ctx, const char *path, const loong_image_processor_t *p,
+    loong_video_t *video);
 
 /* Of a picture or a frame before it is filled up to its size. */
 void loongi_seen_size(const loong_image_processor_t *p, int64_t width,
@@ -134,10 +158,16 @@ static inline bool loongi_processor_is_padded(const loong_image_processor_t *p)
 {
     return p->size.side_patches > 0;
 }
+/* Its tiles have proportions of their own, others than the whole picture. */
+static inline bool loongi_processor_is_sliced(const loong_image_processor_t *p)
+{
+    return p->size.slice > 0;
+}
 /* Pictures keep sizes of their own, of whole blocks. */
 static inline bool loongi_processor_is_native(const loong_image_processor_t *p)
 {
-    return loongi_processor_is_bounded(p) || loongi_processor_is_padded(p);
+    return loongi_processor_is_bounded(p) || loongi_processor_is_padded(p) ||
+           loongi_processor_is_sliced(p);
 }
 
 #ifdef __cplusplus

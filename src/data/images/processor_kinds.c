@@ -20,6 +20,10 @@
 #define SCALED AS_IT_IS, .convert_rgb = true
 #define SQUARE(side_) {.width = side_, .height = side_}
 #define BOUNDED(patch_) SCALED, .cut = {patch_, 2, 2, 0, false}
+#define SLICED                                                              \
+    SCALED, HALF, .is_tiled = true, .tile = true, .thumbnail = true,        \
+        .min_tiles = 1, .max_tiles = 9, .numbered = true,                   \
+        .cut = {14, 4, 1, 0}, .size = {.slice = 448}
 #define PADDED(patches_)                                                     \
     SCALED, HALF, .cut = {14, 2, 1, 0, false, 0, 4},                         \
                   .size = {.side_patches = 512, .all_patches = patches_}
@@ -48,6 +52,11 @@ const loong_processor_kind_t loongi_processor_kinds[] = {
       .is_model = true, .min_tiles = 1, .max_tiles = 6}},
     {"LlavaOnevision",
      {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_gridded = true}},
+    {"MiniCPMV4_6", {SLICED}},
+    {"MiniCPMV4_6",
+     {SLICED,
+      .video = {.form = LOONG_VIDEO_SLICES, .sample = true,
+                .max_frames = 128}}},
     {"Kimi_K25", {PADDED(16384)}},
     {"Kimi_K25",
      {PADDED(4096),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The video processors of transformers: which frames of a file are read, at
- * which size, and their patches. Called by patch_processor.c and by sources of
- * conversations. Read processor.h and backends/video/video_files.h before. */
+ * The video processors of transformers: frames of a file, their size, and their
+ * patches; which frames stands in video_frames.c. Called by patch_processor.c
+ * and by sources of conversations. Read processor.h and
+ * backends/video/video_files.h before. */
 #include "loong/video.h"
 
 #include <errno.h>
@@ -12,8 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <xxhash.h>
 
 #include "codec.h"
 #include "object.h"
@@ -38,256 +37,6 @@ bool loong_video_loads(void)
     return find_functions() != NULL;
 }
 
-/* ---- which frames -------------------------------------------------------- */
-
-loong_video_form_t
-loong_video_processor_form(const loong_image_processor_t *processor)
-{
-    return processor->video.form;
-}
-
-bool loong_video_as_pictures(const loong_image_processor_t *processor)
-{
-    return processor->video.form == LOONG_VIDEO_FRAMES ||
-           processor->video.form == LOONG_VIDEO_SECONDS;
-}
-
-loong_status_t loong_video_processor_sample(loong_image_processor_t *processor,
-                                            double fps, int64_t frames)
-{
-    video_rules_t *v = &processor->video;
-    LOONG_CHECK(processor->ctx, fps == 0.0 || frames == 0, LOONG_ERR_CONFIG,
-                "data.video_fps %g and data.video_frames %" PRId64
-                ": one of them says which frames of a video are read",
-                fps, frames);
-    LOONG_CHECK(processor->ctx, frames == 0 || v->form != LOONG_VIDEO_SECONDS,
-                LOONG_ERR_CONFIG,
-                "data.video_frames %" PRId64 ": a Glm4vVideoProcessor takes "
-                "frames by the second, data.video_fps",
-                frames);
-    if (fps > 0.0 || frames > 0) {
-        v->sample = true;
-        v->fps = fps;
-        v->num_frames = frames;
-    }
-    return LOONG_OK;
-}
-
-/* Of a part of a text. */
-static int64_t patch_frames(const loong_image_processor_t *p)
-{
-    return LOONG_MAX(p->cut.frames, 1) * LOONG_MAX(p->cut.chunk, 1);
-}
-
-int64_t
-loong_video_processor_multiple(const loong_image_processor_t *processor)
-{
-    return LOONG_MAX(processor->video.multiple, 1);
-}
-
-uint64_t
-loong_video_processor_hash(const loong_image_processor_t *processor)
-{
-    const video_rules_t *v = &processor->video;
-    const double of[] = {(double)v->form,      v->sample,
-                         v->fps,               (double)v->num_frames,
-                         (double)v->min_frames, (double)v->max_frames,
-                         v->shift,
-                         (double)patch_frames(processor),
-                         (double)v->multiple,
-                         (double)v->max_seconds};
-    return XXH3_64bits(of, sizeof(of));
-}
-
-/* Elements of torch's arange(from, total, step). */
-static int64_t range(double from, double total, double step)
-{
-    return (int64_t)ceil((total - from) / step);
-}
-
-static double shift_of(const video_rules_t *v, double total, double wanted)
-{
-    return v->form != LOONG_VIDEO_FRAMES ? 0.0
-           : v->shift < 0.0              ? total / wanted / 2.0
-                                         : v->shift;
-}
-
-/* Qwen2-VL's frames are as many as whole patches have, between bounds. */
-static bool is_bounded(const video_rules_t *v)
-{
-    return v->form == LOONG_VIDEO_WHOLE && v->max_frames > 0;
-}
-
-/* Those of the class that all are made of, LLaVA-OneVision's and Kimi's: at
- * whole parts of the video, rounded down. */
-static bool is_plain(const video_rules_t *v)
-{
-    return v->form == LOONG_VIDEO_CHUNKS ||
-           (v->form == LOONG_VIDEO_WHOLE && v->max_frames == 0);
-}
-
-/* The frames that are taken by the second, each once: how many there are, and
- * the number of the k-th or, beyond, of the last. */
-static int64_t take_by_second(const video_rules_t *v,
-                              const loong_video_t *video, int64_t k,
-                              int64_t *number_p)
-{
-    double seconds = (double)video->total / video->fps;
-    bool brief = seconds <= (double)v->max_seconds;
-    int64_t n = (int64_t)((brief ? seconds : (double)v->max_seconds) * v->fps);
-    bool all = !brief && n >= video->total;
-    double step = seconds / (double)LOONG_MAX(n - 1, 1);
-    int64_t before = -1;
-    int64_t count = 0;
-    n = all ? video->total : LOONG_MAX(n, brief);
-    for (int64_t i = 0; i < n; i++) {
-        double time = i > 0 && i == n - 1 ? seconds : (double)i * step;
-        int64_t at = all     ? i
-                     : brief ? (int64_t)ceil((double)i * video->fps / v->fps)
-                             : (int64_t)ceil(time * video->fps);
-        at = LOONG_MIN(at, video->total - 1);
-        if (at != before) {
-            *number_p = count <= k ? at : *number_p;
-            before = at;
-            count++;
-        }
-    }
-    return count;
-}
-
-/* What the processors call num_frames, of a video with a sampling. */
-static double wanted_frames(const video_rules_t *v, int64_t each,
-                            const loong_video_t *video)
-{
-    double total = (double)video->total;
-    double by_rate = total / video->fps * v->fps;
-    double most = (double)LOONG_MIN(v->max_frames, video->total);
-    int64_t last = 0;
-    if (v->form == LOONG_VIDEO_SECONDS) { /* an even number */
-        int64_t count = take_by_second(v, video, 0, &last);
-        return (double)(count + count % 2);
-    }
-    if (v->multiple > 0 && v->num_frames == 0) {
-        double all = v->fps > 0.0 ? by_rate : total;
-        return fmin(fmax(all, (double)v->min_frames), most);
-    }
-    if (is_bounded(v) && v->num_frames > 0 && v->multiple == 0) {
-        return nearbyint((double)v->num_frames / (double)each) * (double)each;
-    }
-    if (v->num_frames > 0) {
-        return (double)v->num_frames;
-    }
-    if (v->fps == 0.0) {
-        return v->form == LOONG_VIDEO_TIMES
-                   ? fmin(fmax(total, (double)v->min_frames),
-                          (double)v->max_frames)
-                   : total;
-    }
-    if (is_bounded(v)) {
-        most = floor(most / (double)each) * (double)each;
-        double n =
-            fmin(fmin(fmax(by_rate, (double)v->min_frames), most), total);
-        return floor(n / (double)each) * (double)each;
-    }
-    if (v->form == LOONG_VIDEO_TIMES) {
-        return trunc(fmin(fmax(trunc(by_rate), (double)v->min_frames), most));
-    }
-    return fmax(trunc(by_rate), is_plain(v) ? 1.0 : 0.0);
-}
-
-/* Every frame, or those of a distance. */
-static bool takes_all(const video_rules_t *v)
-{
-    return !v->sample || (v->form == LOONG_VIDEO_WHOLE && v->num_frames == 0 &&
-                          v->fps == 0.0 && v->multiple == 0);
-}
-
-/* Of arange or linspace, before they are made a multiple. */
-static int64_t chosen_frames(const loong_image_processor_t *p,
-                             const loong_video_t *video)
-{
-    const video_rules_t *v = &p->video;
-    double total = (double)video->total;
-    if (takes_all(v)) {
-        return video->total;
-    }
-    double wanted = wanted_frames(v, patch_frames(p), video);
-    return v->form == LOONG_VIDEO_TIMES || v->form == LOONG_VIDEO_SECONDS ||
-                   is_plain(v)
-               ? (int64_t)wanted
-               : range(shift_of(v, total, wanted), total, total / wanted);
-}
-
-static loong_status_t choose(loong_context_t *ctx, const char *path,
-                             const loong_image_processor_t *p,
-                             loong_video_t *video)
-{
-    const video_rules_t *v = &p->video;
-    int64_t each = patch_frames(p);
-    double total = (double)video->total;
-    if (!takes_all(v)) {
-        double wanted = wanted_frames(v, each, video);
-        bool repeats = v->form == LOONG_VIDEO_TIMES || /* frames, as numpy */
-                       v->form == LOONG_VIDEO_SECONDS;
-        LOONG_CHECK(ctx, wanted > 0 && (repeats || wanted <= total),
-                    LOONG_ERR_FORMAT,
-                    "%s: %g of its %" PRId64 " frames are wanted (it "
-                    "has %g a second): data.video_fps or data.video_frames "
-                    "says how many",
-                    path, wanted, video->total, video->fps);
-    }
-    video->frames = loongi_round_up(chosen_frames(p, video),
-                                    loong_video_processor_multiple(p));
-    video->parts =
-        v->form == LOONG_VIDEO_WHOLE ? 1 : (video->frames + each - 1) / each;
-    video->seconds =
-        (double)each / ((double)video->frames / total * video->fps);
-    return LOONG_OK;
-}
-
-/* numpy's linspace of whole numbers, and torch's arange in 32 bits. */
-int64_t loong_video_frame(const loong_image_processor_t *processor,
-                          const loong_video_t *video, int64_t k)
-{
-    const video_rules_t *v = &processor->video;
-    double total = (double)video->total;
-    int64_t number = 0;
-    k = LOONG_MIN(k, (v->multiple > 0 ? chosen_frames(processor, video)
-                                      : video->frames) -
-                         1);
-    if (takes_all(v)) {
-        return k;
-    }
-    if (v->form == LOONG_VIDEO_SECONDS) {
-        (void)take_by_second(v, video, k, &number);
-        return number;
-    }
-    if (v->form == LOONG_VIDEO_TIMES) {
-        double step = (total - 1.0) / (double)LOONG_MAX(video->frames - 1, 1);
-        return k > 0 && k == video->frames - 1
-                   ? video->total - 1
-                   : (int64_t)nearbyint((double)k * step);
-    }
-    double wanted = wanted_frames(v, patch_frames(processor), video);
-    if (is_plain(v)) {
-        return k * video->total / (int64_t)wanted;
-    }
-    double from = shift_of(v, total, wanted);
-    return (int64_t)(float)(from + (double)k * (total / wanted));
-}
-
-double loong_video_time(const loong_image_processor_t *processor,
-                        const loong_video_t *video, int64_t k)
-{
-    int64_t each = patch_frames(processor);
-    int64_t first = loong_video_frame(processor, video, k * each);
-    int64_t last = loong_video_frame(processor, video, (k + 1) * each - 1);
-    return processor->video.form == LOONG_VIDEO_CHUNKS ||
-                   processor->video.form == LOONG_VIDEO_SECONDS
-               ? (double)first / video->fps
-               : ((double)first / video->fps + (double)last / video->fps) / 2.0;
-}
-
 /* ---- sizes --------------------------------------------------------------- */
 
 /* With a share of the pixels of all frames for each. */
@@ -307,7 +56,7 @@ static target_t capped(const loong_image_processor_t *p, int64_t frames)
         return bounds;
     }
     int64_t all = (int64_t)((double)(v->max_tokens * unit * unit) * 0.9);
-    int64_t each = all * patch_frames(p) / frames;
+    int64_t each = all * loongi_patch_frames(p) / frames;
     bounds.max_pixels =
         LOONG_MAX(LOONG_MIN(bounds.max_pixels, each), floor_pixels);
     return bounds;
@@ -320,6 +69,11 @@ void loong_video_size(const loong_image_processor_t *processor, int64_t width,
     const int64_t of[2] = {width, height};
     size[0] = size[1] = 0;
     if (width < 1 || height < 1 || frames < 1) {
+        return;
+    }
+    if (loongi_processor_is_sliced(p)) {
+        size[0] = width;
+        size[1] = height;
         return;
     }
     if (!loongi_processor_is_bounded(p)) {
@@ -399,15 +153,15 @@ static loong_status_t describe(const opened_t *o,
                 "%s: the video processor has draw_on_frames true, as its class "
                 "when the file does not say; false is read",
                 o->path);
-    LOONG_TRY(choose(o->ctx, o->path, p, video));
+    LOONG_TRY(loongi_video_choose(o->ctx, o->path, p, video));
     loong_video_size(p, video->width, video->height, video->frames, size);
     LOONG_CHECK(o->ctx,
                 size[0] > 0 || !p->bounds_all ||
-                    video->frames >= patch_frames(p),
+                    video->frames >= loongi_patch_frames(p),
                 LOONG_ERR_FORMAT,
                 "%s: %" PRId64 " of its %" PRId64 " frames are taken, the "
                 "video processor wants at least %" PRId64,
-                o->path, video->frames, video->total, patch_frames(p));
+                o->path, video->frames, video->total, loongi_patch_frames(p));
     LOONG_CHECK(o->ctx, size[0] > 0, LOONG_ERR_FORMAT,
                 "%s: is %" PRId64 " x %" PRId64 " pixels, longer and narrower "
                 "than the video processor takes: one side may be up to %d "
@@ -559,6 +313,33 @@ loong_status_t loong_video_read(loong_context_t *ctx,
     return status;
 }
 
+/* Each frame as a picture. */
+static loong_status_t process_slices(loong_context_t *ctx,
+                                     const loong_image_processor_t *p,
+                                     const loong_item_t *item,
+                                     const loong_patch_cut_t *cut,
+                                     float *patches)
+{
+    int64_t elements = CHANNELS * LOONG_MAX(cut->frames, 1);
+    int64_t size[2];
+    loong_image_t image = {.width = item->size[0], .height = item->size[1]};
+    loong_image_tiles_t tiles =
+        loong_image_processor_tiles(p, image.width, image.height, false);
+    loongi_processor_size(p, cut, image.width, image.height, size);
+    int64_t pixels = size[0] * size[1];
+    if (tiles.count > 1) {
+        loongi_slice_size(p, &tiles, image.width, image.height, size);
+        pixels += (tiles.count - 1) * size[0] * size[1];
+    }
+    for (int64_t k = 0; k < item->frames; k++) {
+        image.pixels =
+            item->pixels + k * image.width * image.height * CHANNELS;
+        LOONG_TRY(loong_image_process(ctx, p, &image, cut,
+                                      patches + k * pixels * elements));
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loong_video_process(loong_context_t *ctx,
                                    const loong_image_processor_t *processor,
                                    const loong_item_t *item,
@@ -567,6 +348,9 @@ loong_status_t loong_video_process(loong_context_t *ctx,
     int64_t size[2];
     int64_t each = LOONG_MAX(cut->frames, 1);
     LOONG_TRY(loongi_processor_check_cut(ctx, processor, cut));
+    if (loongi_processor_is_sliced(processor)) {
+        return process_slices(ctx, processor, item, cut, patches);
+    }
     loong_video_size(processor, item->size[0], item->size[1], item->frames,
                      size);
     size_t frame = (size_t)(size[0] * size[1]) * CHANNELS;

@@ -165,7 +165,8 @@ static const loong_family_t families[] = {
     FAMILY("kimi_k25_vision", "Kimi_K25", "Kimi_K25", "kimi_projector"),
     FAMILY("rice_vit", "Qwen2VL", "Qwen2VL", "patch_merger"),
     FAMILY("siglip2_vision_model", "Siglip2", NULL, "mlp_projector"),
-    FAMILY("minicpmv4_6_vision", "Qwen2VL", NULL, "minicpmv4_6_merger"),
+    FAMILY("minicpmv4_6_vision", "MiniCPMV4_6", "MiniCPMV4_6",
+           "minicpmv4_6_merger"),
     FAMILY("ernie4_5_vl_vision", "Ernie4_5_VLMoe", "Ernie4_5_VLMoe",
            "ernie4_5_vl_resampler"),
     FAMILY("glm4v_vision", "Glm4v", "Glm4v", "glm4v_merger")};

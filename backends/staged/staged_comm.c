@@ -354,6 +354,9 @@ loong_status_t loongi_staged_create(loong_context_t *ctx,
     root->piece = params->piece_bytes > 0 ? params->piece_bytes : PIECE_BYTES;
     loong_status_t status = tell_kinds(root, host);
     if (status == LOONG_OK) {
+        status = loongi_staged_compare_clocks(root, host);
+    }
+    if (status == LOONG_OK) {
         status = create_ring(root);
     }
     if (status == LOONG_OK) {

@@ -30,6 +30,9 @@ typedef struct staged_root {
     loong_comm_t *kin_host; /* beneath the device's own of all its ranks */
     staged_ring_t ring;
     size_t held; /* bytes of pinned memory, of all communicators */
+    /* Rank 0's clock shows so many seconds more than this one's, give or take
+     * `unsure`; compared when the job begins. */
+    double ahead, unsure;
     bool lost; /* atomic: nothing waits for the device any more */
 } staged_root_t;
 
@@ -38,10 +41,18 @@ typedef struct staged_message {
     bool busy;
     char *memory; /* pinned; NULL: the data itself is the host's */
     void *free;   /* event: the device has it */
-    int parts;
+    double stamp; /* when its data was ready, by the clock of rank 0 */
+    int parts;    /* and the stamp behind them */
     int posted; /* of them, and not known to be complete */
-    loong_comm_request_t part[STAGED_PARTS];
+    loong_comm_request_t part[STAGED_PARTS + 1];
 } staged_message_t;
+
+/* Of the message that the host waits for. */
+typedef struct staged_idle {
+    void *event; /* the stream has done what is on it; NULL: nothing is */
+    double begin; /* of the waiting */
+    double since; /* the stream has nothing to do; 0: it has */
+} staged_idle_t;
 
 typedef struct staged {
     loong_comm_t *comm;
@@ -56,6 +67,8 @@ typedef struct staged {
     void *copied[STAGED_PARTS]; /* events */
     int num_messages;
     size_t bytes; /* of each */
+    double pace;  /* seconds of a byte, of the fastest; 0: not known */
+    staged_idle_t idle;
     staged_message_t *messages;
 } staged_t;
 
@@ -77,6 +90,22 @@ LOONG_NODISCARD loong_status_t loongi_staged_await(staged_t *s, void *event,
 /* Others kept the host since then: a figure, where nothing is computed beside.
  */
 void loongi_staged_waited(staged_t *s, double since);
+
+/* ---- staged_times.c ---- */
+/* Collective on: host. */
+LOONG_NODISCARD loong_status_t
+loongi_staged_compare_clocks(staged_root_t *root, loong_comm_t *host);
+/* The data of a message is ready, which its stamp tells; now. */
+double loongi_staged_ready(const staged_t *s, staged_message_t *m);
+/* It is in host memory, ready since then. */
+void loongi_staged_copied(staged_t *s, double since);
+/* Around the host's waiting for a message, one that comes here or not. */
+LOONG_NODISCARD loong_status_t loongi_staged_begin_wait(
+    staged_t *s, const staged_message_t *m, bool comes);
+void loongi_staged_end_wait(staged_t *s);
+/* It and its stamp are there. */
+void loongi_staged_arrived(staged_t *s, const staged_message_t *m,
+                           size_t bytes);
 
 /* ---- staged_collective.c ---- */
 LOONG_NODISCARD loong_status_t

@@ -146,12 +146,19 @@ loong_status_t loongi_staged_isend(staged_t *s, const void *data,
     LOONG_TRY(take(s, request, &m));
     const char *from = data;
     if (m->memory != NULL) {
+        LOONG_TRY(loong_device_event_record(s->root->device, m->free,
+                                            loongi_staged_stream(s)));
         LOONG_TRY(copy_out(s, m, data, request));
+        LOONG_TRY(loongi_staged_await(s, m->free, "a message"));
         from = m->memory;
     }
+    double ready = loongi_staged_ready(s, m);
     for (int i = 0; i < m->parts; i++) {
         if (m->memory != NULL) {
             LOONG_TRY(loongi_staged_await(s, s->copied[i], "a message"));
+        }
+        if (m->memory != NULL && i + 1 == m->parts) {
+            loongi_staged_copied(s, ready);
         }
         LOONG_TRY(loong_comm_isend(
             s->host, from + part_begin(request, m->parts, i),
@@ -159,6 +166,10 @@ loong_status_t loongi_staged_isend(staged_t *s, const void *data,
             &m->part[i]));
         m->posted++;
     }
+    LOONG_TRY(loong_comm_isend(s->host, &m->stamp, sizeof(m->stamp),
+                               request->peer, request->tag,
+                               &m->part[m->parts]));
+    m->posted++;
     return LOONG_OK;
 }
 
@@ -174,30 +185,55 @@ loong_status_t loongi_staged_irecv(staged_t *s, loong_comm_request_t *request)
             &m->part[i]));
         m->posted++;
     }
+    LOONG_TRY(loong_comm_irecv(s->host, &m->stamp, sizeof(m->stamp),
+                               request->peer, request->tag,
+                               &m->part[m->parts]));
+    m->posted++;
     return LOONG_OK;
 }
 
-loong_status_t loongi_staged_wait(staged_t *s, loong_comm_request_t *request)
+static loong_status_t wait_part(staged_t *s, staged_message_t *m, int i)
 {
-    staged_message_t *m = &s->messages[request->backend[0] - 1];
+    double since = loongi_now();
+    LOONG_TRY((loong_comm_wait)(
+        loong_comm_at(s->host, s->comm->current->file, s->comm->current->line),
+        &m->part[i]));
+    loongi_staged_waited(s, since);
+    return LOONG_OK;
+}
+
+static loong_status_t wait_parts(staged_t *s, staged_message_t *m,
+                                 const loong_comm_request_t *request)
+{
     bool comes = request->kind == (int)LOONG_COLLECTIVE_RECV;
     void *stream = loongi_staged_stream(s);
     for (int i = 0; i < m->parts; i++) {
         size_t begin = part_begin(request, m->parts, i);
-        double since = loongi_now();
-        LOONG_TRY((loong_comm_wait)(
-            loong_comm_at(s->host, s->comm->current->file,
-                          s->comm->current->line), &m->part[i]));
-        loongi_staged_waited(s, since);
+        LOONG_TRY(wait_part(s, m, i));
         if (comes && m->memory != NULL) {
             LOONG_TRY(loong_device_stream_copy(
                 s->root->device, stream, (char *)request->data + begin,
                 m->memory + begin, part_bytes(request, m->parts, i)));
         }
     }
+    return wait_part(s, m, m->parts);
+}
+
+loong_status_t loongi_staged_wait(staged_t *s, loong_comm_request_t *request)
+{
+    staged_message_t *m = &s->messages[request->backend[0] - 1];
+    bool comes = request->kind == (int)LOONG_COLLECTIVE_RECV;
+    LOONG_TRY(loongi_staged_begin_wait(s, m, comes));
+    loong_status_t status = wait_parts(s, m, request);
+    loongi_staged_end_wait(s);
+    LOONG_TRY(status);
+    if (comes) {
+        loongi_staged_arrived(s, m, request->bytes);
+    }
     m->posted = 0;
     if (m->free != NULL) {
-        LOONG_TRY(loong_device_event_record(s->root->device, m->free, stream));
+        LOONG_TRY(loong_device_event_record(s->root->device, m->free,
+                                            loongi_staged_stream(s)));
     }
     m->busy = false;
     request->backend[0] = 0; /* the room is the next message's */

@@ -49,6 +49,10 @@ bool loongi_comm_is_concurrent(const loong_comm_t *comm);
  * none. From any thread when the communicator is concurrent. */
 bool loongi_comm_progress(loong_comm_t *comm);
 
+/* Of messages of a device through host memory: adds the seconds that they were
+ * under way, and of these, those in which the device had nothing to do. */
+void loongi_comm_add_message_times(const loong_comm_t *comm, double times[2]);
+
 /* LOONG_OK when it has nothing to watch. */
 LOONG_NODISCARD loong_status_t loongi_comm_watch(loong_comm_t *comm,
                                                  bool waits);

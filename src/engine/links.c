@@ -233,3 +233,12 @@ double loongi_links_seconds(const loong_links_t *links, bool waiting)
     }
     return seconds;
 }
+
+void loongi_links_add_times(const loong_links_t *links, double times[2])
+{
+    for (int i = 0; links != NULL && i < links->count; i++) {
+        if (links->comm[i] != NULL) {
+            loongi_comm_add_message_times(links->comm[i], times);
+        }
+    }
+}

@@ -64,6 +64,8 @@ loong_comm_t *loongi_links_get(const loong_links_t *links, int number,
 
 /* As loongi_groups_seconds. links may be NULL. */
 double loongi_links_seconds(const loong_links_t *links, bool waiting);
+/* As loongi_comm_add_message_times, of all. links may be NULL. */
+void loongi_links_add_times(const loong_links_t *links, double times[2]);
 /* As loongi_comm_watch, of all. links may be NULL. */
 LOONG_NODISCARD loong_status_t loongi_links_watch(const loong_links_t *links,
                                                   bool waits);

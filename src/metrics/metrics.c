@@ -46,6 +46,8 @@ void loongi_metrics_clear(loong_metrics_t *metrics)
     metrics->data_share = NAN;
     metrics->comm_share = NAN;
     metrics->host_share = NAN;
+    metrics->links_ms = NAN;
+    metrics->links_hidden = NAN;
     metrics->gflops = NAN;
     metrics->gemm_share = NAN;
     metrics->memory_bytes = NAN;
@@ -105,6 +107,11 @@ static void add_shares(line_t *line, const loong_metrics_t *m)
     }
     if (!isnan(m->host_share)) {
         add(line, "%shost ops %.1f%%", open, 100.0 * m->host_share);
+        open = ", ";
+    }
+    if (!isnan(m->links_ms)) {
+        add(line, "%slinks %.3g ms, %.1f%% hidden", open, m->links_ms,
+            100.0 * m->links_hidden);
         open = ", ";
     }
     add(line, open[0] == ',' ? ")" : "");
@@ -264,6 +271,8 @@ void loongi_metrics_json(const loong_metrics_t *m,
     add_known(&line, "data_share", m->data_share);
     add_known(&line, "comm_share", m->comm_share);
     add_known(&line, "host_share", m->host_share);
+    add_known(&line, "links_ms", m->links_ms);
+    add_known(&line, "links_hidden", m->links_hidden);
     add_known(&line, "gflops", m->gflops);
     add_known(&line, "gemm_share", m->gemm_share);
     add_known(&line, "memory_bytes", m->memory_bytes);

@@ -43,6 +43,8 @@ typedef struct loong_metrics {
     double data_share; /* waiting for data, 0 to 1 of the step */
     double comm_share; /* waiting for communication, 0 to 1 of the step */
     double host_share; /* in train.host_ops, likewise */
+    double links_ms; /* messages through host memory, of a rank and step */
+    double links_hidden; /* of these, behind computation, 0 to 1 */
     double gflops;     /* 1e9 operations a second, of all ranks */
     double gemm_share; /* of the measured rate of matrix products, 0 to 1 */
     double memory_bytes; /* highest so far, of the fullest rank */

@@ -90,6 +90,13 @@ double loongi_report_blocked(const loong_report_t *r)
     return seconds;
 }
 
+/* Of messages that this rank's device sends and receives. */
+static void add_links(const loong_report_t *r, double times[2])
+{
+    loongi_links_add_times(r->component->comms.links, times);
+    loongi_links_add_times(r->resources->edges, times);
+}
+
 static bool streams_wait(const loong_report_t *r)
 {
     const loong_component_t *c = r->component;
@@ -110,6 +117,8 @@ void loongi_report_reset(loong_report_t *r)
     }
     r->window.time = loongi_now();
     r->window.comm_seconds = loongi_report_blocked(r);
+    memset(r->window.links, 0, sizeof(r->window.links));
+    add_links(r, r->window.links);
     r->window.host_seconds = loongi_host_kernels_seconds(r->ctx);
     r->window.data_seconds = 0.0;
     r->window.tokens = 0;
@@ -177,11 +186,30 @@ static loong_status_t measure_memory(loong_report_t *r, loong_metrics_t *m)
     return LOONG_OK;
 }
 
+/* All ranks have a communicator of devices, or none has. */
+static loong_status_t measure_links(loong_report_t *r, loong_metrics_t *m)
+{
+    double times[2] = {-r->window.links[0], -r->window.links[1]};
+    if (r->resources->device_world == NULL) {
+        return LOONG_OK;
+    }
+    add_links(r, times);
+    LOONG_TRY(loong_comm_all_reduce(r->plan->comm, times, 2, LOONG_F64,
+                                    LOONG_REDUCE_SUM, "links"));
+    if (times[0] > 0.0) {
+        m->links_ms = 1e3 * times[0] / (double)r->window.steps /
+                      (double)r->plan->parallel.ranks;
+        m->links_hidden = 1.0 - times[1] / times[0];
+    }
+    return LOONG_OK;
+}
+
 /* What only all ranks together know. */
 static loong_status_t measure_ranks(loong_report_t *r, loong_metrics_t *m)
 {
     double gflops = m->gflops; /* by the clock of this rank */
     LOONG_TRY(measure_memory(r, m));
+    LOONG_TRY(measure_links(r, m));
     LOONG_TRY(loongi_expert_metrics_measure(r, m));
     LOONG_TRY(loong_comm_all_reduce(r->plan->comm, &gflops, 1, LOONG_F64,
                                     LOONG_REDUCE_MAX, "rate of steps"));

@@ -42,6 +42,7 @@ typedef struct loong_report {
         double time;
         double data_seconds;
         double comm_seconds;
+        double links[2]; /* of loongi_links_add_times */
         double host_seconds; /* NAN: no op is done by the host */
         int64_t tokens;
         int64_t steps;

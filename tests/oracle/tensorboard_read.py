@@ -28,6 +28,8 @@ TAGS = {
     "data_share": "perf/data_share",
     "comm_share": "perf/comm_share",
     "host_share": "perf/host_share",
+    "links_ms": "perf/links_ms",
+    "links_hidden": "perf/links_hidden",
     "gflops": "perf/gflops",
     "gemm_share": "perf/gemm_share",
     "memory_bytes": "memory/used_bytes",

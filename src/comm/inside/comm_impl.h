@@ -33,6 +33,7 @@ struct loong_comm {
     const char *file; /* of the next call; NULL: unknown */
     int line;
     loong_comm_stats_t stats;
+    double message_times[2]; /* of loongi_comm_add_message_times */
     uint64_t event; /* of the current call, on the board */
     loong_board_t *board;     /* NULL: nobody to report to */
     loong_board_slot_t *slot; /* this rank's */

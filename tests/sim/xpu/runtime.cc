@@ -50,6 +50,7 @@ settings read_settings()
     s.seed = (uint64_t)number("SIM_XPU_SEED", 1);
     s.pace = number("SIM_XPU_PACE", 0.3);
     s.lag = (int)number("SIM_XPU_LAG", 0);
+    s.slow = (int)number("SIM_XPU_SLOW", 0);
     s.streams = (int)number("SIM_XPU_STREAMS", 16);
     s.negative = number("SIM_XPU_NEG_ERR", 0) != 0;
     s.odd = number("SIM_XPU_ODD", 0) != 0;
@@ -343,7 +344,10 @@ XPUSIM_API int xpu_memcpy_async(void *dst, const void *src, uint64_t n,
         return error;
     }
     int device = s->device;
-    put(s, [t, device] { return move("xpu_memcpy_async, later", t, device); });
+    put(s, [t, device] {
+        usleep((useconds_t)current().slow);
+        return move("xpu_memcpy_async, later", t, device);
+    });
     return 0;
 }
 

@@ -26,7 +26,7 @@ struct settings {
     size_t memory, most_async, offset;
     uint64_t seed;
     double pace;
-    int lag, streams;
+    int lag, slow, streams;
     bool negative, odd;
     std::string fail, plant;
 };

@@ -117,11 +117,109 @@ static void test_odd(void **state)
     }
 }
 
+/* ---- times of messages --------------------------------------------------- */
+
+/* Copies take SLOW us each, and a message has eight parts. */
+enum { SLOW = 10000, LATE = 150000 };
+
+/* What rank 1 does before it waits for a message. */
+typedef enum before { NOTHING, COMPUTES, RESTS, HAS_A_LATE_PEER } before_t;
+
+static int sleep_long(void *data)
+{
+    (void)data;
+    usleep(2 * LATE);
+    return 0;
+}
+
+static loong_status_t receive(place_t *p, before_t before)
+{
+    size_t bytes = ALL * sizeof(double);
+    loong_comm_request_t request;
+    LOONG_TRY(loong_comm_irecv(p->comm, p->second, bytes, 0, 3, &request));
+    if (before == COMPUTES) {
+        assert_int_equal(xpusim_launch(loong_device_stream(p->device), "long",
+                                       sleep_long, NULL),
+                         0);
+    } else if (before == RESTS) {
+        usleep(2 * LATE);
+    }
+    return loong_comm_wait(p->comm, &request);
+}
+
+/* A message, and what the clocks of both ends say of it. */
+static loong_status_t time_message(place_t *p, before_t before)
+{
+    double old[2] = {0.0, 0.0};
+    double times[2] = {0.0, 0.0};
+    loongi_comm_add_message_times(p->comm, old);
+    LOONG_TRY(loong_comm_barrier(p->host, "a message"));
+    double begin = loongi_now();
+    if (p->rank == 0) { /* the other one waits by then */
+        usleep(before == HAS_A_LATE_PEER ? 2 * LATE : LATE / 10);
+        LOONG_TRY(loong_comm_send(p->comm, p->there, ALL * sizeof(double), 1,
+                                  3));
+    } else {
+        LOONG_TRY(receive(p, before));
+    }
+    double all = loongi_now() - begin;
+    LOONG_TRY(loong_device_synchronize(p->device, "a message"));
+    loongi_comm_add_message_times(p->comm, times);
+    double link = times[0] - old[0];
+    double exposed = times[1] - old[1];
+    bool hidden = p->rank == 1 && (before == COMPUTES || before == RESTS);
+    double slow = 8e-6 * SLOW;
+    LOONG_CHECK(p->ctx,
+                link >= 0.99 * slow && exposed <= link &&
+                    (hidden ? exposed < 0.1 * link : exposed >= 0.9 * slow),
+                LOONG_ERR_INTERNAL, "rank %d, case %d: %g of %g s exposed",
+                p->rank, (int)before, exposed, link);
+    LOONG_CHECK(p->ctx,
+                before != HAS_A_LATE_PEER || link < all - 1.8e-6 * LATE,
+                LOONG_ERR_INTERNAL,
+                "rank %d: %g s of %g, though the data was late", p->rank, link,
+                all);
+    return LOONG_OK;
+}
+
+static loong_status_t time_messages(loong_context_t *ctx, loong_comm_t *host,
+                                    void *user)
+{
+    static const before_t cases[] = {NOTHING, COMPUTES, RESTS,
+                                     HAS_A_LATE_PEER};
+    place_t *p = NULL;
+    (void)user;
+    loong_status_t status = open_place(ctx, host, STAGED, &p);
+    if (status == LOONG_OK) {
+        status = loongi_comm_reserve(p->comm, 1, ALL * sizeof(double));
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases) && status == LOONG_OK; i++) {
+        status = time_message(p, cases[i]);
+    }
+    close_place(p);
+    return status;
+}
+
+static void test_link_times(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    char slow[16];
+    snprintf(slow, sizeof(slow), "%d", SLOW);
+    setenv("SIM_XPU_SLOW", slow, 1);
+    assert_ok(ctx, run_places(ctx, 2, time_messages, 30.0, NULL));
+    assert_string_equal(xpusim_report(), "");
+    unsetenv("SIM_XPU_SLOW");
+    test_context_end(&ctx);
+    xpusim_setup();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_odd),
+        cmocka_unit_test(test_link_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@
  *                      (0.3); 0: none, 1: all
  *   SIM_XPU_LAG        microseconds that a stream rests at most, now and then
  *                      (0)
+ *   SIM_XPU_SLOW       microseconds more that an asynchronous copy takes (0)
  *   SIM_XPU_NEG_ERR    1: errors are negative (0)
  *   SIM_XPU_ODD        1: enumerators are not those of the public header; the
  *                      shim tells them (0)

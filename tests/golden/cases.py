@@ -333,6 +333,23 @@ CASES = [
     _decoder("gemma_mqa", "gemma", 4, 1, 16, 28, head_dim=6, seq=31,
              weighted=True, tie_word_embeddings=True, pad_token_id=None,
              hidden_act="gelu_pytorch_tanh", rope_parameters=_rope(1e4)),
+    # half a head is rotated by neighbours, biases of q, k and v alone; norms
+    # behind attention and feed-forward too
+    _decoder("glm_gqa", "glm", 4, 2, 24, 28, head_dim=8, seq=23, batch=1,
+             vocab_size=61, num_hidden_layers=1, weighted=True,
+             pad_token_id=None,
+             rope_parameters=_rope(5e4, partial_rotary_factor=0.5)),
+    _decoder("glm_plain", "glm", 3, 1, 20, 16, head_dim=12, batch=1, seq=17,
+             vocab_size=43, num_hidden_layers=1, attention_bias=False,
+             tie_word_embeddings=True, pad_token_id=None,
+             rope_parameters=_rope(1e4, partial_rotary_factor=0.34)),
+    _decoder("glm4_gqa", "glm4", 4, 2, 24, 28, head_dim=8, seq=21,
+             vocab_size=61, pad_token_id=None, documents=[[9, 12], [4, 11, 6]],
+             rope_parameters=_rope(1e4, partial_rotary_factor=0.5)),
+    _decoder("glm4_plain", "glm4", 3, 1, 20, 16, head_dim=12, batch=1, seq=17,
+             vocab_size=43, num_hidden_layers=1, attention_bias=False,
+             tie_word_embeddings=True, pad_token_id=None,
+             rope_parameters=_rope(1e4, partial_rotary_factor=0.5)),
 ]
 
 # A fixture keeps the number that it was made with, wherever its case stands.
@@ -351,4 +368,5 @@ SEEDS = dict(gpt2_tied=0, gpt2_untied=1, gpt2_packed=2, llama2_mha=3,
     mixtral_all=42, qwen2_moe_all=43, qwen3_moe_all=44, ernie4_5_moe_all=45,
     minimax_m2_all=46, kimi_k2_all=47, mixtral_tied=50, deepseek_v3_plain=51,
     deepseek_v3_bias=52, mistral_window=53, mistral_wide=54,
-    phi3_window=55, phi3_tied=56, gemma_mqa=57)
+    phi3_window=55, phi3_tied=56, gemma_mqa=57,
+    glm_gqa=58, glm4_gqa=59, glm4_plain=60, glm_plain=61)

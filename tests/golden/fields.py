@@ -45,6 +45,8 @@ BASES = {
     "phi3": dict(ROTARY, pad_token_id=None, sliding_window=5),
     "qwen2": {k: v for k, v in ROTARY.items() if k != "head_dim"},
     "qwen3": ROTARY, "gemma": dict(ROTARY, pad_token_id=None),
+    "glm": dict(ROTARY, pad_token_id=None),
+    "glm4": dict(ROTARY, pad_token_id=None),
     "mixtral": dict(ROTARY, **ROUTED, num_local_experts=4),
     "qwen2_moe": dict({k: v for k, v in ROTARY.items() if k != "head_dim"},
                       **ROUTED, num_experts=4, moe_intermediate_size=12,
@@ -158,6 +160,7 @@ EXTRA = {
     "llama": OLD, "mistral": OLD + [dict(sliding_window=None)],
     "gemma": OLD + [dict(hidden_activation="gelu_pytorch_tanh"),
                     dict(hidden_activation="silu")],
+    "glm": OLD, "glm4": OLD,
     "phi3": OLD + [dict(sliding_window=None)] + [
         dict(rope_scaling=dict(type="su", short_factor=[1.5, 2.0],
                                long_factor=[2.0, 3.0]),

@@ -219,7 +219,7 @@ static void fixtures_stay_inside(void **state)
     if (!(s.ratio <= ALLOWED)) {
         fail_msg("outside the envelope: %s", s.what);
     }
-    assert_true((seen >= 55 && s.opened == seen) ||
+    assert_true((seen >= 59 && s.opened == seen) ||
                 getenv("LOONG_FIXTURE") != NULL);
 }
 

@@ -215,6 +215,7 @@ static const block_t blocks[] = {
     {"neighbours rotated", "ernie4_5_gqa", other_pairs, NULL},
     {"neighbours rotated", "deepseek_v2_lite", other_pairs, NULL},
     {"halves rotated", "deepseek_v3_halves", other_pairs, NULL},
+    {"neighbours of a part rotated", "glm_gqa", other_pairs, NULL},
     {"norm of each head", "qwen3_gqa_tied", NULL,
      "layers.1.self_attn.q_norm.weight"},
     {"norm over all heads", "minimax_m2", NULL,

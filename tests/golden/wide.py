@@ -27,8 +27,8 @@ MODULES = ["modeling_rope_utils", "vision_utils"] + [
                                         "qwen2_vl",
                                         "qwen2_5_vl", "qwen3_vl",
                                         "qwen3_vl_moe", "qwen3_5", "kimi_k25",
-                                        "internvl", "gemma", "glm4", "glm4v",
-                                        "paligemma", "minicpmv4_6",
+                                        "internvl", "gemma", "glm", "glm4",
+                                        "glm4v", "paligemma", "minicpmv4_6",
                                         "idefics2")]
 
 

@@ -44,6 +44,8 @@ static const family_case_t family_cases[] = {
      false, NULL, NULL},
     {"mimo", "mimo_gqa", 4, "{" TP "2, " CP "2}", false, NULL, NULL},
     {"ernie4_5", "ernie4_5_gqa", 4, "{" CP "2, " PP "2}", true, NULL, NULL},
+    {"glm", "glm_gqa", 2, "{" TP "2, " SP "}", false, NULL, NULL},
+    {"glm4", "glm4_gqa", 4, "{" TP "2, " SP ", " PP "2}", false, NULL, NULL},
     {"mixtral", "mixtral", 4, "{" PP "2, " EP "2, " A2A "}", true, NULL, NULL},
     {"qwen2_moe", "qwen2_moe_sparse", 4, "{" TP "2, " SP ", " EP "4}",
      false, "{" BALANCE "pooled_aux_loss}", NULL},

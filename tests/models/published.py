@@ -112,6 +112,11 @@ def internlm2(sizes, theta, factor):
                   rope_scaling=dict(type="dynamic", factor=factor))
 
 
+def glm(kind, sizes, positions, eps, bias=True):
+    return rotary(kind, sizes, 151552, positions, 1e4, eps, head_dim=128,
+                  attention_bias=bias, partial_rotary_factor=0.5)
+
+
 def mixtral(sizes, positions):
     return rotary("mixtral", sizes, 32000, positions, 1e6, 1e-5,
                   num_local_experts=8, num_experts_per_tok=2,
@@ -243,6 +248,10 @@ MODELS = {
     "ernie4.5/ernie4.5_28b_a3b": ernie_vl(
         (28, 2560, 12288, 20, 4), moe_num_experts=64, moe_k=6,
         moe_intermediate_size=[1536, 512], moe_num_shared_experts=2),
+    "glm4/glm4_9b": glm("glm", (40, 4096, 13696, 32, 2), 8192, 1.5625e-7),
+    "glm4/glm4_9b_0414": glm("glm4", (40, 4096, 13696, 32, 2), 32768, 1e-5),
+    "glm4/glm4_32b_0414": glm("glm4", (61, 6144, 23040, 48, 2), 32768, 1e-5,
+                              bias=False),
     "mixtral/mixtral_8x7b": mixtral((32, 4096, 14336, 32, 8), 32768),
     "mixtral/mixtral_8x22b": mixtral((56, 6144, 16384, 48, 8), 65536),
     "deepseek_v2/deepseek_v2_lite": deepseek(

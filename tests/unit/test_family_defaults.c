@@ -82,6 +82,8 @@ static const char *const types[] = {
     TYPE("mimo"),
     TYPE("ernie4_5"),
     TYPE("gemma"),
+    TYPE("glm"),
+    TYPE("glm4"),
     TYPE("internlm2"),
     TYPE("mixtral"),
     TYPE("qwen2_moe") EXPERTS ",\"shared_expert_intermediate_size\":8",
@@ -148,6 +150,7 @@ static loong_decoder_config_t bare(loong_decoder_config_t c)
     if (c.learned_positions) {
         memset(&c.rope, 0, sizeof(c.rope));
         c.rope_interleaved = false;
+        c.rotary_percent = 1.0;
     }
     if (c.num_experts == 0) {
         memset(&c.router, 0, sizeof(c.router));

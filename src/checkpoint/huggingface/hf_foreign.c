@@ -27,7 +27,6 @@ static const struct {
     {"gemma2", GEMMA ", soft-caps, norms behind every block"},
     {"gemma3", GEMMA ", norms behind every block, two rotary bases"},
     {"gemma3_text", GEMMA ", norms behind every block, two rotary bases"},
-    {"glm", "interleaved rotation of half a head"},
     {"gpt_neo", "local attention without scaling"},
     {"gpt_neox", PARALLEL},
     {"gpt_oss", "attention sinks, clamped SwiGLU, experts with biases"},

@@ -566,10 +566,10 @@ static const loong_family_t families[] = {
     FAMILY("gpt2"),         FAMILY("llama"),           FAMILY("phi3"),
     FAMILY("qwen"),         FAMILY("qwen2"),           FAMILY("qwen3"),
     FAMILY("internlm2"),    FAMILY("mimo"),            FAMILY("ernie4_5"),
-    FAMILY("gemma"),        FAMILY("glm4"),            FAMILY("mixtral"),
-    FAMILY("qwen2_moe"),    FAMILY("qwen3_moe"),       FAMILY("minimax_m2"),
-    FAMILY("ernie4_5_moe"), FAMILY("ernie4_5_vl_moe"), FAMILY("deepseek_v2"),
-    FAMILY("deepseek_v3"),  FAMILY("kimi_k2")};
+    FAMILY("gemma"),        FAMILY("glm"),             FAMILY("glm4"),
+    FAMILY("mixtral"),      FAMILY("qwen2_moe"),       FAMILY("qwen3_moe"),
+    FAMILY("ernie4_5_moe"), FAMILY("ernie4_5_vl_moe"), FAMILY("minimax_m2"),
+    FAMILY("deepseek_v2"),  FAMILY("deepseek_v3"),     FAMILY("kimi_k2")};
 
 loong_status_t loongi_register_decoders(loong_context_t *ctx)
 {

@@ -36,7 +36,7 @@ static const loong_recipe_field_t fields[] = {
     {TEXT(
          "family", SAME,
          "gpt2, llama, phi3, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
-         "gemma, glm4, mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, "
+         "gemma, glm, glm4, mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, "
          "ernie4_5_vl_moe, minimax_m2, deepseek_v2, deepseek_v3, kimi_k2, or "
          "one that was registered"),
      .needed = true},
@@ -280,6 +280,11 @@ static const struct {
     {"gemma", {"layernorm_epsilon", "1e-6"}},
     {"gemma", {"activation", "geglu_tanh"}},
     {"gemma", {"scale_embeddings", "true"}},
+    {"glm", {"rotary_percent", "0.5"}},
+    {"glm", {"rotary_interleaved", "true"}},
+    {"glm", {"add_qkv_bias", "true"}},
+    {"glm", {"layernorm_epsilon", "1.5625e-7"}},
+    {"glm", {"untie_embeddings_and_output_weights", "true"}},
     {"glm4", {"rotary_percent", "0.5"}},
     {"glm4", {"rotary_interleaved", "true"}},
     {"glm4", {"sandwich_norm", "true"}},

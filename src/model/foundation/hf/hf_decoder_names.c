@@ -76,6 +76,12 @@ static const loong_hf_row_t phi3_rows[] = {
     PLAIN(MLP "down_proj.weight", HF_HIDDEN, HF_FFN, HF_ALWAYS),
     ROTARY_END};
 
+static const loong_hf_row_t glm_rows[] = {
+    ROTARY_ATTENTION,
+    GATE_UP,
+    PLAIN(MLP "down_proj.weight", HF_HIDDEN, HF_FFN, HF_ALWAYS),
+    ROTARY_END};
+
 static const loong_hf_row_t glm4_rows[] = {
     ROTARY_ATTENTION,
     PLAIN("layers.#.post_self_attn_layernorm.weight", HF_HIDDEN, HF_NONE,
@@ -340,6 +346,7 @@ const loong_hf_names_t loongi_hf_decoder_names[] = {
     {"mimo", "model.", rotary_rows, true, NULL},
     {"ernie4_5", "model.", rotary_rows, false, NULL},
     {"gemma", "model.", rotary_rows, false, NULL},
+    {"glm", "model.", glm_rows, false, NULL},
     {"glm4", "model.", glm4_rows, false, NULL},
     {"qwen2", "model.", rotary_rows, false, NULL},
     {"qwen3", "model.", rotary_rows, false, NULL},

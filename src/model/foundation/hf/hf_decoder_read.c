@@ -171,7 +171,8 @@ bool loongi_hf_has_width(const loong_hf_reader_t *r)
     return loongi_hf_is_type(r, "qwen3") ||
            loongi_hf_is_type(r, "qwen3_vl_text") ||
            loongi_hf_is_type(r, "ernie4_5") ||
-           loongi_hf_is_type(r, "gemma") || loongi_hf_is_type(r, "glm4") ||
+           loongi_hf_is_type(r, "gemma") || loongi_hf_is_type(r, "glm") ||
+           loongi_hf_is_type(r, "glm4") ||
            loongi_hf_is_type(r, "minimax_m2");
 }
 

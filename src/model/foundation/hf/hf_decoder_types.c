@@ -66,7 +66,7 @@ static const loong_hf_field_t gemma_fields[] = {
     CODE_FIELD("hidden_activation"), FIELDS_END};
 
 /* It says of q, k and v alone whether they have biases. */
-static const loong_hf_field_t glm4_fields[] = {
+static const loong_hf_field_t glm_fields[] = {
     ROTARY_FIELDS_EPS("1.5625e-07"),
     CODE_FIELD_OR("partial_rotary_factor", "0.5"),
     BOOL_FIELD("attention_bias", "add_qkv_bias", "true"), FIELDS_END};
@@ -310,12 +310,15 @@ static const loong_hf_fixed_t gemma_fixed[] = {
     {"qk_layernorm", "false"},
     {NULL, NULL}};
 
-#define GLM4_FIXED                                                     \
-    ROTARY_FIXED, {"sandwich_norm", "true"}, {"qk_layernorm", "false"}, \
+#define GLM_FIXED                                                      \
+    ROTARY_FIXED, {"qk_layernorm", "false"},                           \
         {"rotary_interleaved", "true"}, {"add_bias_linear", "false"},  \
     {                                                                  \
         "add_attn_proj_bias", "false"                                  \
     }
+static const loong_hf_fixed_t glm_fixed[] = {
+    GLM_FIXED, {"sandwich_norm", "false"}, {NULL, NULL}};
+#define GLM4_FIXED GLM_FIXED, {"sandwich_norm", "true"}
 static const loong_hf_fixed_t glm4_fixed[] = {GLM4_FIXED, {NULL, NULL}};
 static const loong_hf_fixed_t glm4v_fixed[] = {
     GLM4_FIXED, {"add_qkv_bias", "true"}, {NULL, NULL}};
@@ -499,7 +502,8 @@ const loong_hf_type_t loongi_hf_decoder_types[] = {
      ernie4_5_fixed, 5e5, true, true},
     {"gemma", "GemmaForCausalLM", "gemma", gemma_fields, gemma_fixed, 1e4, true,
      true},
-    {"glm4", "Glm4ForCausalLM", "glm4", glm4_fields, glm4_fixed, 1e4, false,
+    {"glm", "GlmForCausalLM", "glm", glm_fields, glm_fixed, 1e4, false, true},
+    {"glm4", "Glm4ForCausalLM", "glm4", glm_fields, glm4_fixed, 1e4, false,
      true},
     {"glm4v_text", "Glm4vForConditionalGeneration", "glm4", glm4v_fields,
      glm4v_fixed, 1e4, false, true},

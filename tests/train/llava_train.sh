@@ -362,7 +362,7 @@ cuts=$place/preprocessor_config.json
 sed -i 's/"merge_size": 2/"merge_size": 4/; s/64, "l/512, "l/; s/384/1536/' "$cuts"
 also 1 1
 also 1 21 model.image_encoder.freeze=true recompute.granularity=full
-steps 4 1 ${e}pipeline_model_parallel_size=2 ${e}$t=2 \
+also 4 1 ${e}pipeline_model_parallel_size=2 ${e}$t=2 \
     ${e}sequence_parallel=true model.image_projector.parallel.$t=2 \
     model.image_projector.parallel.sequence_parallel=true
 also 4 1 ${e}context_parallel_size=2 ${e}$t=1 parallel.$t=2 \
@@ -374,6 +374,33 @@ sed -i 's/"merge_size": 4/"merge_size": 2/; s/512, "l/64, "l/; s/1536/384/' "$cu
 also 1 41 model.image_encoder.use_merger=false
 also 2 61 model.image_encoder.use_merger=false model.image_encoder.freeze=true \
     ${e}$t=2 ${e}sequence_parallel=true
+# Its own processor: whole pictures and slices of other sizes, between tokens.
+golden=minicpmv4_6_slices_train
+mkdir "$place/slices"
+more='' id=15
+for token in {,/}image {,/}slice {,/}image_id; do
+    more+=", {\"id\": $((id++)), \"content\": \"<$token>\", \"special\": true}"
+done
+sed -e "s|}],\$|}$more],|" -e 's|"j": 11|&, "0": 12, "1": 13, "\\n": 14|' \
+    "$place/tokenizer.json" >"$place/slices/tokenizer.json"
+echo '{"image_processor_type": "MiniCPMV4_6ImageProcessor", "patch_size": 4,
+    "scale_resolution": 24, "max_slice_nums": 3}' >"$place/slices/cuts.json"
+before=("${keys[@]}") plain=$texts
+texts="{path: $place/texts.jsonl, source: chat}"
+keys=(data.tokenizer="$place/slices" data.seq_length=64 data.max_patches=640
+    "data.image_processor=$place/slices/cuts.json" data.chat.cache="$place/cache"
+    model.foundation.vocab_size=21 model.foundation.max_position_embeddings=64)
+also 1 1
+also 1 21 model.image_encoder.freeze=true recompute.granularity=full
+steps 4 1 ${e}pipeline_model_parallel_size=2 ${e}$t=2 \
+    ${e}sequence_parallel=true model.image_projector.parallel.$t=2 \
+    model.image_projector.parallel.sequence_parallel=true
+also 4 1 ${e}context_parallel_size=2 parallel.context_parallel_size=2 \
+    parallel.data_parallel_sharding=optim_grads_params join=phases
+also 4 1 join=bubbles parallel.pipeline_model_parallel_size=2 parallel.$t=2
+also 4 1 ${m}image_encoder.$r=1-2 ${m}image_projector.$r=0 \
+    ${m}foundation.$r=2-3
+keys=("${before[@]}") texts=$plain golden=
 # Three learned rows of each picture, behind that encoder.
 model=perceiver_train
 p=model.image_projector.parallel.

@@ -14,7 +14,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 
 # What the build and the tests need, as Debian 12 packages.
-PACKAGES := build-essential cmake ninja-build pkg-config git \
+PACKAGES := build-essential cmake ninja-build mold pkg-config git \
   libopenmpi-dev openmpi-bin libdnnl-dev libyaml-dev libjansson-dev \
   libpcre2-dev libutf8proc-dev libhdf5-dev libzstd-dev zlib1g-dev liblzma-dev \
   libjpeg-dev libpng-dev libwebp-dev libarchive-dev \

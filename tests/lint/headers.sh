@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every header compiles alone, as C11 and as C++17; public ones with nothing
-# but include/ in the path.
+# Every header compiles alone, as C11 and as C++17; public ones with nothing but
+# include/ in the path.
 #   headers.sh SOURCE_DIR CC CXX INCLUDE_DIR:INCLUDE_DIR... SYSTEM_DIR:...
 set -u
 cd "$1" || exit 2
@@ -22,24 +22,43 @@ flags=(-fsyntax-only -Wall -Wextra -Werror -fopenmp
 flags+=(-DLOONG_ISA=base)
 flags+=(-Wno-unused-function -Wno-unused-const-variable -Wno-unused-variable)
 bad=0
+read=$(mktemp)
+trap 'rm -f "$read"' EXIT
+headers=() # of a folder, so far
 check() { # header, include flags ...
   local header=$1
   shift
   echo "#include \"$header\"" |
-    "$cc" -std=c11 "${flags[@]}" "$@" -x c - 2>&1 ||
+    "$cc" -std=c11 "${flags[@]}" "$@" -MD -MF "$read" -x c - 2>&1 ||
     { echo "$header does not compile alone as C11"; return 1; }
   # Bodies of kernels, compiled for each level of instructions, are C only;
   # all of them are written with kernels/vec.h.
-  if echo "#include \"$header\"" | "$cc" "${flags[@]}" "$@" -MM -x c - |
-    grep -q 'kernels/vec\.h'; then return 0; fi
-  echo "#include \"$header\"" |
-    "$cxx" -std=c++17 "${flags[@]}" "$@" -x c++ - 2>&1 ||
-    { echo "$header does not compile alone as C++17"; return 1; }
+  grep -q 'kernels/vec\.h' "$read" || headers+=("$header")
+}
+# That each has what it needs is known by then: those of a folder are compiled
+# together, and one by one where they do not go together.
+check_cxx() { # include flags ...
+  local header all=("${headers[@]}")
+  headers=()
+  [ ${#all[@]} -gt 0 ] || return 0
+  printf '#include "%s"\n' "${all[@]}" |
+    "$cxx" -std=c++17 "${flags[@]}" "$@" -x c++ - >/dev/null 2>&1 && return 0
+  local failed=0
+  for header in "${all[@]}"; do
+    echo "#include \"$header\"" |
+      "$cxx" -std=c++17 "${flags[@]}" "$@" -x c++ - 2>&1 ||
+      { echo "$header does not compile alone as C++17"; failed=1; }
+  done
+  return $failed
 }
 for header in include/loong/*.h; do
   check "$PWD/$header" -I include || bad=1
 done
-while read -r header; do
-  check "$PWD/$header" "${internal[@]}" || bad=1
-done < <(find src kernels backends -name '*.h' | sort)
+check_cxx -I include || bad=1
+while read -r folder; do
+  for header in "$folder"/*.h; do
+    check "$PWD/$header" "${internal[@]}" || bad=1
+  done
+  check_cxx "${internal[@]}" || bad=1
+done < <(find src kernels backends -name '*.h' -printf '%h\n' | sort -u)
 exit $bad

@@ -45,7 +45,7 @@ target_compile_options(cudasim PRIVATE -O2 -fno-omit-frame-pointer
 
 # Every access of device code is announced to memory.cc. Vectors that the
 # source does not name would change the sizes of accesses.
-set(cudasim_checked -O3 -fno-tree-vectorize -fno-tree-slp-vectorize
+set(cudasim_checked -O2 -fno-tree-vectorize -fno-tree-slp-vectorize
   -fno-store-merging -fno-exceptions -fno-rtti
   -Wno-unknown-pragmas -Wno-unused-function)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -3,7 +3,7 @@
 file(GLOB LOONG_RAW_KERNELS CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/kernels/*/*.xpu)
 
-set(clustersim_checked -O3 -fno-tree-vectorize -fno-tree-slp-vectorize
+set(clustersim_checked -O2 -fno-tree-vectorize -fno-tree-slp-vectorize
   -fno-store-merging -fno-exceptions -fno-rtti -Wno-unused-function
   -fsanitize=thread)
 

@@ -86,6 +86,16 @@ if [ -e "$build/libloong_video.so" ]; then
     done >video_ids
     diff video_ids "$golden/video_ids.txt" >/dev/null ||
         fail "ids of videos are others than those of transformers"
+    # An internvl_chat's, of which its config.json says the size.
+    echo '{"model_type": "internvl_chat", "force_image_size": 56}' >chat.json
+    inspect internvl '<IMG_CONTEXT>' "$golden/videos.jsonl" --video-processor \
+        chat.json --video-token '<video>' --image-root "$pictures" >chat.out
+    grep -q 'h264.mp4, 64 x 48, 8 frames' chat.out || fail "8 frames of a chat"
+    sed 's/{/{"num_frames": 8, "do_sample_frames": true, /' \
+        "$videos/internvl.json" >eight.json
+    inspect internvl '<IMG_CONTEXT>' "$golden/videos.jsonl" --video-processor \
+        eight.json --video-token '<video>' --image-root "$pictures" |
+        cmp - chat.out || fail "videos of an internvl_chat"
     # Their token is enough where there are no pictures.
     tr '\n' ' ' >alone.jsonl <<'END'
 {"messages": [{"role": "user", "content": [{"type": "video", "video":

@@ -228,7 +228,8 @@ static loong_status_t set_video_processor(loong_recipe_t *recipe,
         set_open(recipe, "data.video_token", composite->video_token, dir));
     for (int i = 0; i < LOONG_COUNT_OF(names); i++) {
         char path[PATH_MAX];
-        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        snprintf(path, sizeof(path), "%s/%s", dir,
+                 composite->states_processor ? "config.json" : names[i]);
         if (loongi_file_exists(path)) {
             return set_open(recipe, "data.video_processor", path, dir);
         }

@@ -380,6 +380,12 @@ static int64_t kind_named(const char *name, size_t length, bool videos)
     return -1;
 }
 
+static bool is_internvl_chat(const loong_json_t *json)
+{
+    return strcmp(loongi_json_string(loongi_json_get(json, "model_type")),
+                  "internvl_chat") == 0;
+}
+
 /* "CLIPImageProcessor", "CLIPImageProcessorFast", "CLIPFeatureExtractor", or
  * the config.json of an internvl_chat. */
 static loong_status_t find_kind(loong_context_t *ctx, const char *path,
@@ -391,8 +397,7 @@ static loong_status_t find_kind(loong_context_t *ctx, const char *path,
     const loong_json_t *type = loongi_json_get(json, "image_processor_type");
     const char *name = loongi_json_string(
         type != NULL ? type : loongi_json_get(json, "feature_extractor_type"));
-    if (strcmp(loongi_json_string(loongi_json_get(json, "model_type")),
-               "internvl_chat") == 0) {
+    if (is_internvl_chat(json)) {
         *kind_p = kind_named("InternVLChat", strlen("InternVLChat"), false);
         return LOONG_OK;
     }
@@ -420,6 +425,10 @@ static loong_status_t find_video_kind(loong_context_t *ctx, const char *path,
 {
     static const char ending[] = "VideoProcessor";
     const loong_json_t *type = loongi_json_get(json, "video_processor_type");
+    if (is_internvl_chat(json)) {
+        *kind_p = kind_named("InternVLChat", strlen("InternVLChat"), true);
+        return LOONG_OK;
+    }
     const char *name = type != NULL ? loongi_json_string(type) : class_name;
     const char *end = type != NULL ? strstr(name, ending) : NULL;
     size_t length = end != NULL ? (size_t)(end - name) : strlen(name);

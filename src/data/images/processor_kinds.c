@@ -50,6 +50,11 @@ const loong_processor_kind_t loongi_processor_kinds[] = {
     {"InternVLChat", /* config.json of the model: it has no processor */
      {AS_IT_IS, IMAGENET_COLOURS, .size = SQUARE(448), .is_tiled = true,
       .is_model = true, .min_tiles = 1, .max_tiles = 6}},
+    {"InternVLChat", /* its code takes 8 frames, none of which is cut */
+     {AS_IT_IS, IMAGENET_COLOURS, .size = SQUARE(448), .is_tiled = true,
+      .is_model = true,
+      .video = {.form = LOONG_VIDEO_FRAMES, .sample = true, .num_frames = 8,
+                .shift = -1.0}}},
     {"LlavaOnevision",
      {SCALED, CLIP_COLOURS, .size = SQUARE(384), .is_gridded = true}},
     {"MiniCPMV4_6", {SLICED}},

@@ -506,6 +506,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .num_layouts = LOONG_COUNT_OF(internvl_chat_layouts),
      .layouts = internvl_chat_layouts,
      .image_token = "<IMG_CONTEXT>",
+     .video_token = "<video>",
      .image_token_id = "image_token_id"},
     {.model_type = "kimi_k25",
      .architecture = "Kimi_K25ForConditionalGeneration",

@@ -132,6 +132,8 @@ include(tests/train/train.cmake)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
 loong_test(NAME cell LABELS planner SOURCES tests/planner/test_cell.c
   tests/planner/fake_cell.c)
+loong_test(NAME cell_gaps LABELS planner SOURCES tests/planner/test_cell_gaps.c
+  tests/planner/fake_cell.c)
 loong_test(NAME cell_memory LABELS planner
   SOURCES tests/planner/test_cell_memory.c tests/planner/fake_components.c
   tests/planner/fake_cell_replay.c tests/planner/fake_cell_messages.c

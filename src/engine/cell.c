@@ -85,13 +85,13 @@ static loong_status_t check_component(const loong_cell_t *cell, int c)
             strcmp(component->schedule, "evaluate") == 0 ||
             !cell->schedules[cell->num_own - 1]->kind->evaluate,
         LOONG_ERR_ARG, "component %d is trained, the last one is evaluated", c);
-    bool whole = component->turn == 0;
-    bool one = p->ranks * p->chunks == 1 && c != cell->num_own - 1;
+    bool before = c != cell->num_own - 1;
     LOONG_CHECK(cell->ctx,
-                component->turn >= 0 && (whole || one || !cell->join->apart),
+                component->turn >= 0 && (component->turn == 0 || before ||
+                                         !cell->join->apart),
                 LOONG_ERR_ARG,
                 "component %d: %d replicas read a micro-batch; with join %s "
-                "that is there of one stage before the last component",
+                "that is there before the last component",
                 c, component->turn, cell->join->name);
     for (int i = 0; i < count; i++) {
         int32_t rank = component->rank[i];

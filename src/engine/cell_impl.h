@@ -18,8 +18,7 @@ enum { LOONG_JOIN_STEP = 3 };
  * the last component's simulated step. */
 struct loong_join {
     const loong_cell_t *cell;
-    /* Per component and micro-batch. Of the last component per stage as well:
-     * [stage][micro-batch]. */
+    /* Per component: [stage][micro-batch]. */
     int64_t **forward;
     int64_t **backward;        /* W stands behind its B */
     int64_t *weights;          /* but here, of the last component */
@@ -35,7 +34,8 @@ static inline int loongi_cell_order(const loong_cell_t *cell, int component)
 }
 
 /* Forwards of a component right before the first that reads them, backwards
- * right behind the last gradient that they read; readers first. */
+ * right behind the last gradient that they read; readers first. All stages
+ * compute a micro-batch one behind the other. */
 void loongi_join_before(loong_join_t *join, int component);
 void loongi_join_behind(loong_join_t *join, int component);
 /* Both, of the components from the first to the last. */

@@ -64,7 +64,7 @@ static place_t place_of(const list_maker_t *l, int component, int stage,
     int order = loongi_cell_order(cell, component);
     bool back = kind == LOONG_ENTRY_B || kind == LOONG_ENTRY_W;
     int total = cell->params.components[component].params.micro_batches;
-    int64_t id = (last ? (int64_t)stage * total : 0) + micro_batch;
+    int64_t id = (int64_t)stage * total + micro_batch;
     const loong_join_t *j = &l->join;
     int64_t key = last && kind == LOONG_ENTRY_W ? j->weights[id]
                   : back                        ? j->backward[component][id]
@@ -117,7 +117,7 @@ static loong_status_t scale_work(list_maker_t *l)
 
 /* Of a program, where that of weights is in the backward or apart. */
 static double work_of(const loong_stage_work_t *work, bool split,
-                         loong_entry_kind_t kind)
+                      loong_entry_kind_t kind)
 {
     switch (kind) {
     case LOONG_ENTRY_F:
@@ -275,9 +275,7 @@ static loong_status_t make_keys(list_maker_t *l)
         &j->backward));
     for (int c = 0; c < p->num_components; c++) {
         const loong_schedule_params_t *sizes = &p->components[c].params;
-        size_t stages = c == l->cell->num_own - 1
-                            ? (size_t)sizes->ranks * (size_t)sizes->chunks
-                            : 1;
+        size_t stages = (size_t)sizes->ranks * (size_t)sizes->chunks;
         size_t bytes = stages * (size_t)sizes->micro_batches * sizeof(int64_t);
         LOONG_TRY(loongi_arena_alloc(l->cell->arena, bytes, &j->forward[c]));
         LOONG_TRY(loongi_arena_alloc(l->cell->arena, bytes, &j->backward[c]));
@@ -293,6 +291,15 @@ static loong_status_t make_keys(list_maker_t *l)
 
 /* ---- the list of a rank -------------------------------------------------- */
 
+/* Where stages of a frozen component compute apart, the one behind receives as
+ * soon as a micro-batch is made: who makes it needs its slot again. */
+static bool receives_early(const loong_cell_t *cell, int component,
+                           const loong_entry_t *e)
+{
+    return cell->join->apart && component < cell->num_own - 1 &&
+           e->kind == LOONG_ENTRY_E;
+}
+
 static void add_work(list_maker_t *l, int component, int pipeline_rank)
 {
     const loong_schedule_t *s = l->cell->schedules[component];
@@ -307,6 +314,13 @@ static void add_work(list_maker_t *l, int component, int pipeline_rank)
         item->place = place_of(l, component, stage, e->kind, e->micro_batch);
         item->work = e;
         item->component = component;
+        if (stage > 0 && receives_early(l->cell, component, e)) {
+            l->items[l->count] = *item;
+            item = &l->items[l->count++];
+            item->place =
+                place_of(l, component, stage - 1, e->kind, e->micro_batch);
+            item->place.message = 0;
+        }
     }
 }
 
@@ -342,13 +356,18 @@ static loong_entry_writer_t writer_of(const loong_cell_t *cell, int component,
     return w;
 }
 
-static loong_status_t put_work(const loong_entry_writer_t *w,
+static loong_status_t put_work(const loong_cell_t *cell,
+                               const loong_entry_writer_t *w,
                                const item_t *item)
 {
     loong_entry_t work[2] = {*item[0].work, *item[0].work};
     int count = item[0].work->pair >= 0 ? 2 : 1;
     work[1] = count == 2 ? *item[1].work : work[0];
-    return loongi_entry_put_unit(w, count, work);
+    if (item->place.message >= 0) {
+        return loongi_entry_put_receive(w, work);
+    }
+    return loongi_entry_put_unit(w, count, work,
+                                 receives_early(cell, item->component, work));
 }
 
 static loong_status_t put_message(const loong_cell_t *cell, int rank,
@@ -406,7 +425,7 @@ static loong_status_t fill_rank(list_maker_t *l, int rank)
             continue;
         }
         loong_entry_writer_t w = writer_of(cell, item->component, rank);
-        LOONG_TRY(put_work(&w, item));
+        LOONG_TRY(put_work(cell, &w, item));
         i += item->work->pair >= 0 ? 1 : 0;
     }
     LOONG_TRY(put_reduce(cell, rank, &trains));

@@ -5,16 +5,28 @@
  * loongi_join_kinds. Read cell.h before. */
 #include "cell_impl.h"
 
+/* The keys of the first stage are those of all. */
+static void spread(const loong_join_t *j, int component, int64_t *keys)
+{
+    const loong_cell_t *cell = j->cell;
+    int total = cell->params.components[component].params.micro_batches;
+    int stages = loongi_schedule_stages(cell->schedules[component]);
+    for (int i = total; i < stages * total; i++) {
+        keys[i] = keys[i - total];
+    }
+}
+
 /* All forwards before the last component begins, all backwards behind its
  * end. */
 static loong_status_t place_phases(loong_join_t *j)
 {
     const loong_cell_params_t *p = &j->cell->params;
     for (int c = 0; c < p->num_components; c++) {
-        int total = p->components[c].params.micro_batches;
-        for (int m = 0; m < total && c != j->cell->num_own - 1; m++) {
-            j->forward[c][m] = LOONG_JOIN_FIRST;
-            j->backward[c][m] = LOONG_JOIN_LAST;
+        int count = loongi_schedule_stages(j->cell->schedules[c]) *
+                    p->components[c].params.micro_batches;
+        for (int i = 0; i < count && c != j->cell->num_own - 1; i++) {
+            j->forward[c][i] = LOONG_JOIN_FIRST;
+            j->backward[c][i] = LOONG_JOIN_LAST;
         }
     }
     return LOONG_OK;
@@ -25,9 +37,6 @@ static int64_t key_of(const loong_join_t *j, int64_t *const *keys,
                       const loong_message_end_t *end)
 {
     const loong_cell_params_t *p = &j->cell->params;
-    if (end->component != j->cell->num_own - 1) {
-        return keys[end->component][end->micro_batch];
-    }
     int total = p->components[end->component].params.micro_batches;
     return keys[end->component][end->stage * total + end->micro_batch];
 }
@@ -60,6 +69,7 @@ void loongi_join_before(loong_join_t *join, int component)
             key[m] = m > 0 ? key[m - 1] : LOONG_JOIN_FIRST;
         }
     }
+    spread(j, component, key);
 }
 
 /* Backwards right behind the last gradient that they read, as late as those of
@@ -70,8 +80,11 @@ void loongi_join_behind(loong_join_t *join, int component)
     const loong_cell_params_t *p = &j->cell->params;
     int64_t *key = j->backward[component];
     int total = p->components[component].params.micro_batches;
+    const int64_t *forward =
+        j->forward[component] +
+        (loongi_schedule_stages(j->cell->schedules[component]) - 1) * total;
     for (int m = 0; m < total; m++) {
-        key[m] = LOONG_MAX(j->forward[component][m], 0) + 2;
+        key[m] = LOONG_MAX(forward[m], 0) + 2;
     }
     for (int64_t i = 0; i < p->num_messages; i++) {
         const loong_message_t *m = &p->messages[i];
@@ -85,6 +98,7 @@ void loongi_join_behind(loong_join_t *join, int component)
     for (int m = 1; m < total; m++) {
         key[m] = LOONG_MAX(key[m], key[m - 1]);
     }
+    spread(j, component, key);
 }
 
 void loongi_join_couple(loong_join_t *join, int first, int last)
@@ -112,8 +126,7 @@ static void place_again(loong_join_t *j, int component)
     int64_t *forward = j->forward[component];
     int64_t total = p->components[component].params.micro_batches;
     for (int64_t m = 0; m < total; m++) {
-        back[m] =
-            LOONG_JOIN_LAST + LOONG_JOIN_STEP * ((m << 24) / total) + 1;
+        back[m] = LOONG_JOIN_LAST + LOONG_JOIN_STEP * ((m << 24) / total) + 1;
     }
     for (int64_t i = 0; i < p->num_messages; i++) {
         const loong_message_t *m = &p->messages[i];
@@ -141,6 +154,8 @@ static void place_again(loong_join_t *j, int component)
     for (int64_t m = total - 2; m >= 0; m--) {
         forward[m] = LOONG_MIN(forward[m], forward[m + 1]);
     }
+    spread(j, component, back);
+    spread(j, component, forward);
 }
 
 static loong_status_t place_two_pass(loong_join_t *j)

@@ -2,50 +2,27 @@
  *
  * The join that fills the gaps of the last component's pipeline, which runs as
  * if it were alone, but later: before it stand only the forwards that no gap
- * before their readers has room for. Whatever replica is free first reads the
- * next micro-batch, and makes its backward as soon as the gradient is there and
- * a gap has room, or behind the pipeline. Of all lengths of the front, and of
- * shares of the micro-batches that a replica may have, the one is taken of
- * which the step is shortest, by the work that configuration states: all ranks
- * find the same. Called by cell_lists.c. Read cell_impl.h before. */
-#include <stdlib.h>
+ * before their readers has room for. A micro-batch goes through stations, the
+ * stages of all components that lead to the last one, each in a gap of the
+ * ranks that have it there. The replicas that are through with it first read
+ * it, and make its backward as soon as the gradient is there and gaps have
+ * room, or behind the pipeline. Of all lengths of the front, and of shares of
+ * the micro-batches that a replica may have, the one is taken of which the step
+ * is shortest, by the work that configuration states: all ranks find the same.
+ * Called by cell_lists.c. Read cell_impl.h before. */
 #include <string.h>
 
-#include "cell_impl.h"
-
-typedef struct interval {
-    int64_t begin, end;
-} interval_t;
-
-/* The replicas that read a micro-batch together, on their ranks. */
-typedef struct reader {
-    int64_t count, own; /* busy intervals, ascending; of the last component */
-    interval_t *busy;
-    int64_t at;    /* what is placed next begins then or later, */
-    int64_t next;  /* before this interval or behind it */
-    int64_t start; /* of a forward, the earliest */
-    int taken;     /* micro-batches */
-} reader_t;
-
-typedef struct filling {
-    const loong_join_t *join;
-    int head; /* the component that the last one reads */
-    bool trained;
-    int total;                 /* its micro-batches */
-    int64_t forward, backward; /* work of one, with all that leads to it */
-    int64_t *wanted, *made;    /* when it is read, and its gradient made */
-    int num_readers;
-    reader_t *readers;
-    int64_t length; /* of the last component */
-} filling_t;
+#include "join_stations.h"
 
 /* Where micro-batches of the head are. */
 typedef struct trial {
     int64_t front; /* before the last component begins */
     int most;      /* micro-batches of a reader */
     bool behind;   /* all backwards are */
+    bool each;     /* behind, each station has all micro-batches at once */
     int64_t length;
-    int64_t *begin[2]; /* forward and backward, from the last's beginning on */
+    int64_t *begin[2]; /* forward and backward, from the last's beginning on:
+                          [station][micro-batch] */
     int32_t *reader;
 } trial_t;
 
@@ -56,318 +33,223 @@ static const loong_cell_component_t *component_of(const filling_t *f, int c)
 
 /* ---- gaps ---------------------------------------------------------------- */
 
-/* When a reader is free for so long, from `from` and from `at` on. */
-static int64_t find_gap(reader_t *r, int64_t from, int64_t work)
+/* The first interval that ends later. */
+static int64_t find_interval(const line_t *line, int64_t at)
 {
-    r->at = LOONG_MAX(r->at, from);
-    while (r->next < r->count && r->busy[r->next].begin < r->at + work) {
-        r->at = LOONG_MAX(r->at, r->busy[r->next].end);
-        r->next++;
+    int64_t low = 0, high = line->count;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        bool later = line->busy[middle].end > at;
+        high = later ? middle : high;
+        low = later ? low : middle + 1;
     }
-    return r->at;
+    return low;
 }
 
-/* Behind find_gap: the gap is taken. */
-static void take_gap(reader_t *r, int64_t work)
+/* When all of a crew are free for so long, from `at` on. */
+static int64_t find_gap(const filling_t *f, const crew_t *crew, int64_t at,
+                        int64_t work)
 {
-    memmove(&r->busy[r->next + 1], &r->busy[r->next],
-            (size_t)(r->count - r->next) * sizeof(*r->busy));
-    r->busy[r->next++] = (interval_t){r->at, r->at + work};
-    r->at += work;
-    r->count++;
+    int64_t from;
+    do {
+        from = at;
+        for (int i = 0; i < crew->count; i++) {
+            const line_t *line = &f->lines[crew->rank[i]];
+            int64_t n = find_interval(line, at);
+            for (; n < line->count && line->busy[n].begin < at + work; n++) {
+                at = line->busy[n].end;
+            }
+        }
+    } while (at > from && crew->count > 1);
+    return at;
+}
+
+static void take_gap(const filling_t *f, const crew_t *crew, int64_t at,
+                     int64_t work)
+{
+    for (int i = 0; i < crew->count; i++) {
+        line_t *line = &f->lines[crew->rank[i]];
+        int64_t n = find_interval(line, at);
+        memmove(&line->busy[n + 1], &line->busy[n],
+                (size_t)(line->count++ - n) * sizeof(*line->busy));
+        line->busy[n] = (interval_t){at, at + work};
+    }
 }
 
 /* ---- a trial ------------------------------------------------------------- */
 
-static void begin_trial(const filling_t *f, const trial_t *t,
-                        interval_t *const *own)
+static void begin_pass(const filling_t *f, int64_t floor)
 {
-    for (int i = 0; i < f->num_readers; i++) {
-        reader_t *r = &f->readers[i];
-        memcpy(r->busy, own[i], (size_t)r->own * sizeof(*r->busy));
-        r->count = r->own;
-        r->next = 0;
-        r->taken = 0;
-        r->at = -t->front;
-        r->start = find_gap(r, r->at, f->forward);
+    for (int k = 0; k < f->num_stations; k++) {
+        f->stations[k].floor = floor;
+        f->stations[k].behind = false;
     }
 }
 
-/* Forwards, the earliest gap first. Are all there before they are read? */
+static const crew_t *crew_of(const filling_t *f, const trial_t *t, int station,
+                             int m)
+{
+    return &f->crews[t->reader[m] * f->num_stations + station];
+}
+
+/* Where the last component ends on the ranks of a crew, or all that stands
+ * there. */
+static int64_t end_of(const filling_t *f, const crew_t *crew, bool all)
+{
+    int64_t end = 0;
+    for (int i = 0; i < crew->count; i++) {
+        const line_t *line = &f->lines[crew->rank[i]];
+        end = LOONG_MAX(end, line->end);
+        if (all && line->count > 0) {
+            end = LOONG_MAX(end, line->busy[line->count - 1].end);
+        }
+    }
+    return end;
+}
+
+static void begin_trial(const filling_t *f, const trial_t *t)
+{
+    for (int r = 0; r < f->join->cell->params.ranks; r++) {
+        line_t *line = &f->lines[r];
+        line->count = line->own;
+        memcpy(line->busy, f->own[r], (size_t)line->own * sizeof(*line->busy));
+    }
+    for (int i = 0; i < f->num_readers; i++) {
+        f->readers[i].taken = 0;
+    }
+    begin_pass(f, -t->front);
+}
+
+/* Puts a micro-batch through the stations, from `at` on; when is it through?
+ * Behind a backward that is behind the pipeline all are, each rank at its own
+ * time, and so is the last one, in which replicas meet. */
+static int64_t go_through(const filling_t *f, trial_t *t, int m, int back,
+                          int64_t at)
+{
+    bool behind = back && (t->behind || m + 1 == f->total);
+    for (int i = 0; i < f->num_stations; i++) {
+        int k = back ? f->num_stations - 1 - i : i;
+        const station_t *s = &f->stations[k];
+        const crew_t *crew = crew_of(f, t, k, m);
+        if (s->work[back] == 0) { /* frozen */
+            continue;
+        }
+        behind = behind || s->behind;
+        at = LOONG_MAX(at, behind ? end_of(f, crew, !t->each) : s->floor);
+        at = find_gap(f, crew, at, s->work[back]);
+        behind = back && at >= end_of(f, crew, false);
+        t->begin[back][k * f->total + m] = at;
+        at += s->work[back];
+    }
+    return at;
+}
+
+static void keep(const filling_t *f, const trial_t *t, int m, int back)
+{
+    for (int k = 0; k < f->num_stations; k++) {
+        station_t *s = &f->stations[k];
+        const crew_t *crew = crew_of(f, t, k, m);
+        if (s->work[back] > 0) {
+            s->floor = t->begin[back][k * f->total + m];
+            s->behind = back && s->floor >= end_of(f, crew, false);
+            take_gap(f, crew, s->floor, s->work[back]);
+        }
+    }
+}
+
+/* Who is through with a forward first, and with the fewest hops. */
+static int64_t find_reader(const filling_t *f, trial_t *t, int m)
+{
+    int64_t earliest = INT64_MAX;
+    int best = 0;
+    for (int i = 0; i < f->num_readers; i++) {
+        const reader_t *r = &f->readers[i];
+        if (r->taken == t->most) {
+            continue;
+        }
+        t->reader[m] = i;
+        int64_t end = go_through(f, t, m, 0, -t->front);
+        bool better = end < earliest ||
+                      (end == earliest && r->hops < f->readers[best].hops);
+        best = better ? i : best;
+        earliest = LOONG_MIN(earliest, end);
+    }
+    t->reader[m] = best;
+    return go_through(f, t, m, 0, -t->front);
+}
+
+/* Are all there before they are read? */
 static bool place_forwards(const filling_t *f, trial_t *t)
 {
     for (int m = 0; m < f->total; m++) {
-        int best = -1;
-        for (int i = 0; i < f->num_readers; i++) {
-            const reader_t *r = &f->readers[i];
-            if (r->taken < t->most &&
-                (best < 0 || r->start < f->readers[best].start)) {
-                best = i;
-            }
-        }
-        reader_t *r = &f->readers[best];
-        t->begin[0][m] = r->start;
-        t->reader[m] = best;
-        if (r->start + f->forward > f->wanted[m]) {
+        if (find_reader(f, t, m) > f->wanted[m]) {
             return false;
         }
-        take_gap(r, f->forward);
-        r->taken++;
-        r->start = find_gap(r, r->at, f->forward);
+        f->readers[t->reader[m]].taken++;
+        keep(f, t, m, 0);
     }
     return true;
 }
 
-/* Backwards in gaps, ascending, until one stands behind the pipeline: those
- * behind it do as well, and the last one, in which replicas meet. */
 static void place_backwards(const filling_t *f, trial_t *t)
 {
-    int64_t last = 0;
-    bool behind = t->behind;
     t->length = f->length;
-    for (int i = 0; i < f->num_readers; i++) {
-        f->readers[i].at = f->readers[i].next = 0;
-    }
-    for (int m = 0; m < f->total && f->trained; m++) {
-        reader_t *r = &f->readers[t->reader[m]];
-        int64_t end = r->own > 0 ? r->busy[r->count - 1].end : 0;
-        int64_t begin = find_gap(r,
-                                 behind ? LOONG_MAX(f->made[m], end)
-                                        : LOONG_MAX(f->made[m], last),
-                                 f->backward);
-        behind = behind || begin >= end || m + 1 == f->total;
-        t->begin[1][m] = behind ? INT64_MAX : begin;
-        r->at = last = begin + f->backward;
-        t->length = LOONG_MAX(t->length, r->at);
+    begin_pass(f, 0);
+    for (int m = 0; m < f->total; m++) {
+        int64_t end = go_through(f, t, m, 1, f->made[m]);
+        keep(f, t, m, 1);
+        t->length = LOONG_MAX(t->length, end);
     }
     t->length += t->front;
-}
-
-/* ---- what is placed ------------------------------------------------------ */
-
-static int by_begin(const void *a, const void *b)
-{
-    const interval_t *x = a, *y = b;
-    return x->begin < y->begin ? -1 : x->begin > y->begin;
-}
-
-/* Intervals that overlap become one. */
-static int64_t unite(interval_t *list, int64_t count)
-{
-    int64_t n = 0;
-    qsort(list, (size_t)count, sizeof(*list), by_begin);
-    for (int64_t i = 0; i < count; i++) {
-        if (n > 0 && list[i].begin <= list[n - 1].end) {
-            list[n - 1].end = LOONG_MAX(list[n - 1].end, list[i].end);
-        } else {
-            list[n++] = list[i];
-        }
-    }
-    return n;
-}
-
-/* The replicas of a component that have a micro-batch together. */
-static int num_groups(const loong_cell_t *cell, int component)
-{
-    const loong_cell_component_t *of = &cell->params.components[component];
-    return cell->reader[component] == NULL
-               ? 1
-               : (of->replicas + of->turn - 1) / of->turn;
-}
-
-static int first_of(const loong_cell_t *cell, int component, int group)
-{
-    const loong_cell_component_t *of = &cell->params.components[component];
-    return cell->reader[component] == NULL
-               ? 0
-               : LOONG_MIN(group * of->turn, of->replicas - of->turn);
-}
-
-/* Is a rank one of a group's? */
-static bool has_rank(const loong_cell_t *cell, int component, int group,
-                     int rank)
-{
-    const loong_cell_component_t *of = &cell->params.components[component];
-    int first = first_of(cell, component, group);
-    int count = cell->reader[component] == NULL ? of->replicas : of->turn;
-    for (int i = first * of->params.ranks;
-         i < (first + count) * of->params.ranks; i++) {
-        if (of->rank[i] == rank) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* When the last component computes on any rank of a reader. */
-static loong_status_t list_busy(filling_t *f, int reader, interval_t **own_p)
-{
-    const loong_cell_t *cell = f->join->cell;
-    int last = cell->num_own - 1;
-    const loong_cell_component_t *of = component_of(f, last);
-    const loong_schedule_t *s = cell->schedules[last];
-    reader_t *r = &f->readers[reader];
-    int64_t count = loongi_schedule_spans(s->ranks, s->params.ranks);
-    interval_t *own = NULL;
-    LOONG_TRY(loongi_arena_alloc(
-        cell->arena, (size_t)LOONG_MAX(count, 1) * sizeof(*own), &own));
-    count = 0;
-    for (int p = 0; p < s->params.ranks; p++) {
-        const loong_span_t *spans =
-            f->join->spans + loongi_schedule_spans(s->ranks, p);
-        bool shared = false;
-        for (int k = 0; k < of->replicas; k++) {
-            shared = shared || has_rank(cell, f->head, reader,
-                                        of->rank[k * s->params.ranks + p]);
-        }
-        for (int64_t i = 0; i < s->ranks[p].num_entries && shared; i++) {
-            if (loongi_entry_computes(&s->ranks[p].entries[i])) {
-                own[count++] = (interval_t){(int64_t)spans[i].begin,
-                                            (int64_t)spans[i].end};
-            }
-        }
-    }
-    r->own = unite(own, count);
-    *own_p = own;
-    return loongi_arena_alloc(
-        cell->arena, (size_t)(r->own + f->total + 1) * sizeof(*r->busy),
-        &r->busy);
-}
-
-/* When the last component reads a micro-batch, and has made its gradient. */
-static void list_times(filling_t *f)
-{
-    const loong_cell_t *cell = f->join->cell;
-    const loong_cell_params_t *p = &cell->params;
-    int last = cell->num_own - 1;
-    int total = component_of(f, last)->params.micro_batches;
-    const loong_schedule_t *s = cell->schedules[last];
-    for (int m = 0; m < f->total; m++) {
-        f->wanted[m] = INT64_MAX;
-        f->made[m] = 0;
-    }
-    for (int64_t i = 0; i < p->num_messages; i++) {
-        const loong_message_t *m = &p->messages[i];
-        const loong_cell_edge_t *e = &p->edges[m->edge];
-        if (e->from != f->head || e->to != last) {
-            continue;
-        }
-        int64_t *const *keys =
-            m->backward ? f->join->backward : f->join->forward;
-        int read = m->backward ? m->from_micro_batch : m->to_micro_batch;
-        int own = m->backward ? m->to_micro_batch : m->from_micro_batch;
-        int64_t begin =
-            keys[last][e->to_stage * total + read] / LOONG_JOIN_STEP;
-        const loong_stage_work_t *w = &f->join->work[last][e->to_stage];
-        int64_t end = begin + w->backward + (s->kind->split ? 0 : w->weights);
-        f->wanted[own] =
-            m->backward ? f->wanted[own] : LOONG_MIN(f->wanted[own], begin);
-        f->made[own] =
-            m->backward ? LOONG_MAX(f->made[own], end) : f->made[own];
-    }
-    for (int m = f->total - 2; m >= 0; m--) {
-        f->wanted[m] = LOONG_MIN(f->wanted[m], f->wanted[m + 1]);
-    }
-    for (int m = 1; m < f->total; m++) {
-        f->made[m] = LOONG_MAX(f->made[m], f->made[m - 1]);
-    }
-}
-
-/* The head's work with that of all before it, for one of its micro-batches. */
-static void sum_work(filling_t *f)
-{
-    const loong_cell_t *cell = f->join->cell;
-    f->forward = f->backward = 0;
-    for (int c = 0; c <= f->head; c++) {
-        const loong_schedule_t *s = cell->schedules[c];
-        int64_t forward = 0, backward = 0;
-        for (int i = 0; i < loongi_schedule_stages(s); i++) {
-            const loong_stage_work_t *w = &f->join->work[c][i];
-            forward += w->forward;
-            backward += s->kind->evaluate ? 0 : w->backward + w->weights;
-        }
-        int64_t times = s->params.micro_batches;
-        f->forward += (forward * times + f->total - 1) / f->total;
-        f->backward += (backward * times + f->total - 1) / f->total;
-    }
-}
-
-static loong_status_t begin_filling(loong_join_t *j, int head, filling_t *f,
-                                    interval_t ***own_p)
-{
-    const loong_cell_t *cell = j->cell;
-    size_t total = (size_t)cell->params.components[head].params.micro_batches;
-    interval_t **own = NULL;
-    *f = (filling_t){.join = j,
-                     .head = head,
-                     .trained = !cell->schedules[head]->kind->evaluate,
-                     .total = (int)total,
-                     .num_readers = num_groups(cell, head)};
-    size_t readers = (size_t)f->num_readers;
-    LOONG_TRY(
-        loongi_arena_alloc(cell->arena, total * sizeof(int64_t), &f->wanted));
-    LOONG_TRY(
-        loongi_arena_alloc(cell->arena, total * sizeof(int64_t), &f->made));
-    LOONG_TRY(loongi_arena_alloc(cell->arena, readers * sizeof(*f->readers),
-                                 &f->readers));
-    LOONG_TRY(loongi_arena_alloc(cell->arena, readers * sizeof(*own), &own));
-    sum_work(f);
-    list_times(f);
-    for (int i = 0; i < f->num_readers; i++) {
-        LOONG_TRY(list_busy(f, i, &own[i]));
-    }
-    const loong_schedule_t *s = cell->schedules[cell->num_own - 1];
-    int64_t spans = loongi_schedule_spans(s->ranks, s->params.ranks);
-    for (int64_t i = 0; i < spans; i++) {
-        f->length = LOONG_MAX(f->length, (int64_t)j->spans[i].end);
-    }
-    *own_p = own;
-    return LOONG_OK;
 }
 
 static loong_status_t begin_trials(const filling_t *f, trial_t *t)
 {
     size_t total = (size_t)f->total;
+    size_t all = total * (size_t)f->num_stations;
     loong_arena_t *arena = f->join->cell->arena;
     memset(t, 0, sizeof(*t));
+    t->length = INT64_MAX;
     for (int i = 0; i < 2; i++) {
         LOONG_TRY(
-            loongi_arena_alloc(arena, total * sizeof(int64_t), &t->begin[i]));
+            loongi_arena_alloc(arena, all * sizeof(int64_t), &t->begin[i]));
+        memset(t->begin[i], 0, all * sizeof(int64_t));
     }
     return loongi_arena_alloc(arena, total * sizeof(*t->reader), &t->reader);
 }
 
-static void copy_trial(const filling_t *f, const trial_t *from, trial_t *to)
-{
-    size_t total = (size_t)f->total;
-    to->front = from->front;
-    to->length = from->length;
-    memcpy(to->begin[0], from->begin[0], total * sizeof(*to->begin[0]));
-    memcpy(to->begin[1], from->begin[1], total * sizeof(*to->begin[1]));
-    memcpy(to->reader, from->reader, total * sizeof(*to->reader));
-}
-
-/* Even shares with all in front is possible always. */
-static loong_status_t find_best(const filling_t *f, interval_t *const *own,
-                                trial_t *best)
+/* Even shares with all in front is possible always, where no readers share a
+ * rank; else a longer front is. A front has room for one stage or more. */
+static loong_status_t find_best(const filling_t *f, trial_t *best)
 {
     trial_t t;
     int even = (f->total + f->num_readers - 1) / f->num_readers;
+    int64_t unit = 0;
+    int parts = 1;
+    for (int k = 0; k < f->num_stations; k++) {
+        const station_t *s = &f->stations[k];
+        unit += s->work[0];
+        parts = LOONG_MAX(parts, component_of(f, s->component)->params.ranks);
+    }
+    unit = (unit + parts - 1) / parts;
     LOONG_TRY(begin_trials(f, &t));
     LOONG_TRY(begin_trials(f, best));
-    best->length = INT64_MAX;
-    for (int front = 0; front <= even; front++) {
-        for (int most = even; most <= f->total;
-             most += LOONG_MAX(even / 2, 1)) {
-            t.front = front * f->forward;
-            t.most = most;
-            begin_trial(f, &t, own);
-            bool possible = place_forwards(f, &t);
-            for (int k = 0; k < 2 && possible; k++) {
-                t.behind = k == 1;
+    for (int n = 0; n <= even * parts || best->length == INT64_MAX; n++) {
+        for (int k = even; k <= f->total; k += LOONG_MAX(even / 2, 1)) {
+            for (int i = 0; i < (f->hops ? 4 : 2); i++) {
+                t.front = n * unit;
+                t.most = k;
+                t.behind = i % 2 == 1;
+                t.each = i / 2 == 1;
+                begin_trial(f, &t);
+                if (!place_forwards(f, &t)) {
+                    break;
+                }
                 place_backwards(f, &t);
                 if (t.length < best->length) {
-                    copy_trial(f, &t, best);
+                    trial_t worse = *best;
+                    *best = t;
+                    t = worse;
                 }
             }
         }
@@ -392,43 +274,48 @@ static void shift_last(loong_join_t *j, int64_t front)
 }
 
 /* As long as nothing is read later than it is there. Behind the pipeline one
- * micro-batch follows the other through all components. */
-static void set_keys(loong_join_t *j, const filling_t *f, const trial_t *t)
+ * micro-batch follows the other through all stations, or through each. */
+static void set_forwards(const filling_t *f, const trial_t *t, int component)
 {
-    int64_t *forward = j->forward[f->head];
-    int64_t *backward = j->backward[f->head];
-    for (int m = 0; m < f->total; m++) {
-        int64_t begin = LOONG_JOIN_STEP * (t->begin[0][m] + t->front);
-        forward[m] = LOONG_MIN(forward[m], begin);
-    }
-    loongi_join_behind(j, f->head);
-    for (int m = 0; m < f->total && f->trained; m++) {
-        int64_t begin = t->begin[1][m] == INT64_MAX
-                            ? LOONG_JOIN_LAST + LOONG_JOIN_STEP * (int64_t)m
-                            : LOONG_JOIN_STEP * (t->begin[1][m] + t->front);
-        backward[m] = LOONG_MAX(backward[m], begin);
+    int total = component_of(f, component)->params.micro_batches;
+    for (int k = 0; k < f->num_stations; k++) {
+        const station_t *s = &f->stations[k];
+        for (int m = 0; m < total && s->component == component; m++) {
+            int64_t *key = &f->join->forward[component][s->stage * total + m];
+            int64_t at = k * f->total + loongi_filling_first(f, component, m);
+            *key =
+                LOONG_MIN(*key, LOONG_JOIN_STEP * (t->begin[0][at] + t->front));
+        }
     }
 }
 
-/* Components that lead to the head read its micro-batches on its ranks. */
+static void set_backwards(const filling_t *f, const trial_t *t, int component)
+{
+    int total = component_of(f, component)->params.micro_batches;
+    for (int k = 0; k < f->num_stations; k++) {
+        const station_t *s = &f->stations[k];
+        for (int m = 0; m < total && s->component == component; m++) {
+            int64_t *key = &f->join->backward[component][s->stage * total + m];
+            int64_t read = loongi_filling_last(f, component, m);
+            int64_t at = t->begin[1][k * f->total + read];
+            const crew_t *crew = crew_of(f, t, k, (int)read);
+            at = at < end_of(f, crew, false) ? LOONG_JOIN_STEP * (at + t->front)
+                 : t->each                   ? LOONG_JOIN_LAST
+                           : LOONG_JOIN_LAST + LOONG_JOIN_STEP * read;
+            *key = LOONG_MAX(*key, at);
+        }
+    }
+}
+
 static void set_readers(const filling_t *f, const trial_t *t)
 {
     const loong_cell_t *cell = f->join->cell;
     for (int c = 0; c <= f->head; c++) {
         int total = component_of(f, c)->params.micro_batches;
-        int groups = num_groups(cell, c);
-        for (int m = 0; m < total && groups > 1; m++) {
-            int reader = t->reader[(int64_t)m * f->total / total];
-            int first = first_of(cell, f->head, reader);
-            int rank =
-                component_of(f, f->head)
-                    ->rank[first * component_of(f, f->head)->params.ranks];
-            int group = 0;
-            while (group + 1 < groups && !has_rank(cell, c, group, rank)) {
-                group++;
-            }
-            group = has_rank(cell, c, group, rank) ? group : m % groups;
-            cell->reader[c][m] = first_of(cell, c, group);
+        for (int m = 0; m < total && cell->reader[c] != NULL; m++) {
+            int reader = t->reader[loongi_filling_first(f, c, m)];
+            cell->reader[c][m] =
+                loongi_group_first(cell, c, loongi_filling_group(f, c, reader));
         }
     }
 }
@@ -451,19 +338,22 @@ static loong_status_t place(loong_join_t *j)
     int head = head_of(cell);
     filling_t f;
     trial_t best;
-    interval_t **own = NULL;
-    if (head >= 0) {
-        LOONG_TRY(begin_filling(j, head, &f, &own));
-        LOONG_TRY(find_best(&f, own, &best));
-        set_readers(&f, &best);
-        shift_last(j, best.front);
+    if (head < 0) {
+        loongi_join_couple(j, 0, cell->num_own - 2);
+        return LOONG_OK;
     }
-    loongi_join_couple(j, head + 1, cell->num_own - 2);
-    if (head >= 0) {
-        loongi_join_before(j, head);
-        set_keys(j, &f, &best);
+    LOONG_TRY(loongi_filling_begin(j, head, &f));
+    LOONG_TRY(find_best(&f, &best));
+    set_readers(&f, &best);
+    shift_last(j, best.front);
+    for (int c = cell->num_own - 2; c >= 0; c--) {
+        loongi_join_before(j, c);
+        set_forwards(&f, &best, c);
     }
-    loongi_join_couple(j, 0, head - 1);
+    for (int c = cell->num_own - 2; c >= 0; c--) {
+        loongi_join_behind(j, c);
+        set_backwards(&f, &best, c);
+    }
     return LOONG_OK;
 }
 

@@ -84,8 +84,8 @@ static loong_status_t put_transfer(const loong_entry_writer_t *w,
     return loongi_entry_put(w, entry);
 }
 
-static loong_status_t put_before(const loong_entry_writer_t *w,
-                                 const loong_entry_t *work)
+loong_status_t loongi_entry_put_receive(const loong_entry_writer_t *w,
+                                        const loong_entry_t *work)
 {
     return work->kind == LOONG_ENTRY_F || work->kind == LOONG_ENTRY_E
                ? put_transfer(w, LOONG_ENTRY_RECV_FORWARD, work)
@@ -110,10 +110,10 @@ static loong_status_t put_after(const loong_entry_writer_t *w,
 }
 
 loong_status_t loongi_entry_put_unit(const loong_entry_writer_t *w, int count,
-                                     const loong_entry_t *work)
+                                     const loong_entry_t *work, bool received)
 {
-    for (int i = 0; i < count; i++) {
-        LOONG_TRY(put_before(w, &work[i]));
+    for (int i = 0; i < count && !received; i++) {
+        LOONG_TRY(loongi_entry_put_receive(w, &work[i]));
     }
     for (int i = 0; i < count; i++) {
         LOONG_TRY(loongi_entry_put(
@@ -142,7 +142,7 @@ static loong_status_t put_all(const loong_entry_writer_t *w, int64_t count,
 {
     for (int64_t k = 0; k < count;) {
         int n = work[k].pair >= 0 ? 2 : 1;
-        LOONG_TRY(loongi_entry_put_unit(w, n, &work[k]));
+        LOONG_TRY(loongi_entry_put_unit(w, n, &work[k], false));
         k += n;
     }
     if (!w->schedule->kind->evaluate) {

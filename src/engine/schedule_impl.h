@@ -31,10 +31,15 @@ typedef struct loong_entry_writer {
 
 LOONG_NODISCARD loong_status_t loongi_entry_put(const loong_entry_writer_t *w,
                                                 loong_entry_t entry);
-/* One computation, or a pair, with what must come before and after. */
+/* The pipeline's receive for a forward, if its stage has one. */
+LOONG_NODISCARD loong_status_t
+loongi_entry_put_receive(const loong_entry_writer_t *w,
+                         const loong_entry_t *work);
+/* One computation, or a pair, with what must come before, unless it is there
+ * already, and after. */
 LOONG_NODISCARD loong_status_t
 loongi_entry_put_unit(const loong_entry_writer_t *w, int count,
-                      const loong_entry_t *work);
+                      const loong_entry_t *work, bool received);
 /* REDUCE of each chunk. */
 LOONG_NODISCARD loong_status_t
 loongi_entry_put_reduce(const loong_entry_writer_t *w);

@@ -333,12 +333,11 @@ static bool run_together(machine_t *m, int rank, const loong_entry_t *e)
 static bool run_entry(machine_t *m, int rank)
 {
     const loong_entry_t *e = &m->cell->ranks[rank].entries[m->at[rank]];
-    bool program = loongi_entry_computes(e);
-    if (program && is_hollow(m, rank, e->component, e->micro_batch)) {
+    if (e->message < 0 && is_hollow(m, rank, e->component, e->micro_batch)) {
         pass(m, rank, (loong_span_t){m->clock[rank], m->clock[rank]});
         return true;
     }
-    if (program || (e->slot < 0 && e->message < 0)) {
+    if (loongi_entry_computes(e) || e->micro_batch < 0) {
         return run_together(m, rank, e);
     }
     if (!is_ready(m, rank, e)) {

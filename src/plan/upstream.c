@@ -265,13 +265,9 @@ loong_status_t loongi_upstream_apart(const loong_plan_t *plan, int count,
                     "micro-batch, which with join %s compute at different "
                     "times; another join is there",
                     params[c].name, facts.num_experts, join);
-        LOONG_CHECK(plan->ctx, stages == 1, LOONG_ERR_CONFIG,
-                    "model.%s.parallel.pipeline_model_parallel_size: found %d: "
-                    "stages of it wait for one another, which with join %s "
-                    "compute at different times; 1 is there, or another join",
-                    params[c].name, stages, join);
-        for (int i = 0; i < place->pipelines; i++) {
-            int32_t first = place->rank[i / ranks * ranks];
+        for (int i = 0; i < place->pipelines * stages; i++) {
+            int pipeline = i / stages / ranks * ranks; /* the replica's first */
+            int32_t first = place->rank[pipeline * stages + i % stages];
             LOONG_CHECK(
                 plan->ctx,
                 stage_of(cell, last, count - 1, place->rank[i]) ==

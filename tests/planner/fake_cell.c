@@ -35,8 +35,7 @@ static void draw_work(fake_cell_t *fake, uint64_t seed, int c)
     loong_cell_component_t *component = &fake->components[c];
     int stages = component->params.ranks * component->params.chunks;
     int turn = draw(&d, 3) > 0 ? draw(&d, component->replicas + 1) : 0;
-    bool one = stages == 1 && c + 1 < fake->params.num_components;
-    component->turn = one ? turn : 0;
+    component->turn = c + 1 < fake->params.num_components ? turn : 0;
     for (int i = 0; i < stages; i++) {
         fake->work[c][i] = (loong_stage_work_t){
             1 + draw(&d, 40), 1 + draw(&d, 40), 1 + draw(&d, 40)};

@@ -169,6 +169,9 @@ int fake_want_passed(replay_t *r, int rank, const loong_entry_t *e,
         return MOVES;
     }
     int replica = fake_replica(r->fake, e->component, rank);
+    if (r->fake->hollow[own][replica][micro_batch]) { /* nothing is sent */
+        return MOVES;
+    }
     passed_t *m =
         &r->passed[backward][e->component][replica][stage][micro_batch];
     const loong_model_chunk_t *a = r->fake->chunks[own][from];

@@ -76,7 +76,8 @@ static void pass_on(reference_t *f, int component, int replica, int stage,
     const fake_components_t *fake = f->fake;
     const loong_model_chunk_t *a = fake->chunks[component][stage];
     loong_binding_t from = bind(f, component, replica, stage, micro_batch);
-    for (int i = 0; i < a->num_outputs; i++) {
+    bool hollow = fake->hollow[component][replica][micro_batch];
+    for (int i = 0; i < a->num_outputs && !hollow; i++) {
         const loong_port_t *out = &a->outputs[i];
         if (out->edge || !(out->boundary || out->gradient) ||
             out->gradient != (to < stage)) {

@@ -218,6 +218,12 @@ static int run_entry(replay_t *r, int rank)
     if (e->kind == LOONG_ENTRY_REDUCE || e->kind == LOONG_ENTRY_U) {
         return MOVES; /* by finish_step, when all are done */
     }
+    bool transfer = e->message < 0 &&
+                    e->kind >= (loong_entry_kind_t)LOONG_PROGRAM_COUNT;
+    loong_frame_t frame = frame_of(r, rank, e);
+    if (transfer && frame.hollow) {
+        return MOVES; /* all stages of the pipeline know it */
+    }
     if (e->slot >= 0) {
         state = take_slot(r, rank, e);
     }
@@ -235,7 +241,7 @@ static int run_entry(replay_t *r, int rank)
     if (e->message >= 0) {
         return run_message(r, rank, e);
     }
-    if (e->kind >= (loong_entry_kind_t)LOONG_PROGRAM_COUNT) {
+    if (transfer) {
         run_transfer(r, rank, e);
         return MOVES;
     }

@@ -375,9 +375,6 @@ static void draw_hollow(fake_components_t *f)
     bool any = fake_draw(f->seed, 880, 3) > 0;
     for (int c = 0; c < f->cell->num_own - 1 && any; c++) {
         const loong_schedule_params_t *sizes = &p->components[c].params;
-        if (sizes->ranks * sizes->chunks > 1) {
-            continue;
-        }
         for (int r = 0; r < p->components[c].replicas; r++) {
             for (int m = 0; m < sizes->micro_batches; m++) {
                 f->hollow[c][r][m] = fake_draw(f->seed, 1000 + drawn++, 3) == 0;

@@ -2,11 +2,8 @@
  *
  * Cells: each join over random components is proved by the validator, which
  * finds what is planted; one component has its schedule's lists; refusals. */
-#include <math.h>
-
 #include "cell_impl.h"
 #include "fake_cell.h"
-#include "rng.h"
 #include "test.h"
 
 /* ---- by hand ------------------------------------------------------------- */
@@ -213,137 +210,6 @@ static void test_coupled_keeps_less(void **state)
         loongi_cell_destroy(&cells[0]);
         loongi_cell_destroy(&cells[1]);
     }
-    test_context_end(&ctx);
-}
-
-/* ---- gaps of a pipeline -------------------------------------------------- */
-
-typedef struct filled {
-    fake_cell_t fake;
-    loong_stage_cost_t costs[2 * FAKE_CELL_STAGES]; /* of all stages */
-} filled_t;
-
-/* Every rank sends to the ranks of the first stage, and to itself. */
-static void draw_edges(fake_cell_t *fake, bool frozen)
-{
-    loong_cell_params_t *p = &fake->params;
-    int total = fake->components[0].params.micro_batches;
-    for (int e = 0; e < p->num_edges; e++) {
-        bool inner = e + 1 < p->num_edges;
-        int readers = inner ? p->ranks : fake->components[e + 1].replicas;
-        fake->edges[e] = (loong_cell_edge_t){e, e + 1, 0, 0, !frozen};
-        for (int i = 0; i < total * p->ranks * readers; i++) {
-            int m = i % total;
-            int from = i / total % p->ranks;
-            int to = i / total / p->ranks;
-            if (inner && from != to) {
-                continue;
-            }
-            fake->messages[p->num_messages++] =
-                (loong_message_t){e, false, from, m, to, m};
-            if (!frozen) {
-                fake->messages[p->num_messages++] =
-                    (loong_message_t){e, true, to, m, from, m};
-            }
-        }
-    }
-}
-
-/* A pipeline of one replica or two tensor parallel ranks, and before it one
- * component or two on the same ranks, which read micro-batches by turns. */
-static void draw_filled(uint64_t seed, const char *join, filled_t *f)
-{
-    static const char *const kinds[] = {"1f1b", "interleaved", "zero_bubble_h1",
-                                        "zero_bubble_v"};
-    loong_cell_params_t *p = &f->fake.params;
-    uint64_t drawn = 0;
-#define DRAW(bound_) ((int)(loongi_rng_uniform(seed, 1, drawn++) * (bound_)))
-    memset(f, 0, sizeof(*f));
-    int kind = DRAW(4);
-    int tp = 1 + DRAW(2);
-    int stages = 2 + DRAW(kind == 0 ? 5 : 2);
-    int chunks = kind == 1 || kind == 3 ? 2 : 1;
-    int before = 1 + DRAW(2);
-    int total = stages * (1 + DRAW(6));
-    bool frozen = DRAW(4) == 0;
-    *p = (loong_cell_params_t){.join = join,
-                               .ranks = tp * stages,
-                               .num_components = before + 1,
-                               .components = f->fake.components,
-                               .num_edges = before,
-                               .edges = f->fake.edges,
-                               .messages = f->fake.messages};
-    int stage = 0;
-    for (int c = 0; c <= before; c++) {
-        bool last = c == before;
-        loong_cell_component_t *of = &f->fake.components[c];
-        of->schedule = last     ? kinds[kind]
-                       : frozen ? "evaluate"
-                                : "one_stage";
-        of->params.ranks = last ? stages : 1;
-        of->params.chunks = last ? chunks : 1;
-        of->params.micro_batches = total;
-        of->replicas = last ? tp : p->ranks;
-        of->turn = last ? 0 : 1;
-        of->rank = f->fake.rank[c];
-        of->work = f->fake.work[c];
-        for (int i = 0; i < p->ranks; i++) { /* stage by stage */
-            f->fake.rank[c][i] = last ? i % stages * tp + i / stages : i;
-        }
-        int count = of->params.ranks * of->params.chunks;
-        for (int i = 0; i < count; i++, stage++) {
-            loong_stage_work_t *w = &f->fake.work[c][i];
-            bool split = last && kind >= 2;
-            int64_t forward = 1 + DRAW(last ? 30 : 20);
-            *w = (loong_stage_work_t){forward, forward, forward};
-            double *seconds = f->costs[stage].seconds;
-            seconds[LOONG_ENTRY_F] = seconds[LOONG_ENTRY_E] = (double)forward;
-            seconds[LOONG_ENTRY_B] = (split ? 1.0 : 2.0) * (double)forward;
-            seconds[LOONG_ENTRY_W] = split ? (double)forward : 0.0;
-        }
-    }
-#undef DRAW
-    draw_edges(&f->fake, frozen);
-}
-
-/* Hardly ever longer than phases, often shorter; never more in memory; equal
- * work. */
-static void test_gaps_are_filled(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    double sum[2] = {0.0, 0.0};
-    uint64_t count = seeds / 3;
-    int shorter = 0;
-    for (uint64_t seed = 0; seed < count; seed++) {
-        static filled_t f;
-        loong_simulation_t total[2];
-        int64_t slots[2];
-        for (int i = 0; i < 2; i++) {
-            loong_cell_t *cell = NULL;
-            draw_filled(seed, i == 0 ? "phases" : "bubbles", &f);
-            if (loongi_cell_create(ctx, &f.fake.params, &cell) != LOONG_OK ||
-                loongi_cell_check(cell) != LOONG_OK ||
-                loongi_cell_simulate(cell, f.costs, NULL, &total[i]) !=
-                    LOONG_OK) {
-                fail_msg("%s, seed %llu: %s", f.fake.params.join,
-                         (unsigned long long)seed, loong_context_error(ctx));
-            }
-            slots[i] = count_slots(cell, 0);
-            sum[i] += total[i].seconds;
-            loongi_cell_destroy(&cell);
-        }
-        if (total[1].seconds > 1.01 * total[0].seconds) {
-            fail_msg("seed %llu: %g, phases %g", (unsigned long long)seed,
-                     total[1].seconds, total[0].seconds);
-        }
-        assert_true(slots[1] <= slots[0]);
-        assert_true(fabs(total[0].busy - total[1].busy) < 1e-6);
-        shorter += total[1].seconds < 0.99 * total[0].seconds;
-    }
-    print_message("%d of %llu shorter by 1 %%, mean %.3f of phases\n", shorter,
-                  (unsigned long long)count, sum[1] / sum[0]);
-    assert_true(shorter > (int)count / 3);
     test_context_end(&ctx);
 }
 
@@ -585,7 +451,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_one_component),
         cmocka_unit_test(test_slots_of_an_encoder),
         cmocka_unit_test(test_coupled_keeps_less),
-        cmocka_unit_test(test_gaps_are_filled),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_deadlock),
         cmocka_unit_test(test_refusals),

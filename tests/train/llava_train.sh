@@ -254,6 +254,8 @@ model=qwen3_vl_train
 also 1 1 train.micro_batch_size=1 data.max_images=2
 also 4 1 $c=2 $k=a2a parallel.pipeline_model_parallel_size=2 \
     ${e}pipeline_model_parallel_size=2
+also 4 1 join=bubbles parallel.pipeline_model_parallel_size=2 parallel.$t=2 \
+    ${e}pipeline_model_parallel_size=2 train.micro_batch_size=1 data.max_images=2
 also 1 21 model.image_encoder.freeze=true
 also 4 1 parallel.$t=2 parallel.sequence_parallel=true ${e}$t=2 \
     model.image_projector.parallel.$t=2 ${e}sequence_parallel=true \

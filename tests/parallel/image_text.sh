@@ -33,6 +33,7 @@ e=model.image_encoder.
 # A step of `rare` has a picture or none: then encoder and projector stay, and
 # ranks without pictures only meet the others where these share out gradients.
 rare="data.train=[{\"path\":\"$place/rare.jsonl\"}]"
+two=parallel.pipeline_model_parallel_size=2
 zero="parallel.data_parallel_sharding=optim_grads_params
     parallel.bucket_bytes=4096"
 # Of adapters AdamW lets rounding grow at a rate of 0.01: in 12 steps moments of
@@ -41,7 +42,9 @@ zero="parallel.data_parallel_sharding=optim_grads_params
 kinds=("" "$rare" "$rare train.exit_interval=2 $zero"
     "$zero model.freeze=[image_encoder.layers.0]"
     "train.kl_loss_coeff=0.5 ${e}freeze=true model.image_projector.freeze=true
-    finetune.method=lora finetune.rank=2 optimizer.lr=0.001")
+    finetune.method=lora finetune.rank=2 optimizer.lr=0.001"
+    "join=bubbles $two ${e}$two ${e}ranks=null model.image_projector.ranks=null
+    model.foundation.ranks=null parallel.data_parallel_sharding=optim")
 # drawn KIND [OPTION...]: with the recipe $recipe and $keys.
 recipe=$place/recipe.yaml keys=()
 drawn() {

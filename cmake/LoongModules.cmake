@@ -69,7 +69,7 @@ function(loong_test)
     set(T_TIMEOUT 120)
   endif()
   set_tests_properties(${T_NAME} PROPERTIES TIMEOUT ${T_TIMEOUT}
-    LABELS "${T_LABELS}" ENVIRONMENT "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000")
+    LABELS "${T_LABELS}" ENVIRONMENT "OMP_NUM_THREADS=2")
 endfunction()
 
 # Tests that take long begin first, so that none of them ends alone.
@@ -89,9 +89,12 @@ function(loong_test_waits)
   set_property(GLOBAL APPEND PROPERTY LOONG_WAITING ${ARGV})
 endfunction()
 
+# Threads of a test share the cores with those of others: who waits for a
+# moment sleeps, as libgomp has it for more threads than cores.
 function(loong_tests_order)
   get_property(waiting GLOBAL PROPERTY LOONG_WAITING)
   get_property(others DIRECTORY PROPERTY TESTS)
+  set_property(TEST ${others} APPEND PROPERTY ENVIRONMENT GOMP_SPINCOUNT=1000)
   if(waiting)
     list(REMOVE_ITEM others ${waiting})
     set_tests_properties(${waiting} PROPERTIES DEPENDS "${others}")

@@ -64,7 +64,7 @@ function(loong_test_level name isa labels)
     list(APPEND labels full)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" ENVIRONMENT
-    "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;ONEDNN_MAX_CPU_ISA=${isa}")
+    "OMP_NUM_THREADS=2;ONEDNN_MAX_CPU_ISA=${isa}")
 endfunction()
 # What all tests of ops share is built once for each device.
 function(loong_op_cases name)
@@ -122,12 +122,12 @@ loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
   TIMEOUT 300)
 # Up to four ranks of one thread each.
 set_tests_properties(trainer PROPERTIES
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+  ENVIRONMENT "OMP_NUM_THREADS=1")
 add_test(NAME trainer_long COMMAND test_trainer
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(trainer_long PROPERTIES LABELS "parallel;full"
   TIMEOUT 1200 ENVIRONMENT
-  "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_LAYOUT_STEPS=100")
+  "OMP_NUM_THREADS=1;LOONG_LAYOUT_STEPS=100")
 include(tests/train/train.cmake)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
 loong_test(NAME cell LABELS planner SOURCES tests/planner/test_cell.c

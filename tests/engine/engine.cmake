@@ -28,7 +28,7 @@ foreach(dtype fp32 bf16)
   add_test(NAME memory_${dtype}_1
     COMMAND worker_memory ${directory}_1 ${dtype} optim)
   set_tests_properties(memory_${dtype}_1 PROPERTIES TIMEOUT 120 LABELS engine
-    ENVIRONMENT "OMP_NUM_THREADS=4;GOMP_SPINCOUNT=10000")
+    ENVIRONMENT "OMP_NUM_THREADS=4")
   loong_mpi_test(NAME memory_${dtype}_2 RANKS 2 PROGRAM worker_memory
     ARGS ${directory}_2 ${dtype} optim LABELS engine)
   set_property(TEST memory_${dtype}_2 APPEND PROPERTY ENVIRONMENT
@@ -46,4 +46,4 @@ loong_test(NAME log LABELS engine
   SOURCES tests/engine/test_log.c tests/engine/engine_run.c)
 # Up to four ranks of one thread each.
 set_tests_properties(log PROPERTIES
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+  ENVIRONMENT "OMP_NUM_THREADS=1")

@@ -7,9 +7,9 @@ loong_test(NAME whole_presets SOURCES tests/models/test_whole_presets.c
 add_test(NAME whole_presets_all COMMAND test_whole_presets
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(whole_presets PROPERTIES
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+  ENVIRONMENT "OMP_NUM_THREADS=1")
 set_tests_properties(whole_presets_all PROPERTIES LABELS "models;full"
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_PLANS=all")
+  ENVIRONMENT "OMP_NUM_THREADS=1;LOONG_PLANS=all")
 loong_test(NAME overrides SOURCES tests/models/test_overrides.c ${presets}
   LABELS "unit;models")
 loong_test(NAME recipe_model SOURCES tests/models/test_recipe_model.c
@@ -22,18 +22,18 @@ target_include_directories(test_families PRIVATE
 add_test(NAME families_all COMMAND test_families
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(families PROPERTIES
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+  ENVIRONMENT "OMP_NUM_THREADS=1")
 set_tests_properties(families_all PROPERTIES LABELS "parallel;models;full"
   TIMEOUT 600
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_FAMILIES=all")
+  ENVIRONMENT "OMP_NUM_THREADS=1;LOONG_FAMILIES=all")
 loong_test(NAME dry_run SOURCES tests/models/test_dry_run.c ${presets}
   LABELS models)
 add_test(NAME dry_run_all COMMAND test_dry_run
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(dry_run PROPERTIES
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+  ENVIRONMENT "OMP_NUM_THREADS=1")
 set_tests_properties(dry_run_all PROPERTIES LABELS "models;full" TIMEOUT 600
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_PLANS=all")
+  ENVIRONMENT "OMP_NUM_THREADS=1;LOONG_PLANS=all")
 # One core; what a sanitizer adds is no figure of ours.
 if(LOONG_SANITIZE)
   set_tests_properties(dry_run dry_run_all whole_presets_all PROPERTIES

@@ -4,5 +4,5 @@ foreach(name moments optimizers)
     SOURCES tests/parallel/test_${name}.c tests/parallel/layout_run.c
     LIBS loong_layouts)
   set_tests_properties(${name} PROPERTIES
-    ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+    ENVIRONMENT "OMP_NUM_THREADS=1")
 endforeach()

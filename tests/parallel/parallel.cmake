@@ -13,14 +13,14 @@ loong_test(NAME layouts LABELS parallel TIMEOUT 300
 add_test(NAME layouts_long COMMAND test_layouts
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(layouts_long PROPERTIES LABELS "parallel;full" TIMEOUT 3600
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_LAYOUT_STEPS=100")
+  ENVIRONMENT "OMP_NUM_THREADS=1;LOONG_LAYOUT_STEPS=100")
 set_tests_properties(layouts PROPERTIES
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+  ENVIRONMENT "OMP_NUM_THREADS=1")
 loong_test(NAME ties LABELS parallel TIMEOUT 300
   SOURCES tests/parallel/test_ties.c tests/parallel/layout_run.c
   LIBS loong_layouts)
 set_tests_properties(ties PROPERTIES
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+  ENVIRONMENT "OMP_NUM_THREADS=1")
 if(MPI_C_FOUND)
   add_test(NAME sharded COMMAND
     ${PROJECT_SOURCE_DIR}/tests/parallel/sharded.sh ${PROJECT_BINARY_DIR}
@@ -44,4 +44,4 @@ loong_test(NAME adapters LABELS parallel TIMEOUT 300
   SOURCES tests/parallel/test_adapters.c tests/parallel/layout_run.c
   LIBS loong_layouts)
 set_tests_properties(adapters PROPERTIES
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+  ENVIRONMENT "OMP_NUM_THREADS=1")

@@ -3,7 +3,7 @@ loong_test(NAME products LABELS parallel TIMEOUT 300
   SOURCES tests/parallel/test_products.c tests/parallel/layout_run.c
   LIBS loong_layouts)
 set_tests_properties(products PROPERTIES
-  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+  ENVIRONMENT "OMP_NUM_THREADS=1")
 loong_test(NAME product_graphs LABELS parallel
   SOURCES tests/parallel/test_product_graphs.c)
 if(MPI_C_FOUND)

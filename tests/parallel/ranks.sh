@@ -8,7 +8,7 @@ mpirun=$3
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 cd "$place"
-export OMP_NUM_THREADS=1 GOMP_SPINCOUNT=10000
+export OMP_NUM_THREADS=1
 
 fail() {
     echo "$1"

@@ -4,7 +4,7 @@ function(loong_train_test name)
   loong_test(NAME train_${name} SOURCES tests/train/test_${name}.c
     tests/train/train_job.c LABELS train TIMEOUT 120)
   set_tests_properties(train_${name} PROPERTIES
-    ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+    ENVIRONMENT "OMP_NUM_THREADS=1")
 endfunction()
 loong_train_test(params)
 loong_train_test(run)

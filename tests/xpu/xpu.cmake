@@ -15,7 +15,7 @@ foreach(long "" long)
   add_test(NAME ${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/xpu/rehearse.sh
     ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${long})
   set_tests_properties(${name} PROPERTIES LABELS sim TIMEOUT 120 ENVIRONMENT
-    "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+    "OMP_NUM_THREADS=1")
 endforeach()
 set_tests_properties(xpu_rehearsal_long PROPERTIES LABELS "sim;full"
   TIMEOUT 1200)

@@ -99,7 +99,7 @@ foreach(part 0 2000)
     add_test(NAME ${name}_card_${part} COMMAND test_${name})
     set_tests_properties(${name}_card_${part} PROPERTIES
       LABELS "sim;golden;full" TIMEOUT 900 ENVIRONMENT
-      "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_XPU_PART=${part};\
+      "OMP_NUM_THREADS=1;LOONG_XPU_PART=${part};\
 LOONG_XPU_PATH=${PROJECT_BINARY_DIR}/xpusim_card:${XPUSIM_DIR}")
   endforeach()
 endforeach()

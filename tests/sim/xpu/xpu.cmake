@@ -41,7 +41,7 @@ set_target_properties(xpusim_shim PROPERTIES
 add_custom_target(xpusim_all
   DEPENDS xpusim xpusim_ml xpusim_blas xpusim_bkcl xpusim_shim)
 
-set(XPUSIM_ENVIRONMENT OMP_NUM_THREADS=1 GOMP_SPINCOUNT=10000
+set(XPUSIM_ENVIRONMENT OMP_NUM_THREADS=1
   LOONG_XPU_PATH=${XPUSIM_DIR} SIM_XPU_STRICT=1 SIM_XPU_ODD=1)
 
 # A test of this device; what looks into the simulator links it (LIBS xpusim).

@@ -7,6 +7,7 @@
 #include "crc.h"
 #include "file.h"
 #include "loong/image.h"
+#include "loong/video.h"
 #include "patch_place.h"
 #include "test.h"
 #include "test_dir.h"
@@ -343,6 +344,12 @@ static const struct {
     {"{\"image_processor_type\": \"ViTImageProcessor\", "
      "\"max_pixels\": 9}",
      "max_pixels is not", LOONG_ERR_FORMAT},
+    {"{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
+     "\"size\": {\"shortest_edge\": 9, \"longest_edge\": 8}}",
+     "no picture is between", LOONG_ERR_FORMAT},
+    {"{\"image_processor_type\": \"GotOcr2ImageProcessor\", "
+     "\"min_patches\": 9, \"max_patches\": 6}",
+     "at least 9 tiles (min_patches) and at most 6", LOONG_ERR_FORMAT},
     {"{}", "image_processor_type is \"\"", LOONG_ERR_UNSUPPORTED},
     {"[]", "is not an object", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"ViTImageProcessor\", \"resample\": 0}",
@@ -394,6 +401,28 @@ static void test_processor_errors(void **state)
     loong_image_processor_size(processor, 50, 31, &w, &h);
     assert_true(w == 32 && h == 20);
     loong_image_processor_destroy(&processor);
+    test_context_end(&ctx);
+}
+
+/* The file of pictures is that of videos, too, where it is the only one. */
+static void test_video_fallback(void **state)
+{
+    (void)state;
+    const char *text = "{\"image_processor_type\": "
+                       "\"LlavaOnevisionImageProcessor\", \"do_pad\": true, "
+                       "\"size\": {\"height\": 8, \"width\": 8}, "
+                       "\"image_grid_pinpoints\": [[8, 8], [8, 16]]}";
+    loong_context_t *ctx = test_context();
+    loong_image_processor_t *p = NULL;
+    int64_t size[2];
+    assert_ok(ctx, loongi_file_write(ctx, in_dir("p.json"), text,
+                                     strlen(text)));
+    assert_ok(ctx, loong_video_processor_create(ctx, in_dir("p.json"),
+                                                "LlavaOnevision", &p));
+    loong_video_size(p, 50, 31, 2, size);
+    assert_true(size[0] == 8 && size[1] == 8);
+    assert_int_equal(loong_image_processor_max_tiles(p), 1);
+    loong_image_processor_destroy(&p);
     test_context_end(&ctx);
 }
 
@@ -548,7 +577,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_pil),      cmocka_unit_test(test_patches),
-        cmocka_unit_test(test_processor_errors), cmocka_unit_test(test_cut_off),
+        cmocka_unit_test(test_processor_errors),
+        cmocka_unit_test(test_video_fallback), cmocka_unit_test(test_cut_off),
         cmocka_unit_test(test_limits),           cmocka_unit_test(test_masks),
         cmocka_unit_test(test_memory),           cmocka_unit_test(test_windows),
         cmocka_unit_test(test_positions),

@@ -39,11 +39,15 @@ static bool read_tiles(const loong_image_processor_t *p,
     return count > 0 && (count <= MOST || loongi_processor_is_padded(p));
 }
 
-/* [[height, width], ...] in pixels. */
+/* [[height, width], ...] in pixels; frames of a video are not cut, whatever the
+ * file of the pictures beside it says. */
 static bool read_grids(const loong_image_processor_t *p,
                        const loong_json_t *value, void *to)
 {
     grids_t *grids = to;
+    if (p->video.form != LOONG_VIDEO_NONE) {
+        return loongi_json_kind(value) == LOONG_JSON_ARRAY;
+    }
     grids->count = loongi_json_count(value);
     bool good = p->is_gridded && grids->count > 0 && grids->count <= MOST_GRIDS;
     for (int64_t k = 0; good && k < 2 * grids->count; k++) {
@@ -90,7 +94,8 @@ static bool read_padding(const loong_image_processor_t *p,
                          const loong_json_t *value, void *to)
 {
     (void)to;
-    return p->is_gridded || !loongi_json_bool(value);
+    return p->is_gridded || p->video.form != LOONG_VIDEO_NONE ||
+           !loongi_json_bool(value);
 }
 
 static bool read_resize(const loong_image_processor_t *p,
@@ -444,24 +449,6 @@ static loong_status_t find_video_kind(loong_context_t *ctx, const char *path,
     return LOONG_OK;
 }
 
-/* What the model's own patches and tiles are by these fields. */
-static loong_status_t settle(const char *path, loong_image_processor_t *p)
-{
-    if (p->video.multiple > 0) { /* patches of so many frames are merged */
-        LOONG_CHECK(p->ctx, p->cut.frames <= p->video.multiple,
-                    LOONG_ERR_FORMAT,
-                    "%s: temporal_patch_size is not %" PRId64, path,
-                    p->video.multiple);
-        p->cut.frames = 1;
-    }
-    if (loongi_processor_is_padded(p)) {
-        p->size.all_patches = p->max_tiles;
-        p->cut.chunk = p->cut.frames;
-        p->cut.frames = 1;
-    }
-    return loongi_settle_grids(path, p);
-}
-
 /* whole: the processor of texts, pictures and videos, beside others as
  * transformers 5 writes it; it may be the same object. videos: the class that
  * is meant where none is named; NULL: it is of pictures. */
@@ -506,7 +493,7 @@ static loong_status_t read_fields(loong_context_t *ctx, const char *path,
             LOONG_TRY(read_field(path, keys[i], value, p));
         }
     }
-    LOONG_TRY(settle(path, p));
+    LOONG_TRY(loongi_settle_processor(path, p));
     loongi_processor_tabulate(p);
     return LOONG_OK;
 }

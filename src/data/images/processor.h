@@ -128,6 +128,11 @@ void loongi_seen_size(const loong_image_processor_t *p, int64_t width,
 LOONG_NODISCARD loong_status_t loongi_settle_grids(const char *path,
                                                    loong_image_processor_t *p);
 
+/* What the model's own patches and tiles are by the fields of a file. Errors:
+ * as above, and LOONG_ERR_FORMAT where a bound is above its other one. */
+LOONG_NODISCARD loong_status_t loongi_settle_processor(
+    const char *path, loong_image_processor_t *p);
+
 /* loong_image_resize as torch does it with bytes: rows first, weights of 16
  * bits. */
 LOONG_NODISCARD loong_status_t loongi_image_resize_as_torch(

@@ -274,6 +274,50 @@ loong_status_t loongi_settle_grids(const char *path, loong_image_processor_t *p)
     return LOONG_OK;
 }
 
+/* A processor of videos may have bounds of the file of its pictures, one of
+ * them its own class's. */
+static loong_status_t check_bounds(const char *path,
+                                   const loong_image_processor_t *p)
+{
+    const target_t *size = &p->size;
+    bool videos = p->video.form != LOONG_VIDEO_NONE;
+    LOONG_CHECK(p->ctx,
+                videos || size->max_pixels == 0 ||
+                    size->min_pixels <= size->max_pixels,
+                LOONG_ERR_FORMAT,
+                "%s: at least %" PRId64 " pixels (size.shortest_edge or "
+                "min_pixels) and at most %" PRId64 " (size.longest_edge or "
+                "max_pixels): no picture is between them",
+                path, size->min_pixels, size->max_pixels);
+    LOONG_CHECK(p->ctx,
+                videos || loongi_processor_is_padded(p) ||
+                    p->min_tiles <= p->max_tiles,
+                LOONG_ERR_FORMAT,
+                "%s: at least %" PRId64 " tiles (min_patches) and at most "
+                "%" PRId64 " (max_patches): no number is between them",
+                path, p->min_tiles, p->max_tiles);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_settle_processor(const char *path,
+                                       loong_image_processor_t *p)
+{
+    if (p->video.multiple > 0) { /* patches of so many frames are merged */
+        LOONG_CHECK(p->ctx, p->cut.frames <= p->video.multiple,
+                    LOONG_ERR_FORMAT,
+                    "%s: temporal_patch_size is not %" PRId64, path,
+                    p->video.multiple);
+        p->cut.frames = 1;
+    }
+    LOONG_TRY(check_bounds(path, p));
+    if (loongi_processor_is_padded(p)) {
+        p->size.all_patches = p->max_tiles;
+        p->cut.chunk = p->cut.frames;
+        p->cut.frames = 1;
+    }
+    return loongi_settle_grids(path, p);
+}
+
 /* That in which the picture is largest, of several the smallest. */
 static loong_image_tiles_t tiles_of_grid(const loong_image_processor_t *p,
                                          int64_t width, int64_t height)

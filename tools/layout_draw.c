@@ -467,6 +467,11 @@ bool layout_stops(const layout_t *layout)
     return strcmp(value_at(layout, "resume"), "0") != 0;
 }
 
+bool layout_skips(const layout_t *layout)
+{
+    return strcmp(value_at(layout, "skip"), "[]") != 0;
+}
+
 layout_role_t layout_role(const layout_draws_t *d, int axis)
 {
     bool micro = strcmp(axes[axis].label, "micro") == 0;

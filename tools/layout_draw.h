@@ -67,6 +67,9 @@ void layout_draw_equal(layout_draws_t *d, const layout_t *from,
 /* Whether it stops before the end, to be resumed. */
 bool layout_stops(const layout_t *layout);
 
+/* Whether its second step is skipped, the gradient being no number. */
+bool layout_skips(const layout_t *layout);
+
 layout_role_t layout_role(const layout_draws_t *d, int axis);
 const char *layout_key(int axis);
 bool layout_same_model(const layout_draws_t *d, const layout_t *a,

@@ -144,8 +144,9 @@ LOONG_API const char *loong_recipe_where(const loong_recipe_t *recipe,
  * be called when a run has been set up. */
 LOONG_API void loong_recipe_warn_unread(const loong_recipe_t *recipe);
 
-/* Sets a key from outside (a Hugging Face config.json, say); `origin` stands
- * for the file. Errors: LOONG_ERR_CONFIG. */
+/* Sets a key from outside (a Hugging Face config.json, say), one that is a list
+ * from YAML ("[1, 4]"); `origin` stands for the file. Errors:
+ * LOONG_ERR_CONFIG. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_recipe_set(loong_recipe_t *recipe, const char *path, const char *value,
                  const char *origin);

@@ -382,8 +382,7 @@ static void check_node(check_t *c, const place_t *at)
         strncmp(at->path, "model.", 6) == 0) {
         join_list(c, at);
     }
-    bool lists = key != NULL && (key->type == LOONG_RECIPE_INTS ||
-                                 key->type == LOONG_RECIPE_TEXTS);
+    bool lists = loongi_recipe_lists(key);
     bool maps = key == NULL &&
                 (at->path[0] == '\0' ||
                  loongi_recipe_is_branch(c->recipe, at->path, "."));

@@ -24,10 +24,7 @@ static const loong_recipe_key_t *key_of(const loong_recipe_t *recipe,
     }
     snprintf(list, sizeof(list), "%.*s", (int)(index - path), path);
     key = loongi_recipe_find(recipe, list);
-    return key != NULL && (key->type == LOONG_RECIPE_INTS ||
-                           key->type == LOONG_RECIPE_TEXTS)
-               ? key
-               : NULL;
+    return loongi_recipe_lists(key) ? key : NULL;
 }
 
 bool loongi_recipe_exists(const loong_recipe_t *recipe, const char *path)
@@ -128,8 +125,7 @@ int64_t loong_recipe_count(const loong_recipe_t *recipe, const char *path)
 {
     const loong_recipe_key_t *key = loongi_recipe_find(recipe, path);
     loong_tree_t *node = loongi_tree_find(recipe->root, path);
-    bool list = key != NULL ? key->type == LOONG_RECIPE_INTS ||
-                                  key->type == LOONG_RECIPE_TEXTS
+    bool list = key != NULL ? loongi_recipe_lists(key)
                             : loongi_recipe_is_branch(recipe, path, "[]");
     if (!list) {
         misuse(recipe, path, "a list");

@@ -527,7 +527,10 @@ loong_status_t loong_recipe_set(loong_recipe_t *recipe, const char *path,
     loong_tree_t *node = NULL;
     char *from = NULL;
     LOONG_TRY(loongi_arena_strdup(r->arena, origin, &from));
-    LOONG_TRY(loongi_tree_scalar(r->arena, from, value, &node));
+    LOONG_TRY(loongi_recipe_lists(loongi_recipe_find(r, path))
+                  ? loongi_tree_parse(r->ctx, r->arena, from, value,
+                                      strlen(value), &node)
+                  : loongi_tree_scalar(r->arena, from, value, &node));
     loong_tree_t *before = r->root;
     LOONG_TRY(loongi_tree_edit(r->ctx, r->arena, before, path, node,
                                &r->root));

@@ -62,6 +62,13 @@ void loongi_recipe_suggest_preset(const char *config_dir, const char *wanted,
 const loong_recipe_key_t *loongi_recipe_find(const loong_recipe_t *recipe,
                                              const char *path);
 
+/* Its values are lists; NULL: no. */
+static inline bool loongi_recipe_lists(const loong_recipe_key_t *key)
+{
+    return key != NULL && (key->type == LOONG_RECIPE_INTS ||
+                           key->type == LOONG_RECIPE_TEXTS);
+}
+
 /* Does any key lie below this path, as a map (".") or list ("[]")? */
 bool loongi_recipe_is_branch(const loong_recipe_t *recipe, const char *path,
                              const char *separator);

@@ -34,7 +34,7 @@ static const char flat[] =
     "\"im_patch_id\": 100295, \"spatial_conv_size\": 2,\n"
     "\"temporal_conv_size\": 2, \"pixel_hidden_size\": 4, \"vision_config\":\n"
     "{\"depth\": 1, \"embed_dim\": 4, \"hidden_size\": 4, \"mlp_ratio\": 1,\n"
-    "\"hidden_act\": \"quick_gelu\", \"num_heads\": 1, \"in_channels\": 1,\n"
+    "\"hidden_act\": \"quick_gelu\", \"num_heads\": 1, \"in_channels\": 3,\n"
     "\"patch_size\": 2, \"spatial_merge_size\": 2,\n"
     "\"model_type\": \"DFNRope_vision_transformer\", \"attn_sep\": true}}\n";
 
@@ -138,7 +138,6 @@ static void images_go_along(void **state)
     static const char *const names[] = {"depth",
                                         "hidden_size",
                                         "num_heads",
-                                        "in_channels",
                                         "patch_size",
                                         "spatial_merge_size",
                                         "intermediate_size",

@@ -80,7 +80,7 @@ def _mla(name, family, heads, **more):
 
 
 # Small parts that see images, which no text passes through.
-VISION = dict(depth=1, hidden_size=4, num_heads=1, patch_size=2, in_channels=1,
+VISION = dict(depth=1, hidden_size=4, num_heads=1, patch_size=2,
               intermediate_size=4)
 
 

@@ -57,7 +57,10 @@ NAMES = [
 def make(**sizes):
     config = transformers.Ernie4_5_VLMoeConfig(
         vision_config=VISION, text_config=dict(TEXT, **sizes),
-        image_token_id=PICTURE, tie_word_embeddings=True)
+        image_token_id=PICTURE, image_start_token_id=LETTER,
+        image_end_token_id=LETTER, video_token_id=PICTURE,
+        video_start_token_id=LETTER, video_end_token_id=LETTER,
+        tie_word_embeddings=True)
     with llava_train.wide.widened():
         return transformers.Ernie4_5_VLMoeForConditionalGeneration._from_config(
             config, attn_implementation="eager",

@@ -28,7 +28,7 @@ static const double beta1 = 0.9;
 static const char *const families[] = {
     "llava",    "llava_onevision", "paligemma", "qwen2_vl", "qwen2_5_vl",
     "qwen3_vl", "qwen3_vl_moe",    "internvl",  "kimi_k25",
-    "llavaonevision1_5", "siglip2"};
+    "llavaonevision1_5", "siglip2", "ernie4_5_vl"};
 
 typedef struct place {
     loong_context_t *ctx;

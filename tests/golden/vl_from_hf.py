@@ -25,6 +25,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import ernie4_5_vl_train
 import glm4v_train
 import internvl_train
 import kimi_k25_train
@@ -44,7 +45,8 @@ MODELS = {"llava": llava_train, "qwen2_vl": qwen2_vl_train,
           "qwen3_vl_moe": qwen3_vl_moe_train, "internvl": internvl_train,
           "kimi_k25": kimi_k25_train, "paligemma": paligemma_train,
           "llava_onevision": llava_onevision_train,
-          "llavaonevision1_5": llavaonevision1_5_train, "glm4v": glm4v_train}
+          "llavaonevision1_5": llavaonevision1_5_train, "glm4v": glm4v_train,
+          "ernie4_5_vl_moe": ernie4_5_vl_train}
 # Names of modules, and what files call them.
 MODULES = {
     "llava": [(r"^model\.vision_tower\.", "{tower}"),
@@ -82,9 +84,16 @@ for kind in ("qwen3_vl", "qwen3_vl_moe", "glm4v"):
 # in].
 NAMES["qwen3_vl_moe"] = [dict(turned=True), dict(turned=False)]
 # What transformers' own saving makes of its modules is the publisher's, but
-# for names of layers and patches, which it takes for others.
-SAVED = {"kimi_k25"}
-MODULES["kimi_k25"], NAMES["kimi_k25"] = [], [{}]
+# for Kimi's names of layers and patches, which it takes for others, and ERNIE's
+# encoder, which the publisher has at the top.
+SAVED = {"kimi_k25": [lambda key: re.sub(
+    r"(vision_tower\.)encoder\.(patch_embed)", r"\1\2",
+    key.removeprefix("model.").replace("model.blocks", "model.layers"))],
+         "ernie4_5_vl_moe": [
+             lambda key: key,
+             lambda key: key.replace("model.vision_model", "vision_model")]}
+for kind, saved in SAVED.items():
+    MODULES[kind], NAMES[kind] = [], [{}] * len(saved)
 # Of the fixture.
 PUBLISHED = {"llava": torch.float32, "qwen2_vl": torch.float32,
              "qwen3_vl_moe": torch.bfloat16}
@@ -101,6 +110,34 @@ def spread(model, dtype):
                 p.add_(1.0)
             p.copy_(p.to(dtype))
     return model
+
+
+def ernie_flat(config):
+    """As Baidu wrote it: a number of experts for texts, one for pictures."""
+    text, vision = config["text_config"], config["vision_config"]
+    rope = text["rope_parameters"]
+    same = ("hidden_size", "intermediate_size", "num_hidden_layers",
+            "num_attention_heads", "num_key_value_heads", "head_dim",
+            "vocab_size", "max_position_embeddings", "rms_norm_eps",
+            "hidden_act", "tie_word_embeddings", "moe_k", "use_bias",
+            "moe_intermediate_size", "moe_num_shared_experts")
+    seen = {k: vision[k] for k in ("depth", "hidden_size", "hidden_act",
+                                   "num_heads", "in_channels", "patch_size",
+                                   "spatial_merge_size")}
+    return dict(
+        {k: text[k] for k in same}, architectures=config["architectures"],
+        model_type="ernie4_5_moe_vl", rope_theta=rope["rope_theta"],
+        freq_allocation=rope["mrope_section"][2], rope_3d=True,
+        moe_num_experts=[text["moe_num_experts"]] * 2,
+        moe_layer_start_index=[1, 1], moe_layer_end_index=[29, 28],
+        moe_layer_interval=1, moe_use_aux_free=True, moe_gate="topk",
+        im_patch_id=config["image_token_id"], spatial_conv_size=2,
+        temporal_conv_size=2, use_temporal_conv=True,
+        pixel_hidden_size=vision["hidden_size"], torch_dtype=config["dtype"],
+        vision_config=dict(
+            seen, model_type="DFNRope_vision_transformer", attn_sep=True,
+            embed_dim=vision["hidden_size"],
+            mlp_ratio=vision["intermediate_size"] / vision["hidden_size"]))
 
 
 def old_config(name, config):
@@ -123,6 +160,8 @@ def old_config(name, config):
         config["vision_config"].pop("rope_parameters", None)
         config["vision_config"].update(model_type="glm4v",
                                        hidden_dropout_prob=0.0)
+    elif name == "ernie4_5_vl_moe":
+        return ernie_flat(config)
     elif name in ("kimi_k25", "llavaonevision1_5"):
         text["rope_theta"] = text.pop("rope_parameters")["rope_theta"]
         config["vision_config"].pop("rope_parameters", None)
@@ -172,9 +211,7 @@ def write(model, name, place, to, layout, old):
         with open(os.path.join(to, "config.json"), "w") as f:
             json.dump(old_config(name, config), f, indent=1)
     tensors = {
-        re.sub(r"(vision_tower\.)encoder\.(patch_embed)", r"\1\2",
-               key.removeprefix("model.").replace("model.blocks",
-                                                  "model.layers")): p
+        SAVED[name][layout](key): p
         for key, p in load_file(os.path.join(to, "model.safetensors")).items()
     } if name in SAVED else {}
     for key, p in () if name in SAVED else model.state_dict().items():
@@ -205,6 +242,9 @@ def write(model, name, place, to, layout, old):
         image_processor_type="Glm4vImageProcessor", size=glm4v_train.PIXELS,
         **qwen2_vl_train.CUT
     ) if name == "glm4v" else dict(
+        image_processor_type="Ernie4_5_VLMoeImageProcessor",
+        size=ernie4_5_vl_train.PIXELS, **ernie4_5_vl_train.CUT
+    ) if name == "ernie4_5_vl_moe" else dict(
         image_processor_type="Qwen2VLImageProcessor",
         size=qwen2_vl_train.PIXELS, **dict(
             qwen2_vl_train.CUT,
@@ -257,7 +297,10 @@ def check(build, name, model, place, batch, loss, layout, old):
     to, out = os.path.join(place, "model"), os.path.join(place, "out")
     tensors = write(model, name, place, to, layout, old)
     length = model.config.text_config.max_position_embeddings
-    ours = run(build, to, place, out, [f"data.seq_length={length}"])
+    ours = run(build, to, place, out, [f"data.seq_length={length}", *(
+        ["model.foundation.moe_router_bias_update_rate=0",
+         *(["data.vision_token_ids=[1, 4]"] if old else [])]
+        if name == "ernie4_5_vl_moe" else [])])
     again = load_file(os.path.join(out, "model.safetensors"))
     assert again.keys() == tensors.keys(), set(again) ^ set(tensors)
     assert all(torch.equal(again[key], tensors[key]) for key in tensors)

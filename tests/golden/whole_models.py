@@ -30,7 +30,8 @@ import vl_from_hf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TO = os.path.join(HERE, "whole_models")
-MODELS = dict(vl_from_hf.MODELS, siglip2=siglip2_train)
+MODELS = {of.__name__.removesuffix("_train"): of
+          for of in (*vl_from_hf.MODELS.values(), siglip2_train)}
 # A parameter of the first becomes a complex number, which no bfloat16 does; the
 # other is no class of transformers'.
 NOT_NARROW = {"llavaonevision1_5", "siglip2"}
@@ -52,6 +53,8 @@ def places(of, model, params):
         for p in model.parameters():
             p.zero_()
     for name, value in params.items():
+        if name.endswith("e_score_correction_bias"):
+            continue  # no gradient moves it
         shapes = []
         for which in range(3):
             flat = direction(value.size, which) if which else 1.0

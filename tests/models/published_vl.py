@@ -247,6 +247,16 @@ def glm4v(sizes):
                  video_token_id=151344)
 
 
+def ernie4_5_vl():
+    vision = dict(model_type="ernie4_5_vl_moe_vision", depth=32,
+                  hidden_size=1280, intermediate_size=5120, num_heads=16,
+                  patch_size=14, spatial_merge_size=2, temporal_merge_size=2,
+                  rms_norm_eps=1e-6)
+    language = published.MODELS["ernie4.5/ernie4.5_28b_a3b"]["text_config"]
+    return whole("ernie4_5_vl_moe", vision, language, True,
+                 image_token_id=100295, video_token_id=103367)
+
+
 def composed(seen, language):
     """No class of its own: the encoder and merger of one model before the
     language model of another, each with its own config.json."""
@@ -286,6 +296,7 @@ MODELS = {
     "paligemma/paligemma_3b_448": paligemma(448),
     "paligemma/paligemma_3b_896": paligemma(896),
     "glm4.1v/glm4.1v_9b": glm4v((40, 4096, 13696, 32, 2)),
+    "ernie4.5_vl/ernie4.5_vl_28b_a3b": ernie4_5_vl(),
     "llava1.5/llava1.5_7b": llava((32, 4096, 11008, 32, 32), 32064),
     "llava1.5/llava1.5_13b": llava((40, 5120, 13824, 40, 40), 32064),
     "qwen2_vl/qwen2_vl_2b": qwen2_vl((28, 1536, 8960, 12, 2), 151936, True),
@@ -318,7 +329,7 @@ MODELS = {
 }
 PROJECTORS = ("multi_modal_projector.", "image_newline", "mm_projector.",
               "visual.merger.", "visual.deepstack_merger_list.",
-              "visual.downsample.")
+              "visual.downsample.", "resampler_model.")
 ENCODERS = ("visual.", "vision_tower.")
 
 

@@ -166,8 +166,9 @@ static void every_fixture(void **state)
     int count = scandir(FIXTURES, &names, NULL, alphasort);
     (void)state;
     assert_true(count > 40);
-    for (int i = 0; i < count; i++) {
-        if (names[i]->d_name[0] != '.') {
+    for (int i = 0; i < count; i++) { /* whole models: vl_from_hf */
+        if (names[i]->d_name[0] != '.' &&
+            strncmp(names[i]->d_name, "ernie4_5_vl", 11) != 0) {
             describes(names[i]->d_name);
         }
         free(names[i]);

@@ -165,8 +165,7 @@ static void test_mistakes(void **state)
          "; there are qwen3/qwen3_0.6b, qwen3/qwen3_1.7b"},
         {{"model: unheard/of\n", {NULL}},
          LOONG_ERR_NOT_FOUND,
-         "; there are deepseek_v2, deepseek_v3, ernie4.5, glm4, glm4.1v, "
-         "gpt2"},
+         "; there are deepseek_v2, deepseek_v3, ernie4.5, ernie4.5_vl, "},
         {{"seed: 1\n", {"model=qwen3/8b"}},
          LOONG_ERR_NOT_FOUND,
          "command line: model: no preset 'qwen3/8b'"},

@@ -215,6 +215,7 @@ static void test_encoder_alone(void **state)
 #define EP "parallel.expert_model_parallel_size="
 #define PATCHES "data.max_patches=4096"
 #define A2A "parallel.moe_token_dispatcher_type=alltoall"
+#define VISION_IDS "data.vision_token_ids=[100295, 101304, 101305]"
 #define ON_8 "parallel.pipeline_model_parallel_layout=Et*11|(t*12|)*6t*11L"
 #define ON_61 "parallel.pipeline_model_parallel_layout=Et*5|(t*8|)*6t*8L"
 static const double SECONDS = 2.0;
@@ -240,6 +241,10 @@ static const plan_t plans[] = {
     {"llava_onevision1.5/llava_onevision1.5_8b", 64, false,
      {TP "4", SP, PP "4", PATCHES}},
     {"glm4.1v/glm4.1v_9b", 64, false, {TP "8", SP, PP "4", PATCHES}},
+    {"ernie4.5_vl/ernie4.5_vl_28b_a3b",
+     64,
+     false,
+     {TP "4", SP, PP "4", EP "8", A2A, PATCHES, VISION_IDS}},
     {"qianfan_vl/qianfan_vl_70b", 64, false, {TP "8", SP, PP "4"}},
     {"internvl2.5/internvl2.5_78b", 64, false, {TP "8", SP, PP "4"}},
     {"kimi_k2.5/kimi_k2.5_1t",

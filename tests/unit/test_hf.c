@@ -7,6 +7,7 @@
 
 #include "convert.h"
 #include "file.h"
+#include "hf_composite.h"
 #include "hf_config.h"
 #include "hf_weights.h"
 #include "safetensors.h"
@@ -114,8 +115,7 @@ static void configs_are_mapped(void **state)
 static void old_names_mean_the_same(loong_context_t *ctx, const char *path)
 {
     char old[600];
-    loong_pairs_t *a = NULL;
-    loong_pairs_t *b = NULL;
+    loong_pairs_t *a = NULL, *b = NULL;
     snprintf(old, sizeof(old), "%s/config_v4.json", path);
     if (!loongi_file_exists(old)) {
         return;
@@ -159,14 +159,14 @@ static void same_tensors(loong_context_t *ctx, const loong_hf_map_t *map,
                          const char *a, const char *b)
 {
     int64_t left_out = 0;
-    loong_safetensors_set_t *x = NULL;
-    loong_safetensors_set_t *y = NULL;
+    loong_safetensors_set_t *x = NULL, *y = NULL;
     assert_ok(ctx, loongi_safetensors_set_open(ctx, a, &x));
     assert_ok(ctx, loongi_safetensors_set_open(ctx, b, &y));
     for (int64_t i = 0; i < loongi_safetensors_set_count(x); i++) {
         const loong_safetensor_t *t = loongi_safetensors_set_get(x, i);
         if (loongi_hf_map_predicts(map, t->name) ||
-            loongi_hf_map_is_extra(map, t->name)) {
+            loongi_hf_map_is_extra(map, t->name) ||
+            loongi_hf_composite_is_other(map, t->name)) {
             left_out++;
             continue;
         }

@@ -490,6 +490,11 @@ static void test_set(void **state)
     /* What was refused left nothing behind. */
     assert_int_equal(loong_recipe_int(r, "model.foundation.num_layers"), 3);
     assert_int_equal(loong_recipe_int(r, "seed"), 5);
+    assert_ok(ctx, loong_recipe_set(r, "data.vision_token_ids", "[3, 5]",
+                                    "config.json"));
+    assert_int_equal(loong_recipe_int(r, "data.vision_token_ids[1]"), 5);
+    assert_fails(ctx, loong_recipe_set(r, "data.vision_token_ids", "[x]", "c"),
+                 LOONG_ERR_CONFIG, "data.vision_token_ids[0]: found x");
     loong_recipe_destroy(&r);
     test_context_end(&ctx);
 }

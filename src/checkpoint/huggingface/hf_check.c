@@ -119,8 +119,7 @@ static loong_status_t list_extra(check_t *c)
             bsearch(&t, sorted, count, sizeof(*sorted), by_address) != NULL) {
             continue;
         }
-        if (hf->map->composite != NULL &&
-            loongi_hf_composite_is_other(hf->map, t->name)) {
+        if (loongi_hf_composite_is_other(hf->map, t->name)) {
             continue; /* whoever opens that part looks at it */
         }
         if (is_predictor(hf, t->name)) {

@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Models of several components in Hugging Face directories: from the whole
- * config.json to the fields of one of them, and what their tensors are called.
- * Called by hf_config_read.c, hf_weights.c and what imports and exports. Read
- * hf_composite.h before. */
+ * config.json to the fields of one of them. Called by hf_config_read.c and what
+ * imports and exports. Read hf_composite.h before. */
 #include "hf_composite.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "file.h"
 #include "hf_kind.h"
-#include "hf_names.h"
-#include "hf_stacked.h"
 
-/* Kept fields and names: "hf.image_token_index", "hf.prefix.image_encoder". */
+/* Kept fields: "hf.image_token_index". */
 #define KEPT "hf."
 #define KEPT_TYPE KEPT "model_type"
-#define KEPT_PREFIX KEPT "prefix."
 enum { KEY_BYTES = 160 };
 
 const loong_hf_composite_t *loongi_hf_composite_find(const char *model_type)
@@ -44,12 +42,17 @@ static loong_status_t load(loong_context_t *ctx, const char *dir,
     return status;
 }
 
-static const loong_hf_composite_t *of_config(const loong_json_t *config)
+const loong_hf_composite_t *
+loongi_hf_composite_of_json(const loong_context_t *ctx,
+                            const loong_json_t *config)
 {
     const loong_json_t *type =
         config != NULL ? loongi_hf_field(config, "model_type") : NULL;
-    return type != NULL ? loongi_hf_composite_find(loongi_json_string(type))
-                        : NULL;
+    const char *name = type != NULL ? loongi_json_string(type) : "";
+    const loong_hf_composite_t *c = loongi_hf_composite_find(name);
+    bool whole = c != NULL && (loongi_hf_field(config, c->parts[0].section) ||
+                               loongi_hf_type_find(ctx, name) == NULL);
+    return whole ? c : NULL;
 }
 
 loong_status_t loongi_hf_composite_of(loong_context_t *ctx, const char *dir,
@@ -57,14 +60,46 @@ loong_status_t loongi_hf_composite_of(loong_context_t *ctx, const char *dir,
 {
     loong_json_t *config = NULL;
     LOONG_TRY(load(ctx, dir, &config));
-    *composite_p = of_config(config);
+    *composite_p = loongi_hf_composite_of_json(ctx, config);
     loongi_json_destroy(&config);
     return LOONG_OK;
 }
 
-static bool is_image_id(const loong_hf_shared_field_t *f)
+static bool is_image_id(const loong_hf_composite_t *composite,
+                        const loong_hf_shared_field_t *f)
 {
-    return strncmp(f->field.name, "image_token_i", 13) == 0;
+    return strncmp(f->field.name, "image_token_i", 13) == 0 ||
+           strcmp(f->field.name, composite->image_token_id) == 0;
+}
+
+static int64_t id_in(const loong_json_t *config, const char *name,
+                     int64_t otherwise)
+{
+    const loong_json_t *id =
+        config != NULL ? loongi_hf_field(config, name) : NULL;
+    return id != NULL && loongi_json_kind(id) == LOONG_JSON_INT
+               ? loongi_json_int(id)
+               : otherwise;
+}
+
+loong_status_t loongi_hf_composite_vision_ids(
+    loong_context_t *ctx, const loong_hf_composite_t *composite,
+    const char *dir, loong_text_t *ids)
+{
+    const loong_hf_fixed_t *f = composite->vision_ids;
+    loong_json_t *config = NULL;
+    if (f == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(load(ctx, dir, &config));
+    for (; f->key != NULL; f++) {
+        int64_t id = id_in(config, f->key, strtoll(f->value, NULL, 10));
+        loongi_text_printf(ids, "%s%" PRId64,
+                           f == composite->vision_ids ? "[" : ", ", id);
+    }
+    loongi_text_printf(ids, "]");
+    loongi_json_destroy(&config);
+    return ids->status;
 }
 
 loong_status_t
@@ -76,12 +111,9 @@ loongi_hf_composite_image_id(loong_context_t *ctx,
     loong_json_t *config = NULL;
     *id_p = -1;
     LOONG_TRY(load(ctx, dir, &config));
-    for (; f->field.name != NULL && config != NULL; f++) {
-        const loong_json_t *id =
-            is_image_id(f) ? loongi_hf_field(config, f->field.name) : NULL;
-        *id_p = id != NULL && loongi_json_kind(id) == LOONG_JSON_INT
-                    ? loongi_json_int(id)
-                    : *id_p;
+    for (; f->field.name != NULL; f++) {
+        *id_p = is_image_id(composite, f) ? id_in(config, f->field.name, *id_p)
+                                          : *id_p;
     }
     loongi_json_destroy(&config);
     return LOONG_OK;
@@ -112,6 +144,9 @@ loongi_hf_composite_of_families(const char *const family[LOONG_HF_PARTS],
 {
     const loong_hf_composite_t *c = loongi_hf_composite_kept_type(kept);
     c = as != NULL ? loongi_hf_composite_find(as) : c;
+    c = c != NULL && c->written_as != NULL
+            ? loongi_hf_composite_find(c->written_as)
+            : c;
     c = c != NULL && has_families(c, family) ? c : NULL;
     if (as != NULL || c != NULL) {
         return c;
@@ -377,6 +412,15 @@ static loong_status_t keep_fields(const loong_hf_composite_t *composite,
                                   const loong_json_t *config,
                                   loong_pairs_t *pairs)
 {
+    if (composite->written_as != NULL) {
+        const char *as = composite->written_as;
+        int64_t id = id_in(config, composite->image_token_id, -1);
+        composite = loongi_hf_composite_find(as);
+        LOONG_TRY(loongi_pairs_set(pairs, KEPT_TYPE, as));
+        return id < 0 ? LOONG_OK
+                      : loongi_hf_composite_keep_id(pairs->ctx, composite, id,
+                                                    pairs);
+    }
     LOONG_TRY(loongi_pairs_set(pairs, KEPT_TYPE, composite->model_type));
     for (const loong_hf_shared_field_t *f = composite->fields;
          f->field.name != NULL; f++) {
@@ -392,51 +436,14 @@ static loong_status_t keep_fields(const loong_hf_composite_t *composite,
     return LOONG_OK;
 }
 
-/* The layout that has a tensor of the part; -1: none. */
-static int find_layout(const loong_hf_composite_t *composite, int part,
-                       const loong_safetensors_set_t *set)
-{
-    int64_t count = loongi_safetensors_set_count(set);
-    int found = -1;
-    size_t longest = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const char *name = loongi_safetensors_set_get(set, i)->name;
-        for (int l = 0; l < composite->num_layouts; l++) {
-            const char *prefix = composite->layouts[l].prefix[part];
-            size_t length = strlen(prefix);
-            if (length > longest && strncmp(name, prefix, length) == 0 &&
-                loongi_hf_composite_owner(composite, name) == part) {
-                longest = length;
-                found = l;
-            }
-        }
-    }
-    return found;
-}
-
-static loong_status_t keep_names(const loong_hf_composite_t *composite,
-                                 const loong_safetensors_set_t *set,
-                                 loong_pairs_t *pairs)
-{
-    for (int i = 0; i < LOONG_HF_PARTS; i++) {
-        int layout = find_layout(composite, i, set);
-        char key[KEY_BYTES];
-        snprintf(key, sizeof(key), KEPT_PREFIX "%s", composite->parts[i].role);
-        if (layout >= 0) {
-            LOONG_TRY(loongi_pairs_set(pairs, key,
-                                       composite->layouts[layout].prefix[i]));
-        }
-    }
-    return loongi_hf_stacked_keep(set, pairs);
-}
-
 loong_status_t loongi_hf_composite_keep(loong_context_t *ctx, const char *dir,
                                         loong_pairs_t *pairs)
 {
     loong_json_t *config = NULL;
     loong_safetensors_set_t *set = NULL;
     LOONG_TRY(load(ctx, dir, &config));
-    const loong_hf_composite_t *composite = of_config(config);
+    const loong_hf_composite_t *composite =
+        loongi_hf_composite_of_json(ctx, config);
     loong_status_t status = LOONG_OK;
     if (composite != NULL) {
         status = keep_fields(composite, config, pairs);
@@ -444,7 +451,8 @@ loong_status_t loongi_hf_composite_keep(loong_context_t *ctx, const char *dir,
             status = loongi_safetensors_set_open(ctx, dir, &set);
         }
         if (status == LOONG_OK) {
-            status = keep_names(composite, set, pairs);
+            status =
+                loongi_hf_composite_keep_names(composite, set, pairs);
         }
     }
     loongi_safetensors_set_close(&set);
@@ -462,7 +470,8 @@ loongi_hf_composite_keep_id(loong_context_t *ctx,
     for (; f->field.name != NULL; f++) {
         int64_t own = id;
         bool says =
-            is_image_id(f) && loongi_pairs_int(pairs, kept_key(f, key), &own);
+            is_image_id(composite, f) &&
+            loongi_pairs_int(pairs, kept_key(f, key), &own);
         LOONG_CHECK(ctx, !says || own == id, LOONG_ERR_CONFIG,
                     "config.json: %s is %lld, the token of data.image_token "
                     "has id %lld",
@@ -485,116 +494,4 @@ loong_status_t loongi_hf_composite_take(const loong_pairs_t *from,
         }
     }
     return LOONG_OK;
-}
-
-/* ---- names --------------------------------------------------------------- */
-
-/* The i-th prefix of a layout: those of parts, then the bare ones; NULL. */
-static const char *prefix_at(const loong_hf_layout_t *layout, int i)
-{
-    return i < LOONG_HF_PARTS ? layout->prefix[i]
-                              : layout->bare[i - LOONG_HF_PARTS];
-}
-
-/* The longest prefix that a name has in any layout, and its length, 0: none. */
-static int longest_prefix(const loong_hf_composite_t *composite,
-                          const char *name, size_t *length_p)
-{
-    int found = LOONG_HF_PART_LOSS;
-    *length_p = 0;
-    for (int l = 0; l < composite->num_layouts; l++) {
-        for (int i = 0; i < 2 * LOONG_HF_PARTS; i++) {
-            const char *prefix = prefix_at(&composite->layouts[l], i);
-            size_t length = prefix != NULL ? strlen(prefix) : 0;
-            if (length > *length_p && strncmp(name, prefix, length) == 0) {
-                *length_p = length;
-                found = i;
-            }
-        }
-    }
-    return found;
-}
-
-int loongi_hf_composite_owner(const loong_hf_composite_t *composite,
-                              const char *name)
-{
-    size_t length = 0;
-    return longest_prefix(composite, name, &length) % LOONG_HF_PARTS;
-}
-
-bool loongi_hf_composite_module(const loong_hf_composite_t *composite,
-                                const char *name, char *module, size_t room)
-{
-    size_t length = 0;
-    int i = longest_prefix(composite, name, &length);
-    const char *prefix =
-        prefix_at(&composite->layouts[composite->num_layouts - 1], i);
-    snprintf(module, room, "%s%s", prefix != NULL ? prefix : "", name + length);
-    return length > 0 && strcmp(module, name) != 0;
-}
-
-static void place(const loong_hf_composite_t *composite, int part, int layout,
-                  loong_hf_map_t *map)
-{
-    const loong_hf_layout_t *l = &composite->layouts[LOONG_MAX(layout, 0)];
-    map->composite = composite;
-    map->part = part;
-    map->prefix = l->prefix[part];
-    map->bare = l->bare[part] != NULL ? l->bare[part] : map->prefix;
-}
-
-/* The part's own names, where the map has those of its family. */
-static loong_status_t rename_part(const loong_hf_composite_t *composite,
-                                  int part, loong_hf_map_t *map)
-{
-    const loong_hf_part_t *p = &composite->parts[part];
-    return p->names != NULL &&
-                   map->family == loongi_hf_names_find(map->ctx, p->family)
-               ? loongi_hf_map_rename(map, p->names)
-               : LOONG_OK;
-}
-
-loong_status_t loongi_hf_composite_place(const loong_hf_composite_t *composite,
-                                         int part,
-                                         const loong_safetensors_set_t *set,
-                                         loong_hf_map_t *map)
-{
-    place(composite, part, find_layout(composite, part, set), map);
-    LOONG_TRY(rename_part(composite, part, map));
-    return loongi_hf_stacked_place(map, set);
-}
-
-loong_status_t
-loongi_hf_composite_place_as(const loong_hf_composite_t *composite, int part,
-                             const loong_pairs_t *kept, loong_hf_map_t *map)
-{
-    char key[KEY_BYTES];
-    snprintf(key, sizeof(key), KEPT_PREFIX "%s", composite->parts[part].role);
-    const char *prefix = kept != NULL ? loongi_pairs_get(kept, key) : NULL;
-    int layout = composite->num_layouts - 1;
-    while (layout > 0 &&
-           (prefix == NULL ||
-            strcmp(prefix, composite->layouts[layout].prefix[part]) != 0)) {
-        layout--;
-    }
-    place(composite, part, layout, map);
-    LOONG_TRY(rename_part(composite, part, map));
-    loongi_hf_stacked_place_as(map, kept);
-    return LOONG_OK;
-}
-
-const char *loongi_hf_module_prefix(const loong_hf_map_t *map,
-                                    const loong_hf_param_t *param)
-{
-    loong_hf_map_t modules = *map;
-    if (map->composite != NULL) {
-        place(map->composite, map->part, map->composite->num_layouts - 1,
-              &modules);
-    }
-    return loongi_hf_param_prefix(&modules, param);
-}
-
-bool loongi_hf_composite_is_other(const loong_hf_map_t *map, const char *name)
-{
-    return loongi_hf_composite_owner(map->composite, name) != map->part;
 }

@@ -75,6 +75,13 @@ typedef struct loong_hf_composite {
     bool foreign; /* transformers has no class for it: directories bring one */
     /* config.json says how pictures are processed, whatever stands beside. */
     bool states_processor;
+    /* Fields at the top that name tokens which experts for pictures take
+     * (data.vision_token_ids), and their ids where they are not there; ends
+     * with a NULL key. NULL: there are no such experts. */
+    const loong_hf_fixed_t *vision_ids;
+    /* Exports are of this type, whose tensors are called the same; NULL: of its
+     * own. */
+    const char *written_as;
 } loong_hf_composite_t;
 
 /* src/model/composite/hf_composites.c; ends with a NULL model_type. */
@@ -82,6 +89,11 @@ extern const loong_hf_composite_t loongi_hf_composites[];
 
 /* NULL: no model of several components. */
 const loong_hf_composite_t *loongi_hf_composite_find(const char *model_type);
+/* That of a config.json; NULL as well where it has none but the language model,
+ * of a type that is such a one's own too. */
+const loong_hf_composite_t *
+loongi_hf_composite_of_json(const loong_context_t *ctx,
+                            const loong_json_t *config);
 /* Of DIR/config.json; NULL in it when it is none, or there is none. Errors:
  * those of reading. */
 LOONG_NODISCARD loong_status_t
@@ -92,6 +104,11 @@ loongi_hf_composite_of(loong_context_t *ctx, const char *dir,
 LOONG_NODISCARD loong_status_t loongi_hf_composite_image_id(
     loong_context_t *ctx, const loong_hf_composite_t *composite,
     const char *dir, int64_t *id_p);
+/* Appends the ids of its vision_ids, as "[1, 4]", nothing without such. Errors:
+ * those of reading. */
+LOONG_NODISCARD loong_status_t loongi_hf_composite_vision_ids(
+    loong_context_t *ctx, const loong_hf_composite_t *composite,
+    const char *dir, loong_text_t *ids);
 /* Of the directory that `kept` is of; NULL: it is none of several. */
 const loong_hf_composite_t *
 loongi_hf_composite_kept_type(const loong_pairs_t *kept);
@@ -166,7 +183,13 @@ bool loongi_hf_composite_module(const loong_hf_composite_t *composite,
 /* The part that a tensor is of. */
 int loongi_hf_composite_owner(const loong_hf_composite_t *composite,
                               const char *name);
-/* A tensor of another part than the map's. */
+/* Keeps how the names of each part's tensors begin, and how stacked experts
+ * lie. */
+LOONG_NODISCARD loong_status_t
+loongi_hf_composite_keep_names(const loong_hf_composite_t *composite,
+                               const loong_safetensors_set_t *set,
+                               loong_pairs_t *pairs);
+/* A tensor of another part than the map's, where it is of several. */
 bool loongi_hf_composite_is_other(const loong_hf_map_t *map, const char *name);
 
 #ifdef __cplusplus

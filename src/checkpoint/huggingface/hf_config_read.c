@@ -245,6 +245,7 @@ loong_status_t loongi_hf_map_field(loong_hf_reader_t *r,
         return value != NULL ? loongi_hf_map_int(r, value, f->name, f->key)
                              : set_fallback(r, f);
     case LOONG_HF_REAL:
+    case LOONG_HF_ALSO:
         return value != NULL ? loongi_hf_map_real(r, value, f->name, f->key)
                              : set_fallback(r, f);
     case LOONG_HF_BOOL:
@@ -383,7 +384,7 @@ static loong_status_t read_config(loong_hf_reader_t *r, const char *role,
     const char *name = loongi_json_string(type);
     int part = -1;
     r->problems = loongi_problems_begin(r->ctx);
-    r->composite = loongi_hf_composite_find(name);
+    r->composite = loongi_hf_composite_of_json(r->ctx, r->json);
     if (r->composite != NULL) {
         part = loongi_hf_composite_part(r->composite, role);
         LOONG_CHECK(r->ctx, part >= 0, LOONG_ERR_CONFIG,

@@ -86,6 +86,7 @@ void loongi_hf_emit_field(loong_hf_writer_t *w, const loong_hf_field_t *f,
         loongi_hf_emit(w, f->name, value != NULL ? value : "[]");
         break;
     case LOONG_HF_COUNT:
+    case LOONG_HF_ALSO:
     case LOONG_HF_NEUTRAL:
     case LOONG_HF_STATED:
     case LOONG_HF_CODE:

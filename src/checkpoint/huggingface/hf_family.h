@@ -16,6 +16,7 @@ typedef enum loong_hf_field_kind {
     LOONG_HF_INT,     /* maps to an integer key */
     LOONG_HF_SQUARE,  /* the same, or a list that has it twice */
     LOONG_HF_REAL,    /* maps to a real key */
+    LOONG_HF_ALSO,    /* the same, and the row of another key writes it */
     LOONG_HF_BOOL,    /* maps to a flag */
     LOONG_HF_SIGNED,  /* maps to an integer key, of either sign; 0 is refused:
                          to the engine it is a key that is not given */

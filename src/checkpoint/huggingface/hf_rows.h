@@ -20,6 +20,10 @@
     {                                         \
         name_, LOONG_HF_REAL, key_, fallback_ \
     }
+#define ALSO_FIELD(name_, key_, fallback_)    \
+    {                                         \
+        name_, LOONG_HF_ALSO, key_, fallback_ \
+    }
 #define BOOL_FIELD(name_, key_, fallback_)    \
     {                                         \
         name_, LOONG_HF_BOOL, key_, fallback_ \

@@ -116,7 +116,8 @@ static loong_status_t code_of_dir(loong_context_t *ctx,
         LOONG_TRY(loongi_hf_composite_keep(ctx, dir, pairs));
         LOONG_TRY(files != NULL ? loongi_hf_files_read(ctx, dir, files)
                                 : LOONG_OK);
-    } else {
+    }
+    if (composite == NULL || loong_recipe_component(recipe, 1) == NULL) {
         LOONG_TRY(loongi_hf_code_read(
             ctx, dir, loongi_model_family(recipe, loongi_model_role(recipe)),
             pairs));

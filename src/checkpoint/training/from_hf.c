@@ -275,6 +275,21 @@ static loong_status_t set_mark(loong_recipe_t *recipe,
                     mark[0] != '\0' ? mark : composite->image_token, dir);
 }
 
+/* Which tokens go to the experts for pictures. */
+static loong_status_t set_types(loong_recipe_t *recipe,
+                                const loong_hf_composite_t *composite,
+                                const char *dir)
+{
+    loong_text_t ids = loongi_text_begin(recipe->ctx);
+    loong_status_t status =
+        loongi_hf_composite_vision_ids(recipe->ctx, composite, dir, &ids);
+    if (status == LOONG_OK && ids.length > 0) {
+        status = set_open(recipe, "data.vision_token_ids", ids.data, dir);
+    }
+    loongi_text_free(&ids);
+    return status;
+}
+
 /* How the model's pictures are processed, and where they stand. */
 static loong_status_t set_processor(loong_recipe_t *recipe,
                                     const loong_hf_composite_t *composite,
@@ -282,6 +297,7 @@ static loong_status_t set_processor(loong_recipe_t *recipe,
 {
     static const char key[] = "data.image_processor";
     LOONG_TRY(set_mark(recipe, composite, dir));
+    LOONG_TRY(set_types(recipe, composite, dir));
     LOONG_TRY(set_video_processor(recipe, composite, dir));
     if (composite->states_processor) {
         char path[PATH_MAX];

@@ -294,13 +294,12 @@ static const loong_hf_layout_t minicpmv_layouts[] = {
 static const loong_hf_fixed_t glm4v_merger[] = {{"family", "glm4v_merger"},
                                                 {NULL, NULL}};
 
-/* Of pictures and videos; once in text_config as well. */
-#define GLM4V_IDS(in_)                                                      \
-    in_(CODE_FIELD("image_token_id")), in_(CODE_FIELD("video_token_id")),   \
-        in_(CODE_FIELD("image_start_token_id")),                            \
-        in_(CODE_FIELD("image_end_token_id")),                              \
-        in_(CODE_FIELD("video_start_token_id")),                            \
-        in_(CODE_FIELD("video_end_token_id"))
+/* Of pictures and videos; GLM has them in text_config as well. */
+#define MEDIA_IDS_OF(in_, kind_)                     \
+    in_(CODE_FIELD(kind_ "_token_id")),              \
+        in_(CODE_FIELD(kind_ "_start_token_id")),    \
+        in_(CODE_FIELD(kind_ "_end_token_id"))
+#define MEDIA_IDS(in_) MEDIA_IDS_OF(in_, "image"), MEDIA_IDS_OF(in_, "video")
 #define IN_TEXT(...)               \
     {                              \
         "text_config", __VA_ARGS__ \
@@ -313,14 +312,56 @@ static const loong_hf_shared_field_t glm4v_fields[] = {
                  "13696")),
     IN("vision_config",
        INT_FIELD("spatial_merge_size", "image_projector.merge_size", "2")),
-    GLM4V_IDS(TOP),
-    GLM4V_IDS(IN_TEXT),
+    MEDIA_IDS(TOP),
+    MEDIA_IDS(IN_TEXT),
     TIED,
     SHARED_END};
 
 static const loong_hf_layout_t glm4v_layouts[] = {
     {{"model.visual.", "model.visual.merger.", "model.language_model."},
      {NULL, "model.visual.downsample.", ""}}};
+
+/* ---- ERNIE 4.5 VL (Baidu 2025) ------------------------------------------- */
+
+static const loong_hf_fixed_t ernie4_5_vl_resampler[] = {
+    {"family", "ernie4_5_vl_resampler"}, {NULL, NULL}};
+
+static const loong_hf_shared_field_t ernie4_5_vl_fields[] = {
+    IN("vision_config",
+       INT_FIELD("spatial_merge_size", "image_projector.merge_size", "2")),
+    IN("vision_config",
+       INT_FIELD("temporal_merge_size", "image_projector.merge_frames", "2")),
+    IN("vision_config",
+       ALSO_FIELD("rms_norm_eps", "image_projector.layernorm_epsilon", "1e-6")),
+    IN("text_config",
+       ALSO_FIELD("rms_norm_eps", "image_projector.output_layernorm_epsilon",
+                  "1e-05")),
+    MEDIA_IDS(TOP),
+    TIED,
+    SHARED_END};
+/* As its publisher has it: all but the encoder side by side. */
+static const loong_hf_shared_field_t ernie4_5_flat_fields[] = {
+    TOP(INT_FIELD("spatial_conv_size", "image_projector.merge_size", "2")),
+    TOP(INT_FIELD("temporal_conv_size", "image_projector.merge_frames", "2")),
+    TOP(ALSO_FIELD("rms_norm_eps", "image_projector.output_layernorm_epsilon",
+                   "1e-05")),
+    TOP(NEUTRAL_FIELD("use_temporal_conv", "true")),
+    TOP(CODE_FIELD("im_patch_id")),
+    TIED,
+    SHARED_END};
+/* Those that go to the experts for pictures, and their ids by default. */
+static const loong_hf_fixed_t ernie4_5_vl_ids[] = {
+    {"image_token_id", "100295"},       {"image_start_token_id", "101304"},
+    {"image_end_token_id", "101305"},   {"video_token_id", "103367"},
+    {"video_start_token_id", "101306"}, {"video_end_token_id", "101307"},
+    {NULL, NULL}};
+
+static const loong_hf_layout_t ernie4_5_vl_layouts[] = {
+    {{"model.vision_model.", "model.resampler_model.", "model."},
+     {NULL, NULL, ""}},
+    {{"vision_model.", "model.resampler_model.", "model."}, {NULL, NULL, ""}},
+    {{"model.vision_tower.", "model.resampler_model.", "model.language_model."},
+     {NULL, NULL, ""}}};
 
 /* ---- PaliGemma (Beyer et al. 2024) --------------------------------------- */
 
@@ -350,28 +391,12 @@ static const loong_hf_shared_field_t paligemma_fields[] = {
 
 /* -------------------------------------------------------------------------- */
 
-#define QWEN3_5(type_, class_)                                       \
-    {                                                                \
-        .model_type = type_,                                         \
-        .architecture = class_ "ForConditionalGeneration",           \
-        .parts = {{.role = "image_encoder",                          \
-                   .section = "vision_config",                       \
-                   .type = type_ "_vision",                          \
-                   .family = "qwen3_vl_vision"},                     \
-                  {.role = "image_projector",                        \
-                   .family = "qwen3_vl_merger",                      \
-                   .keys = qwen3_vl_merger},                         \
-                  {.role = "foundation",                             \
-                   .section = "text_config",                         \
-                   .type = type_ "_text",                            \
-                   .family = type_}},                                \
-        .fields = qwen3_5_fields,                                    \
-        .num_layouts = LOONG_COUNT_OF(qwen3_vl_layouts),             \
-        .layouts = qwen3_vl_layouts, .image_token = "<|image_pad|>", \
-        .video_token = "<|video_pad|>",                              \
-        .image_token_id = "image_token_id"                           \
-    }
-
+/* The words of a Qwen's tokenizer. */
+#define PADS                                                        \
+    .image_token = "<|image_pad|>", .video_token = "<|video_pad|>", \
+    .image_token_id = "image_token_id"
+#define LAYOUTS(layouts_) \
+    .num_layouts = LOONG_COUNT_OF(layouts_), .layouts = layouts_
 /* Parts of which there is no more to say. */
 #define ENCODER(type_, family_)                                 \
     {                                                           \
@@ -381,6 +406,21 @@ static const loong_hf_shared_field_t paligemma_fields[] = {
 #define PROJECTOR(family_, keys_)                                         \
     {                                                                     \
         .role = "image_projector", .family = family_, .keys = keys_       \
+    }
+
+#define LANGUAGE(type_, family_)                               \
+    {                                                          \
+        .role = "foundation", .section = "text_config",        \
+        .type = type_, .family = family_                       \
+    }
+#define QWEN3_5(type_, class_)                                            \
+    {                                                                     \
+        .model_type = type_,                                              \
+        .architecture = class_ "ForConditionalGeneration",                \
+        .parts = {ENCODER(type_ "_vision", "qwen3_vl_vision"),            \
+                  PROJECTOR("qwen3_vl_merger", qwen3_vl_merger),          \
+                  LANGUAGE(type_ "_text", type_)},                        \
+        .fields = qwen3_5_fields, LAYOUTS(qwen3_vl_layouts), PADS         \
     }
 
 const loong_hf_composite_t loongi_hf_composites[] = {
@@ -393,12 +433,8 @@ const loong_hf_composite_t loongi_hf_composites[] = {
                 .flat = true,
                 .type = "qwen2_vl_text",
                 .family = "qwen2"}},
-     .fields = qwen2_vl_fields,
-     .num_layouts = LOONG_COUNT_OF(qwen2_vl_layouts),
-     .layouts = qwen2_vl_layouts,
-     .image_token = "<|image_pad|>",
-     .video_token = "<|video_pad|>",
-     .image_token_id = "image_token_id"},
+     .fields = qwen2_vl_fields, LAYOUTS(qwen2_vl_layouts),
+     PADS},
     {.model_type = "qwen2_5_vl",
      .architecture = "Qwen2_5_VLForConditionalGeneration",
      .parts = {ENCODER("qwen2_5_vl_vision", "qwen2_5_vl_vision"),
@@ -408,26 +444,15 @@ const loong_hf_composite_t loongi_hf_composites[] = {
                 .flat = true,
                 .type = "qwen2_5_vl_text",
                 .family = "qwen2"}},
-     .fields = qwen2_5_vl_fields,
-     .num_layouts = LOONG_COUNT_OF(qwen2_vl_layouts),
-     .layouts = qwen2_vl_layouts,
-     .image_token = "<|image_pad|>",
-     .video_token = "<|video_pad|>",
-     .image_token_id = "image_token_id"},
+     .fields = qwen2_5_vl_fields, LAYOUTS(qwen2_vl_layouts),
+     PADS},
     {.model_type = "qwen3_vl",
      .architecture = "Qwen3VLForConditionalGeneration",
      .parts = {ENCODER("qwen3_vl_vision", "qwen3_vl_vision"),
                PROJECTOR("qwen3_vl_merger", qwen3_vl_merger),
-               {.role = "foundation",
-                .section = "text_config",
-                .type = "qwen3_vl_text",
-                .family = "qwen3"}},
-     .fields = qwen3_vl_fields,
-     .num_layouts = LOONG_COUNT_OF(qwen3_vl_layouts),
-     .layouts = qwen3_vl_layouts,
-     .image_token = "<|image_pad|>",
-     .video_token = "<|video_pad|>",
-     .image_token_id = "image_token_id"},
+               LANGUAGE("qwen3_vl_text", "qwen3")},
+     .fields = qwen3_vl_fields, LAYOUTS(qwen3_vl_layouts),
+     PADS},
     {.model_type = "qwen3_vl_moe",
      .architecture = "Qwen3VLMoeForConditionalGeneration",
      .parts = {ENCODER("qwen3_vl_moe_vision", "qwen3_vl_vision"),
@@ -437,12 +462,8 @@ const loong_hf_composite_t loongi_hf_composites[] = {
                 .type = "qwen3_vl_moe_text",
                 .family = "qwen3_moe",
                 .names = "qwen3_vl_moe"}},
-     .fields = qwen3_vl_fields,
-     .num_layouts = LOONG_COUNT_OF(qwen3_vl_layouts),
-     .layouts = qwen3_vl_layouts,
-     .image_token = "<|image_pad|>",
-     .video_token = "<|video_pad|>",
-     .image_token_id = "image_token_id"},
+     .fields = qwen3_vl_fields, LAYOUTS(qwen3_vl_layouts),
+     PADS},
     /* Their encoder and projector alone: no family here is the language
      * model. */
     QWEN3_5("qwen3_5", "Qwen3_5"),
@@ -451,16 +472,9 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .architecture = "MiniCPMV4_6ForConditionalGeneration",
      .parts = {ENCODER("minicpmv4_6_vision", "minicpmv4_6_vision"),
                PROJECTOR("minicpmv4_6_merger", minicpmv_merger),
-               {.role = "foundation",
-                .section = "text_config",
-                .type = "qwen3_5_text",
-                .family = "qwen3_5"}},
-     .fields = minicpmv_fields,
-     .num_layouts = LOONG_COUNT_OF(minicpmv_layouts),
-     .layouts = minicpmv_layouts,
-     .image_token = "<|image_pad|>",
-     .video_token = "<|video_pad|>",
-     .image_token_id = "image_token_id"},
+               LANGUAGE("qwen3_5_text", "qwen3_5")},
+     .fields = minicpmv_fields, LAYOUTS(minicpmv_layouts),
+     PADS},
     {.model_type = "internvl",
      .architecture = "InternVLForConditionalGeneration",
      .parts = {ENCODER("internvl_vision", "internvl_vision"),
@@ -468,9 +482,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
                {.role = "foundation",
                 .section = "text_config",
                 .type = "qwen2"}},
-     .fields = internvl_fields,
-     .num_layouts = LOONG_COUNT_OF(internvl_layouts),
-     .layouts = internvl_layouts,
+     .fields = internvl_fields, LAYOUTS(internvl_layouts),
      .image_token = "<IMG_CONTEXT>",
      .video_token = "<video>",
      .image_token_id = "image_token_id"},
@@ -478,16 +490,9 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .architecture = "LLaVAOneVision1_5_ForConditionalGeneration",
      .parts = {ENCODER("rice_vit", "rice_vit"),
                PROJECTOR("patch_merger", rice_merger),
-               {.role = "foundation",
-                .section = "text_config",
-                .type = "LLaVAOneVision1_5_text",
-                .family = "qwen3"}},
-     .fields = onevision1_5_fields,
-     .num_layouts = LOONG_COUNT_OF(qwen2_vl_layouts),
-     .layouts = qwen2_vl_layouts,
-     .image_token = "<|image_pad|>",
-     .video_token = "<|video_pad|>",
-     .image_token_id = "image_token_id"},
+               LANGUAGE("LLaVAOneVision1_5_text", "qwen3")},
+     .fields = onevision1_5_fields, LAYOUTS(qwen2_vl_layouts),
+     PADS},
     {.model_type = "internvl_chat",
      .architecture = "InternVLChatModel",
      .foreign = true,
@@ -502,9 +507,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
                 .names = "internvl_chat",
                 .keys = internvl_projector},
                {.role = "foundation", .section = "llm_config"}},
-     .fields = internvl_chat_fields,
-     .num_layouts = LOONG_COUNT_OF(internvl_chat_layouts),
-     .layouts = internvl_chat_layouts,
+     .fields = internvl_chat_fields, LAYOUTS(internvl_chat_layouts),
      .image_token = "<IMG_CONTEXT>",
      .video_token = "<video>",
      .image_token_id = "image_token_id"},
@@ -516,9 +519,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
                {.role = "foundation",
                 .section = "text_config",
                 .type = "deepseek_v3"}},
-     .fields = kimi_fields,
-     .num_layouts = LOONG_COUNT_OF(kimi_layouts),
-     .layouts = kimi_layouts,
+     .fields = kimi_fields, LAYOUTS(kimi_layouts),
      .image_token = "<|media_pad|>",
      .video_token = "<|kimi_k25_video_placeholder|>",
      .image_token_id = "image_token_id"},
@@ -526,16 +527,34 @@ const loong_hf_composite_t loongi_hf_composites[] = {
      .architecture = "Glm4vForConditionalGeneration",
      .parts = {ENCODER("glm4v_vision", "glm4v_vision"),
                PROJECTOR("glm4v_merger", glm4v_merger),
-               {.role = "foundation",
-                .section = "text_config",
-                .type = "glm4v_text",
-                .family = "glm4"}},
-     .fields = glm4v_fields,
-     .num_layouts = LOONG_COUNT_OF(glm4v_layouts),
-     .layouts = glm4v_layouts,
+               LANGUAGE("glm4v_text", "glm4")},
+     .fields = glm4v_fields, LAYOUTS(glm4v_layouts),
      .image_token = "<|image|>",
      .video_token = "<|video|>",
      .image_token_id = "image_token_id"},
+    {.model_type = "ernie4_5_vl_moe",
+     .architecture = "Ernie4_5_VLMoeForConditionalGeneration",
+     .parts = {ENCODER("ernie4_5_vl_moe_vision", "ernie4_5_vl_vision"),
+               PROJECTOR("ernie4_5_vl_resampler", ernie4_5_vl_resampler),
+               LANGUAGE("ernie4_5_vl_moe_text", "ernie4_5_vl_moe")},
+     .fields = ernie4_5_vl_fields, LAYOUTS(ernie4_5_vl_layouts),
+     .image_token = "<|IMAGE_PLACEHOLDER|>",
+     .video_token = "<|VIDEO_PLACEHOLDER|>",
+     .image_token_id = "image_token_id",
+     .vision_ids = ernie4_5_vl_ids},
+    {.model_type = "ernie4_5_moe_vl",
+     .written_as = "ernie4_5_vl_moe",
+     .parts = {ENCODER("DFNRope_vision_transformer", "ernie4_5_vl_vision"),
+               PROJECTOR("ernie4_5_vl_resampler", ernie4_5_vl_resampler),
+               {.role = "foundation",
+                .section = "text_config",
+                .flat = true,
+                .type = "ernie4_5_moe_vl",
+                .family = "ernie4_5_vl_moe"}},
+     .fields = ernie4_5_flat_fields, LAYOUTS(ernie4_5_vl_layouts),
+     .image_token = "<|IMAGE_PLACEHOLDER|>",
+     .image_token_id = "im_patch_id",
+     .vision_ids = ernie4_5_vl_ids},
     {.model_type = "paligemma",
      .architecture = "PaliGemmaForConditionalGeneration",
      .parts = {ENCODER("siglip_vision_model", "siglip_vision_model"),
@@ -546,9 +565,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
                 .family = "gemma",
                 .keys = paligemma_text,
                 .absent = gemma_absent}},
-     .fields = paligemma_fields,
-     .num_layouts = LOONG_COUNT_OF(llava_layouts),
-     .layouts = llava_layouts,
+     .fields = paligemma_fields, LAYOUTS(llava_layouts),
      .image_token = "<image>",
      .image_token_id = "image_token_index"},
     {.model_type = "llava_onevision",
@@ -562,9 +579,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
                {.role = "foundation",
                 .section = "text_config",
                 .type = "qwen2"}},
-     .fields = onevision_fields,
-     .num_layouts = LOONG_COUNT_OF(onevision_layouts),
-     .layouts = onevision_layouts,
+     .fields = onevision_fields, LAYOUTS(onevision_layouts),
      .image_token = "<image>",
      .video_token = "<video>",
      .image_token_id = "image_token_index"},
@@ -580,9 +595,7 @@ const loong_hf_composite_t loongi_hf_composites[] = {
                 .section = "text_config",
                 .type = "llama",
                 .absent = llama_absent}},
-     .fields = llava_fields,
-     .num_layouts = LOONG_COUNT_OF(llava_layouts),
-     .layouts = llava_layouts,
+     .fields = llava_fields, LAYOUTS(llava_layouts),
      .image_token = "<image>",
      .image_token_id = "image_token_index"},
     {.model_type = NULL}};

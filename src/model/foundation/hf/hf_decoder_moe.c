@@ -396,7 +396,8 @@ loong_status_t loongi_hf_map_mixture(loong_hf_reader_t *r)
         loongi_hf_is_type(r, "qwen3_vl_moe_text")) {
         return map_qwen_mixture(r);
     }
-    if (loongi_hf_is_type(r, "ernie4_5_vl_moe")) {
+    if (loongi_hf_is_type(r, "ernie4_5_vl_moe") ||
+        loongi_hf_is_type(r, "ernie4_5_vl_moe_text")) {
         return map_ernie_vl(r);
     }
     if (loongi_hf_is_type(r, "ernie4_5_moe_vl")) {

@@ -231,15 +231,19 @@ static const loong_hf_field_t ernie4_5_moe_fields[] = {
     NEUTRAL_FIELD("moe_use_aux_free", "true"), CODE_FIELD("auto_map"),
     CODE_FIELD("num_nextn_predict_layers"), FIELDS_END};
 
-/* Of text_config; vision_config and the ids of images stand beside it. */
+/* Of text_config, and of the file that has it, with the ids of images. */
+#define ERNIE_VL_FIELDS                                                  \
+    ROTARY_CORE("1e-05"), CODE_FIELD("mrope_section"),                   \
+        NEUTRAL_FIELD("use_bias", "false"),                              \
+        INT_FIELD("moe_k", "moe_router_topk", "6"),                      \
+        INT_FIELD("moe_num_experts", "num_experts", "64"),               \
+        CODE_FIELD("moe_intermediate_size"),                             \
+        CODE_FIELD("moe_num_shared_experts"),                            \
+        NEUTRAL_FIELD("moe_norm_min", "1e-12"), CODE_FIELD("mlp_layer_types")
+static const loong_hf_field_t ernie4_5_vl_moe_text_fields[] = {ERNIE_VL_FIELDS,
+                                                               FIELDS_END};
 static const loong_hf_field_t ernie4_5_vl_moe_fields[] = {
-    ROTARY_CORE("1e-05"), CODE_FIELD("text_config"),
-    CODE_FIELD("mrope_section"), NEUTRAL_FIELD("use_bias", "false"),
-    INT_FIELD("moe_k", "moe_router_topk", "6"),
-    INT_FIELD("moe_num_experts", "num_experts", "64"),
-    CODE_FIELD("moe_intermediate_size"), CODE_FIELD("moe_num_shared_experts"),
-    NEUTRAL_FIELD("moe_norm_min", "1e-12"), CODE_FIELD("mlp_layer_types"),
-    FIELDS_END};
+    ERNIE_VL_FIELDS, CODE_FIELD("text_config"), FIELDS_END};
 
 /* The publisher's own file of such a model: all side by side, a number for
  * texts and one for images. */
@@ -270,7 +274,8 @@ static const loong_hf_field_t ernie4_5_moe_vl_fields[] = {
     /* of what sees images */
     CODE_FIELD("vision_config"), CODE_FIELD("im_patch_id"),
     CODE_FIELD("pixel_hidden_size"), CODE_FIELD("spatial_conv_size"),
-    CODE_FIELD("temporal_conv_size"), CODE_FIELD("use_temporal_conv"),
+    CODE_FIELD("temporal_conv_size"),
+    NEUTRAL_FIELD("use_temporal_conv", "true"),
     CODE_FIELD("mm_vocab_size"), CODE_FIELD("max_text_id"),
     CODE_FIELD("auto_map"), FIELDS_END};
 
@@ -520,6 +525,9 @@ const loong_hf_type_t loongi_hf_decoder_types[] = {
     {"ernie4_5_vl_moe", "Ernie4_5_VLMoeForConditionalGeneration",
      "ernie4_5_vl_moe", ernie4_5_vl_moe_fields, ernie4_5_moe_fixed, 5e5, true,
      true},
+    {"ernie4_5_vl_moe_text", "Ernie4_5_VLMoeForConditionalGeneration",
+     "ernie4_5_vl_moe", ernie4_5_vl_moe_text_fields, ernie4_5_moe_fixed, 5e5,
+     true, true},
     {"ernie4_5_moe_vl", "Ernie4_5_VLMoeForConditionalGeneration",
      "ernie4_5_vl_moe", ernie4_5_moe_vl_fields, ernie4_5_moe_fixed, 5e5,
      false, true},

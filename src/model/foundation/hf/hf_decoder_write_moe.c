@@ -188,7 +188,7 @@ bool loongi_hf_writes_mixture(const loong_hf_writer_t *w, const char *key)
     if (strcmp(key, "moe_router_norm_topk_prob") == 0) {
         return has_sigmoids(w);
     }
-    if (loongi_hf_writes(w, "text_config") &&
+    if (loongi_hf_writes(w, "mlp_layer_types") &&
         (strcmp(key, "moe_vision_ffn_hidden_size") == 0 ||
          strcmp(key, "mrope_section") == 0)) {
         return true;

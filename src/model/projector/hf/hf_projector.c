@@ -89,6 +89,18 @@ static const loong_hf_row_t glm4v_rows[] = {
     NAMED("mlp.down_proj.weight", "down_proj.weight", HF_HIDDEN, HF_EXPERT_FFN),
     ROWS_END};
 
+/* HF_POSITION: frames of such blocks that become one. */
+static const loong_hf_row_t ernie_rows[] = {
+    BOTH("spatial.linear_1", "spatial_linear.0", HF_FFN, HF_PATCH),
+    BOTH("spatial.linear_2", "spatial_linear.2", HF_PATCH, HF_FFN),
+    BOTH("spatial.norm", "spatial_linear.3", HF_PATCH, HF_NONE),
+    BOTH("temporal.linear_1", "temporal_linear.0", HF_FFN, HF_POSITION),
+    BOTH("temporal.linear_2", "temporal_linear.2", HF_PATCH, HF_FFN),
+    BOTH("temporal.norm", "temporal_linear.3", HF_PATCH, HF_NONE),
+    BOTH("linear_2", "mlp", HF_HIDDEN, HF_PATCH),
+    NAMED("norm.weight", "after_norm.weight", HF_HIDDEN, HF_NONE),
+    ROWS_END};
+
 /* Mergers of deep features stand beside the one of the last layer's. */
 #define DEEP(name_, hf_, rows_, columns_) \
     ROW("deepstack.#." name_, "#." hf_, rows_, columns_, HF_ALWAYS, HF_BARE)
@@ -117,6 +129,7 @@ static const loong_hf_names_t names[] = {
     {"minicpmv4_6_merger", "", minicpmv_rows, false, NULL},
     {"perceiver_resampler", "", perceiver_rows, false, NULL},
     {"glm4v_merger", "", glm4v_rows, false, NULL},
+    {"ernie4_5_vl_resampler", "", ernie_rows, false, NULL},
     {NULL, NULL, NULL, false, NULL}};
 
 static const loong_hf_type_t types[] = {{.model_type = NULL}};
@@ -131,13 +144,14 @@ static loong_status_t size(loong_hf_map_t *map, const loong_pairs_t *model)
     map->groups = 1;
     map->layers =
         c.num_latents > 0 ? c.num_layers : c.num_deep_features;
-    s[HF_POSITION] = c.num_latents;
     s[HF_KEY] = c.num_query_groups * c.kv_channels;
     s[HF_BLOCK_FFN] = LOONG_PERCEIVER_WIDTH * c.hidden_size;
     s[HF_NONE] = 1;
     s[HF_QUERY] = c.num_latents > 0 ? c.num_attention_heads * c.kv_channels
                                     : c.input_size;
     s[HF_PATCH] = c.input_size * c.merge_size * c.merge_size;
+    s[HF_POSITION] =
+        c.num_latents > 0 ? c.num_latents : s[HF_PATCH] * c.merge_frames;
     s[HF_FFN] = c.ffn_hidden_size;
     s[HF_EXPERT_FFN] = c.gated_ffn_hidden_size;
     map->patch[0] = c.input_size;

@@ -39,6 +39,7 @@ static const kind_t kinds[] = {
     {"siglip2_vision_model", "siglip2", "gelu_tanh"},
     {"minicpmv4_6_vision", NULL, "gelu_tanh"},
     {"glm4v_vision", NULL, "swiglu"},
+    {"ernie4_5_vl_vision", NULL, "quick_gelu"},
 };
 
 static const kind_t *kind_of(const loong_hf_type_t *type)

@@ -215,6 +215,11 @@ static const loong_hf_row_t rice_rows[] = {
     BOTH("pre_layernorm", "pre_layernorm", HF_HIDDEN, HF_NONE),
     QWEN_LAYERS,
     ROWS_END};
+/* Patches meet a matrix, as they lie. */
+static const loong_hf_row_t ernie4_5_vl_rows[] = {
+    NAMED("patch_embedding.weight", "patch_embed.proj.weight", HF_HIDDEN,
+          HF_PATCH),
+    QWEN_LAYERS, BOTH("norm", "ln", HF_HIDDEN, HF_NONE), ROWS_END};
 
 static const loong_hf_row_t qwen2_5_vl_rows[] = {
     FRAMES("patch_embed.proj.weight"),
@@ -312,6 +317,7 @@ const loong_hf_names_t loongi_hf_vision_names[] = {
     {"siglip_vision_model", "vision_model.", siglip_rows, false, tower_beside},
     {"qwen2_vl_vision", "", qwen2_vl_rows, false, NULL},
     {"qwen2_5_vl_vision", "", qwen2_5_vl_rows, false, NULL},
+    {"ernie4_5_vl_vision", "", ernie4_5_vl_rows, false, NULL},
     {"qwen3_vl_vision", "", qwen3_vl_rows, false, NULL},
     {"internvl_vision", "", internvl_rows, false, NULL},
     {"intern_vit_6b", "", intern_vit_rows, false, NULL},

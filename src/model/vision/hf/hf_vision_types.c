@@ -52,6 +52,35 @@ static const loong_hf_field_t qwen2_vl_fields[] = {
     CODE_FIELD("spatial_patch_size"),
     CODE_FIELD("rope_parameters"),
     CODE_FIELD(NULL)};
+static const loong_hf_field_t ernie4_5_vl_fields[] = {
+    INT_FIELD("depth", "num_layers", "32"),
+    INT_FIELD("hidden_size", "hidden_size", "1280"),
+    INT_FIELD("intermediate_size", "ffn_hidden_size", "5120"),
+    INT_FIELD("num_heads", "num_attention_heads", "16"),
+    INT_FIELD("patch_size", "patch_size", "14"),
+    REAL_FIELD("rms_norm_eps", "layernorm_epsilon", "1e-06"),
+    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
+    CODE_FIELD("hidden_act"),
+    NEUTRAL_FIELD("in_channels", "3"),
+    CODE_FIELD("rope_parameters"),
+    CODE_FIELD(NULL)};
+/* As its publisher has it; how it is trained there is no part of it. */
+static const loong_hf_field_t dfn_rope_fields[] = {
+    INT_FIELD("depth", "num_layers", "32"),
+    INT_FIELD("hidden_size", "hidden_size", "1280"),
+    CODE_FIELD("embed_dim"),
+    CODE_FIELD("mlp_ratio"),
+    INT_FIELD("num_heads", "num_attention_heads", "16"),
+    INT_FIELD("patch_size", "patch_size", "14"),
+    CODE_FIELD("hidden_act"),
+    NEUTRAL_FIELD("in_channels", "3"),
+    CODE_FIELD("spatial_merge_size"),
+    CODE_FIELD("attn_sep"),
+    CODE_FIELD("pp_data_balance"),
+    CODE_FIELD("recompute"),
+    CODE_FIELD("vit_first_fwd_bsz"),
+    CODE_FIELD("vit_num_recompute_layers"),
+    CODE_FIELD(NULL)};
 static const loong_hf_field_t qwen2_5_vl_fields[] = {
     INT_FIELD("depth", "num_layers", "32"),
     INT_FIELD("hidden_size", "hidden_size", "3584"),
@@ -271,6 +300,19 @@ static const loong_hf_fixed_t qwen3_vl_fixed[] = {
     {NULL, NULL}};
 #define qwen3_5_fixed qwen3_vl_fixed
 
+static const loong_hf_fixed_t ernie4_5_vl_fixed[] = {
+    {"add_class_token", "false"},
+    {"add_patch_bias", "false"},
+    {"pre_layernorm", "false"},
+    {"post_layernorm", "true"},
+    {"position_embedding_type", "rope"},
+    {"image_size", "0"},
+    {"normalization", "LayerNorm"},
+    {"rotary_base", "10000"},
+    {"temporal_patch_size", "1"},
+    {"masked_image_modeling", "false"},
+    {NULL, NULL}};
+
 static const loong_hf_fixed_t kimi_fixed[] = {
     {"add_class_token", "false"},
     {"add_patch_bias", "true"},
@@ -380,6 +422,13 @@ const loong_hf_type_t loongi_hf_vision_types[] = {
     TYPE("minicpmv4_6_vision", "MiniCPMV4_6Vision", "minicpmv4_6_vision",
          minicpmv),
     TYPE("glm4v_vision", "Glm4v", "glm4v_vision", glm4v),
+    TYPE("ernie4_5_vl_moe_vision", "Ernie4_5_VLMoeVision", "ernie4_5_vl_vision",
+         ernie4_5_vl),
+    {.model_type = "DFNRope_vision_transformer",
+     .architecture = "DFNRopeVisionTransformer",
+     .family = "ernie4_5_vl_vision",
+     .fields = dfn_rope_fields,
+     .fixed = ernie4_5_vl_fixed},
     TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
     {.model_type = NULL}};

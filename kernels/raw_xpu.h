@@ -28,7 +28,8 @@ typedef struct loong_raw_kernel {
 /* X(op) of each, by the folders of their files. */
 #define LOONG_RAW_KERNELS(X) \
     X(gelu) X(gelu_grad) X(swiglu) X(swiglu_grad) X(attention) \
-    X(attention_grad) X(softmax_cross_entropy) X(softmax_cross_entropy_grad) \
+    X(attention_grad) X(attention_merge) X(dequantize_blockwise) \
+    X(softmax_cross_entropy) X(softmax_cross_entropy_grad) \
     X(softmax_stats) X(softmax_turn) X(accumulate) X(sum_rows) X(add) \
     X(multiply) X(scale) X(cast) X(dropout) X(copy) X(zero) X(concat) \
     X(slice_grad) X(select_rows) X(zigzag) X(repeat_heads) X(sum_heads) \
@@ -39,9 +40,11 @@ typedef struct loong_raw_kernel {
     X(unpermute) X(unpermute_dw) X(sigmoid_gate) X(sigmoid_gate_grad) \
     X(layernorm) X(add_layernorm) X(layernorm_grad) X(mean_squares) \
     X(mean_squares_grad) X(rms_scale) X(rms_scale_grad) X(rmsnorm) \
-    X(add_rmsnorm) X(rmsnorm_grad) X(adamw) X(sign_step) X(sum) X(sumsq) \
-    X(rope) X(rope_table) X(rope_angles) X(rope_table_grad) \
-    X(segment_sum) X(segment_repeat) X(loss_scale)
+    X(add_rmsnorm) X(rmsnorm_grad) X(adamw) X(lion) X(sgd) X(ema) \
+    X(ema_swap) X(muon_momentum) X(muon_normalize) X(muon_polynomial) \
+    X(muon_step) X(sign_step) X(sum) X(sumsq) X(rope) X(rope_table) \
+    X(rope_angles) X(rope_table_grad) X(segment_sum) X(segment_repeat) \
+    X(loss_scale) X(magnitude) X(tensor_stats)
 #define LOONG_RAW_DECLARE(op_) extern const loong_raw_kernel_t loong_raw_##op_;
 LOONG_RAW_KERNELS(LOONG_RAW_DECLARE)
 #undef LOONG_RAW_DECLARE

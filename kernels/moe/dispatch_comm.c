@@ -6,8 +6,10 @@
  *   exchange_rows  rows of S_r to rank r: y = x_0's, x_1's, ... x_n-1's
  *   back           the same rows the other way
  *
- * Listed in kernels/list.h; read loong/moe.h before. */
+ * On a device the host has the counts that expert_routes showed it. Listed in
+ * kernels/list.h; read loong/moe.h before. */
 #include "list.h"
+#include "loong/device.h"
 #include "moe.h"
 
 /* Elements of each block: what goes, what comes. */
@@ -50,19 +52,34 @@ static loong_status_t exchange(const loong_kernel_call_t *call,
     LOONG_CHECK(call->ctx, call->group != NULL, LOONG_ERR_INTERNAL,
                 "%s: no communicator of group %s", call->query->op,
                 loong_group_name(a->group));
+    loong_comm_set_stream(call->group[a->group], call->stream);
     return loong_comm_all_to_all(call->group[a->group], &blocks, dtype,
                                  a->label);
 }
 
 /* ---- exchange_rows ------------------------------------------------------- */
 
-/* The sizes of blocks in elements; *rows_p: rows of all. */
-static loong_status_t set_blocks(const loong_kernel_call_t *call, int side,
-                                 int64_t most, int64_t *block)
+static loong_status_t find_counts(const loong_kernel_call_t *call,
+                                  const int32_t **counts_p)
+{
+    const void *counts = call->ptr[1];
+    if (call->device != NULL && !loong_device_is_host(call->device)) {
+        LOONG_TRY(loong_device_mirrored(
+            call->device, call->ptr[1],
+            2 * (size_t)at_of(call->query)->size * sizeof(**counts_p),
+            "rows of experts", &counts));
+    }
+    *counts_p = counts;
+    return LOONG_OK;
+}
+
+/* The sizes of blocks in elements, by `count` of each rank. */
+static loong_status_t set_blocks(const loong_kernel_call_t *call,
+                                 const int32_t *count, int64_t most,
+                                 int64_t *block)
 {
     const loong_kernel_query_t *q = call->query;
     int n = at_of(q)->size;
-    const int32_t *count = (const int32_t *)call->ptr[1] + (int64_t)side * n;
     int64_t cols = q->arg[0].dim[1];
     int64_t rows = 0;
     for (int r = 0; r < n; r++) {
@@ -82,15 +99,21 @@ static loong_status_t run_exchange_rows(const loong_kernel_call_t *call)
     const loong_exchange_rows_attr_t *a = q->attr;
     const loong_karg_t *y = &q->arg[2];
     state_t *s = call->state;
-    LOONG_TRY(set_blocks(call, a->back, q->arg[0].dim[0], s->go));
-    LOONG_TRY(set_blocks(call, !a->back, y->dim[0], s->come));
+    const int32_t *counts = NULL;
+    if (call->load) { /* the host has no counts yet */
+        return LOONG_OK;
+    }
+    LOONG_TRY(find_counts(call, &counts));
+    LOONG_TRY(set_blocks(call, counts + a->back * a->at.size,
+                         q->arg[0].dim[0], s->go));
+    LOONG_TRY(set_blocks(call, counts + !a->back * a->at.size, y->dim[0],
+                         s->come));
     return exchange(call, call->ptr[0], call->ptr[2], y->dtype);
 }
 
 const loong_kernel_t loongi_exchange_rows_comm = {
     .name = "exchange_rows_comm",
     .op = "exchange_rows",
-    .device = "cpu",
     .prepare = prepare,
     .destroy = destroy,
     .run = run_exchange_rows,

@@ -41,34 +41,6 @@ typedef struct state {
     int32_t offset[]; /* of the experts' rows */
 } state_t;
 
-/* Complete on return. */
-static loong_status_t read_offsets(const loong_kernel_call_t *call)
-{
-    state_t *s = call->state;
-    size_t bytes = (size_t)call->query->arg[2].dim[0] * sizeof(int32_t);
-    LOONG_TRY(loong_device_stream_copy(call->device, call->stream, s->offset,
-                                       call->ptr[2], bytes));
-    return loong_device_stream_synchronize(call->device, call->stream);
-}
-
-static loong_status_t check_offsets(const loong_kernel_call_t *call,
-                                    const int32_t *offset)
-{
-    int64_t count = call->query->arg[2].dim[0];
-    int64_t rows = call->query->arg[0].dim[0];
-    for (int64_t e = 0; e < count; e++) {
-        int32_t before = e > 0 ? offset[e - 1] : 0;
-        LOONG_CHECK(call->ctx,
-                    offset[e] >= before && offset[e] <= rows &&
-                        (e > 0 || offset[0] == 0),
-                    LOONG_ERR_ARG,
-                    "%s: offset %lld is %d after %d, there are %lld rows",
-                    call->query->op, (long long)e, offset[e], before,
-                    (long long)rows);
-    }
-    return LOONG_OK;
-}
-
 /* Expert e: its rows are [first, first + rows). */
 static loong_status_t multiply(const loong_kernel_call_t *call, int64_t e,
                                int64_t first, int64_t rows)
@@ -100,13 +72,12 @@ static loong_status_t multiply(const loong_kernel_call_t *call, int64_t e,
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
-    const int32_t *offset = ((const state_t *)call->state)->offset;
+    int32_t *offset = ((state_t *)call->state)->offset;
     int64_t experts = q->arg[2].dim[0] - 1;
     if (call->load) {
         return multiply(call, 0, 0, 1);
     }
-    LOONG_TRY(read_offsets(call));
-    LOONG_TRY(check_offsets(call, offset));
+    LOONG_TRY(loongi_xpu_read_offsets(call, 2, offset));
     for (int64_t e = 0; e < experts; e++) {
         int64_t rows = offset[e + 1] - offset[e];
         if (rows > 0 || is_dw(q)) {

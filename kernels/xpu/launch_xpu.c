@@ -179,6 +179,10 @@ loong_status_t loongi_xpu_kernels_register(loong_context_t *ctx)
     if (shim != NULL) {
         LOONG_TRY(register_list(ctx, loongi_xpu_products));
     }
+    if (shim != NULL && shim->has("dequantize_blockwise") &&
+        shim->has("bias") && shim->has("copy")) {
+        LOONG_TRY(register_list(ctx, loongi_xpu_adapters));
+    }
     return shim != NULL && shim->has("softmax_turn")
                ? register_list(ctx, loongi_xpu_heads)
                : LOONG_OK;

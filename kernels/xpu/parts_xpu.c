@@ -88,3 +88,32 @@ const loong_kernel_t *loongi_xpu_product(const char *op)
     }
     return loongi_xpu_products[i];
 }
+
+static loong_status_t check_offsets(const loong_kernel_call_t *call,
+                                    int operand, const int32_t *offset)
+{
+    int64_t count = call->query->arg[operand].dim[0];
+    int64_t rows = call->query->arg[0].dim[0];
+    for (int64_t e = 0; e < count; e++) {
+        int32_t before = e > 0 ? offset[e - 1] : 0;
+        LOONG_CHECK(call->ctx,
+                    offset[e] >= before && offset[e] <= rows &&
+                        (e > 0 || offset[0] == 0),
+                    LOONG_ERR_ARG,
+                    "%s: offset %lld is %d after %d, there are %lld rows",
+                    call->query->op, (long long)e, offset[e], before,
+                    (long long)rows);
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_xpu_read_offsets(const loong_kernel_call_t *call,
+                                       int operand, int32_t *offset)
+{
+    size_t bytes =
+        (size_t)call->query->arg[operand].dim[0] * sizeof(*offset);
+    LOONG_TRY(loong_device_stream_copy(call->device, call->stream, offset,
+                                       call->ptr[operand], bytes));
+    LOONG_TRY(loong_device_stream_synchronize(call->device, call->stream));
+    return check_offsets(call, operand, offset);
+}

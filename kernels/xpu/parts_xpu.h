@@ -67,6 +67,11 @@ LOONG_NODISCARD loong_status_t loongi_xpu_prepare_raw(loong_context_t *ctx,
                                                       const char *op,
                                                       void **state_p);
 
+/* Where the rows of each expert begin, of operand 0, as this operand tells;
+ * complete on return. */
+LOONG_NODISCARD loong_status_t loongi_xpu_read_offsets(
+    const loong_kernel_call_t *call, int operand, int32_t *offset);
+
 /* One of loongi_xpu_products, by its op. */
 const loong_kernel_t *loongi_xpu_product(const char *op);
 

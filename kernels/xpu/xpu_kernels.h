@@ -25,6 +25,9 @@ extern const loong_kernel_t *const loongi_xpu_products[];
 /* Products of experts, two of them. */
 extern const loong_kernel_t loongi_xpu_grouped, loongi_xpu_grouped_dw;
 
+/* Products of adapters, with what a shim may have beside them; as above. */
+extern const loong_kernel_t *const loongi_xpu_adapters[];
+
 /* Losses, of products and what a shim may have between them (raw_xpu.h). */
 extern const loong_kernel_t *const loongi_xpu_heads[];
 

@@ -10,27 +10,7 @@
 #include "convert.h"
 #include "port.h"
 
-#define INT8_STEP 7.874015718698502e-3f /* 1 / 127 */
-
-/* Quantiles of a normal distribution over the largest (QLoRA, appendix E). */
-const float loongi_quant_normal[16] = {
-    -1.0f,
-    -0.6961928009986877f,
-    -0.5250730514526367f,
-    -0.39491748809814453f,
-    -0.28444138169288635f,
-    -0.18477343022823334f,
-    -0.09105003625154495f,
-    0.0f,
-    0.07958029955625534f,
-    0.16093020141124725f,
-    0.24611230194568634f,
-    0.33791524171829224f,
-    0.44070982933044434f,
-    0.5626170039176941f,
-    0.7229568362236023f,
-    1.0f,
-};
+const float loongi_quant_normal[16] = {LOONG_QUANT_NORMAL};
 
 static const char *const names[LOONG_QUANT_COUNT] = {"none", "nf4",
                                                      "nf4_double", "int8"};
@@ -279,7 +259,7 @@ static LOONG_CLONES void decode_bytes(const int8_t *codes, float absmax,
                                       int64_t count, float *x)
 {
     for (int64_t i = 0; i < count; i++) {
-        x[i] = (float)codes[i] * absmax * INT8_STEP;
+        x[i] = (float)codes[i] * absmax * LOONG_QUANT_INT8_STEP;
     }
 }
 

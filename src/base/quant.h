@@ -26,17 +26,11 @@
 
 #include "base.h"
 #include "loong/dtype.h"
-#include "port.h"
+#include "quant_codes.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum {
-    LOONG_QUANT_BLOCK = 64,   /* elements with one scale, of nf4 */
-    LOONG_QUANT_NESTED = 256, /* scales with one scale */
-    LOONG_QUANT_ROW_ALIGN = 16
-};
 
 /* "none", "nf4", "nf4_double", "int8". */
 const char *loongi_quant_name(loong_quant_t quant);
@@ -51,20 +45,8 @@ static inline int64_t loongi_quant_columns(loong_quant_t quant)
                : LOONG_QUANT_BLOCK;
 }
 
-/* Where the scales of a row of `cols` elements begin, and its bytes. */
-LOONG_EVERYWHERE static inline int64_t
-loongi_quant_scales_at(loong_quant_t quant, int64_t cols)
-{
-    return quant == LOONG_QUANT_INT8 ? (cols + 3) / 4 * 4 : cols / 2;
-}
+/* Bytes of a row of `cols` elements. */
 int64_t loongi_quant_row_bytes(loong_quant_t quant, int64_t cols);
-
-/* Of nf4 double: where the offset is behind the scales of so many blocks; the
- * number of blocks and the nested scales follow. */
-LOONG_EVERYWHERE static inline int64_t loongi_quant_nested_at(int64_t blocks)
-{
-    return (blocks + 3) / 4 * 4;
-}
 
 /* The numbers of codes, ascending: 16 of 4 bits, and 256 of 8. */
 extern const float loongi_quant_normal[16];

@@ -94,7 +94,8 @@ static const char *scope_at(const loong_recipe_t *r, const char *role,
 {
     char path[PATH_SIZE];
     snprintf(path, sizeof(path), GROUPS "[%lld].scope", (long long)i);
-    return glob_of(r, role, loong_recipe_text(r, path));
+    const char *scope = loong_recipe_text(r, path);
+    return scope != NULL ? glob_of(r, role, scope) : NULL; /* it is refused */
 }
 
 typedef struct globs {

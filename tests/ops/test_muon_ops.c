@@ -132,13 +132,25 @@ static const part_t parts[] = {{ALL_ROWS, ALL_COLS, 0, 0, 0, 0},
                                {ALL_ROWS, 35, 0, 0, 0, 35},
                                {8, ALL_COLS, 4, 4, 12, 0}};
 
+/* The last of its op. */
+static const loong_kernel_t *reference(const char *op)
+{
+    const loong_kernel_t *ref = NULL;
+    const loong_kernel_t *next = NULL;
+    for (int i = 0; (next = loong_find_kernel(ctx, op, "cpu", i)) != NULL;
+         i++) {
+        ref = next;
+    }
+    return ref;
+}
+
 static void kernels_agree(void **state)
 {
     static const char *const ops[] = {"muon_momentum", "muon_normalize",
                                       "muon_polynomial", "muon_step"};
     (void)state;
     for (int o = 0; o < LOONG_COUNT_OF(ops); o++) {
-        const loong_kernel_t *ref = loong_find_kernel(ctx, ops[o], "cpu", 0);
+        const loong_kernel_t *ref = reference(ops[o]);
         const loong_kernel_t *kernel = NULL;
         int i = 0;
         for (; (kernel = loong_find_kernel(ctx, ops[o], OP_DEVICE, i)) != NULL;
@@ -148,7 +160,7 @@ static void kernels_agree(void **state)
                 check(kernel, ref, &parts[k], true);
             }
         }
-        assert_int_equal(i, 1);
+        assert_true(i > 0);
     }
 }
 

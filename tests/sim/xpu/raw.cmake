@@ -56,14 +56,16 @@ clustersim_test(xpu_cluster clustersim_proof LABELS sim
 clustersim_kernels(loong_raw_sim ${LOONG_RAW_KERNELS})
 clustersim_test(xpu_raw loong_raw_sim LABELS "sim;ops"
   SOURCES ${xpusim}/test_raw.c ${xpusim}/raw_cases.c ${xpusim}/raw_cases_more.c
-  ${xpusim}/raw_cases_experts.c ${xpusim}/raw_register.c LIBS loong_op_cases_cpu)
+  ${xpusim}/raw_cases_experts.c ${xpusim}/raw_cases_updates.c
+  ${xpusim}/raw_register.c LIBS loong_op_cases_cpu)
 add_test(NAME xpu_raw_long COMMAND test_xpu_raw long
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(xpu_raw_long PROPERTIES LABELS "sim;ops;full" TIMEOUT 600
   ENVIRONMENT OMP_NUM_THREADS=1)
 # The tests of these ops, with the raw kernels among the others.
 set(LOONG_RAW_OP_TESTS optimizer moe in_place softmax_cross_entropy
-  attention pointwise router router_sets rms_scale select_rows segment tables)
+  attention pointwise router router_sets rms_scale select_rows segment tables
+  update muon_ops)
 foreach(name ${LOONG_RAW_OP_TESTS})
   clustersim_test(xpu_raw_op_${name} loong_raw_sim LABELS "sim;ops;full"
     TIMEOUT 600 SOURCES ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c

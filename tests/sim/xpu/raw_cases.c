@@ -248,8 +248,7 @@ static void unpermute(const variant_t *v, op_case_t *c)
     c->accumulate = v->bits & SUM ? 1 : 0;
 }
 
-/* What it begins with is no operand of a case, and records are no numbers:
- * test_optimizer.c compares these, and sums. */
+/* test_optimizer.c compares these, and sums. */
 static void adamw(const variant_t *v, op_case_t *c)
 {
     static const loong_update_attr_t attr = {.group = 1,

@@ -28,6 +28,7 @@ typedef struct raw_case {
 } raw_case_t;
 
 /* Each ends with an op that is NULL. */
-extern const raw_case_t raw_cases[], raw_cases_more[], raw_cases_experts[];
+extern const raw_case_t raw_cases[], raw_cases_more[], raw_cases_experts[],
+    raw_cases_updates[];
 
 #endif

@@ -217,8 +217,7 @@ static const loong_hf_layout_t internvl_layouts[] = {
      {NULL, NULL, ""}}};
 
 /* The same as OpenGVLab publishes it. Its class shuffles pixels another way
- * unless ps_version says otherwise; the rest is of tiles, of conversations and
- * of training. */
+ * unless ps_version says otherwise; the rest is of tiles and of training. */
 static const loong_hf_shared_field_t internvl_chat_fields[] = {
     TOP(STATED_FIELD("ps_version", "\"v2\"")),
     TOP(NEUTRAL_FIELD("downsample_ratio", "0.5")),

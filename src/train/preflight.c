@@ -192,57 +192,76 @@ static loong_status_t decode_pictures(const loong_trainer_t *t)
     return status;
 }
 
-/* Every micro-batch of so many samples has room for its pictures: that of
- * texts, or a part of it that the encoder has at once. */
-static loong_status_t check_most(const loong_trainer_t *t,
-                                 const loong_blend_t *blend, int64_t samples,
-                                 int64_t micro_batch_size, int encoder)
+/* Has an encoder room for the most of a micro-batch of so many samples? */
+static loong_status_t check_room(const loong_trainer_t *t, const char *data,
+                                 int64_t micro_batch_size, int encoder,
+                                 const loong_batch_most_t *most)
 {
     const loong_picture_plan_t *p = &t->plan.pictures[encoder];
     const loong_room_t room = loongi_settings_room(&t->set, encoder);
     bool whole = micro_batch_size == t->set.micro_batch_size;
     int64_t images = whole ? p->most : p->text_most;
     int64_t rows = whole ? p->rows : p->text_rows;
-    loong_batch_most_t all[LOONG_MAX_ENCODERS];
-    loong_blend_info_t info;
-    loong_blend_get_info(blend, &info);
-    LOONG_TRY(loongi_batch_plan_most(t->ctx, blend, micro_batch_size, samples,
-                                     &t->plan.picture_reader, all));
-    const loong_batch_most_t most = all[encoder];
-    LOONG_CHECK(t->ctx, most.images <= images, LOONG_ERR_CONFIG,
+    LOONG_CHECK(t->ctx, most->images <= images, LOONG_ERR_CONFIG,
                 "%s: %s: found room for %lld, micro-batches of %lld samples of "
                 "data '%s' have up to %lld pictures",
                 loong_recipe_where(t->recipe, room.images_key), room.images_key,
-                (long long)images, (long long)micro_batch_size, info.name,
-                (long long)most.images);
+                (long long)images, (long long)micro_batch_size, data,
+                (long long)most->images);
     LOONG_CHECK(t->ctx,
-                most.longest <= p->longest || t->set.max_image_patches == 0,
+                most->longest <= p->longest || t->set.max_image_patches == 0,
                 LOONG_ERR_CONFIG,
                 "%s: data.max_image_patches: found %lld, pictures of data '%s' "
                 "have up to %lld rows of the image encoder",
                 loong_recipe_where(t->recipe, "data.max_image_patches"),
-                (long long)t->set.max_image_patches, info.name,
-                (long long)most.longest);
-    LOONG_CHECK(t->ctx, most.patches <= rows, LOONG_ERR_CONFIG,
+                (long long)t->set.max_image_patches, data,
+                (long long)most->longest);
+    LOONG_CHECK(t->ctx, most->patches <= rows, LOONG_ERR_CONFIG,
                 "%s: %s: there is room for %lld, micro-batches of %lld samples "
                 "of data '%s' have pictures of up to %lld",
                 loong_recipe_where(t->recipe, room.patches_key),
                 room.patches_key, (long long)rows, (long long)micro_batch_size,
-                info.name, (long long)most.patches);
+                data, (long long)most->patches);
     return LOONG_OK;
 }
 
-/* Of an encoder. */
-static loong_status_t check_encoder(const loong_trainer_t *t,
-                                    const loong_blend_t *blend, int64_t samples,
-                                    int encoder)
+/* Every micro-batch of so many samples has room for its pictures: that of
+ * texts, or a part of it that some encoder has at once. */
+static loong_status_t check_most(const loong_trainer_t *t,
+                                 const loong_blend_t *blend, int64_t samples,
+                                 int64_t micro_batch_size)
 {
-    int64_t part = t->plan.pictures[encoder].samples;
-    LOONG_TRY(
-        check_most(t, blend, samples, t->set.micro_batch_size, encoder));
-    return part < t->set.micro_batch_size
-               ? check_most(t, blend, samples, part, encoder)
-               : LOONG_OK;
+    loong_batch_most_t most[LOONG_MAX_ENCODERS];
+    loong_blend_info_t info;
+    loong_blend_get_info(blend, &info);
+    LOONG_TRY(loongi_batch_plan_most(t->ctx, blend, micro_batch_size, samples,
+                                     &t->plan.picture_reader, most));
+    for (int e = 0; e < t->plan.num_encoders; e++) {
+        if (micro_batch_size == t->set.micro_batch_size ||
+            micro_batch_size == t->plan.pictures[e].samples) {
+            LOONG_TRY(
+                check_room(t, info.name, micro_batch_size, e, &most[e]));
+        }
+    }
+    return LOONG_OK;
+}
+
+/* Samples are gone through once for each size that there is. */
+static loong_status_t check_encoders(const loong_trainer_t *t,
+                                     const loong_blend_t *blend,
+                                     int64_t samples)
+{
+    int64_t texts = t->set.micro_batch_size;
+    int64_t done = texts; /* parts of these */
+    LOONG_TRY(check_most(t, blend, samples, texts));
+    for (int e = 0; e < t->plan.num_encoders; e++) {
+        int64_t part = t->plan.pictures[e].samples;
+        if (part < texts && part != done) {
+            LOONG_TRY(check_most(t, blend, samples, part));
+            done = part;
+        }
+    }
+    return LOONG_OK;
 }
 
 /* Pictures have sizes, which stand in their files. */
@@ -277,9 +296,7 @@ static loong_status_t check_samples(const loong_trainer_t *t)
             LOONG_MIN(i < 0 ? loongi_settings_samples(&t->set)
                             : info.max_samples,
                       info.max_samples);
-        for (int e = 0; e < t->plan.num_encoders; e++) {
-            LOONG_TRY(check_encoder(t, blend, samples, e));
-        }
+        LOONG_TRY(check_encoders(t, blend, samples));
     }
     return LOONG_OK;
 }

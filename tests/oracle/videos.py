@@ -7,8 +7,8 @@ them.
     tests/oracle/videos.py BUILD --fixtures   writes tests/fixtures/videos
 
 Codecs mpeg4 and h264 among others, odd rates, frames at uneven times, turned
-ones, audio beside; the classes of Qwen2-VL, Qwen3-VL, InternVL, LLaVA-OneVision
-and GLM-4.1V by their defaults, by a rate and by a number of frames. The numbers of the frames are
+ones, audio beside; the classes of Qwen2-VL, Qwen3-VL, InternVL, LLaVA-OneVision,
+GLM-4.1V and ERNIE 4.5 VL (no times drawn into frames) by their defaults, by a rate and by a number of frames. The numbers of the frames are
 equal, and so are sizes, rows of patches and seconds; every pixel is within
 1/255, of the same frames by PyAV's own FFmpeg (a turned one is turned here).
 Needs av, numpy, torchvision and transformers.
@@ -24,6 +24,8 @@ from fractions import Fraction
 import av
 import numpy as np
 import torch
+from transformers.models.ernie4_5_vl_moe.video_processing_ernie4_5_vl_moe \
+    import Ernie4_5_VLMoeVideoProcessor
 from transformers.models.glm4v.video_processing_glm4v import \
     Glm4vVideoProcessor
 from transformers.models.internvl.video_processing_internvl import \
@@ -44,7 +46,9 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(
 CLASSES = {"Qwen2VL": Qwen2VLVideoProcessor, "Qwen3VL": Qwen3VLVideoProcessor,
            "InternVL": InternVLVideoProcessor,
            "LlavaOnevision": LlavaOnevisionVideoProcessor,
-           "Glm4v": Glm4vVideoProcessor}
+           "Glm4v": Glm4vVideoProcessor,
+           "Ernie4_5_VLMoe": Ernie4_5_VLMoeVideoProcessor}
+ERNIE = "Ernie4_5_VLMoe"  # a frame a patch; the last one fills a pair up
 FRAMES = ("InternVL", "LlavaOnevision")  # a frame a patch, of one size
 
 
@@ -200,13 +204,15 @@ def compare(library, kind, settings, path, sampling):
         sampling.get("fps", 0), sampling.get("num_frames", 0))
     patch = settings.get("patch_size", 14)
     merge = settings.get("merge_size", 1)
-    each = 1 if kind in FRAMES else 2
+    each = 1 if kind in FRAMES or kind == ERNIE else 2
     try:
         video, got, size, out = library.read(own, path, patch, merge, each)
     except ValueError as error:
         assert found is None, (kind, path, sampling, error)
         return None
     assert found is not None, (kind, path, sampling)
+    if kind == ERNIE:
+        numbers += numbers[-1:] * (len(numbers) % 2)
     assert got == numbers, (kind, path, sampling, got, numbers)
     assert abs(video.fps - metadata.fps) < 1e-9
     wanted = found["pixel_values_videos"].numpy()
@@ -217,7 +223,8 @@ def compare(library, kind, settings, path, sampling):
         assert [w * patch, h * patch] == size, (kind, path, size, (t, h, w))
         # Qwen2.5-VL's processor, of all frames too.
         metadata.frames_indices = np.array(numbers)
-        assert abs(video.seconds - 2 / metadata.sampled_fps) < 1e-12
+        assert kind == ERNIE or \
+            abs(video.seconds - 2 / metadata.sampled_fps) < 1e-12
     assert out.shape == wanted.shape, (kind, path, out.shape, wanted.shape)
     shape = (len(out), 3, -1)  # of a patch, channels first
     deviation = np.array(processor.image_std)[:, None] * 255
@@ -231,6 +238,9 @@ QWEN3 = dict(size=dict(shortest_edge=4096, longest_edge=200704), patch_size=16,
              temporal_patch_size=2, merge_size=2)
 INTERNVL = dict(size=dict(height=56, width=56))
 ONEVISION = INTERNVL
+ERNIES = dict(size=dict(shortest_edge=3136, longest_edge=50176), patch_size=14,
+              temporal_patch_size=2, merge_size=2, min_frames=4, max_frames=21,
+              draw_on_frames=False)
 # Some of the videos are longer than a second.
 GLM4V = dict(size=dict(shortest_edge=12544, longest_edge=100352),
              max_duration=1, patch_size=14, temporal_patch_size=2, merge_size=2)
@@ -273,6 +283,7 @@ def main():
                  ("Qwen3VL", dict(QWEN3, cap_pixels_per_frame=True,
                                   max_video_tokens=20)),
                  ("Glm4v", GLM4V), ("Glm4v", dict(GLM4V, max_duration=4)),
+                 (ERNIE, ERNIES), (ERNIE, dict(ERNIES, max_frames=8)),
                  ("InternVL", INTERNVL), ("LlavaOnevision", ONEVISION),
                  ("InternVL", dict(INTERNVL, initial_shift=False))])
             sampling = rng.choice([{}, dict(fps=rng.choice([0.5, 1, 2, 5.3])),

@@ -229,6 +229,14 @@ loong_status_t loongi_video_choose(loong_context_t *ctx, const char *path,
     const video_rules_t *v = &p->video;
     int64_t each = loongi_patch_frames(p);
     double total = (double)video->total;
+    LOONG_CHECK(ctx,
+                v->multiple == 0 || v->num_frames == 0 ||
+                    (v->num_frames >= v->min_frames &&
+                     v->num_frames <= v->max_frames),
+                LOONG_ERR_FORMAT,
+                "%s: %" PRId64 " frames are wanted, its video processor takes "
+                "%" PRId64 " to %" PRId64 " (min_frames, max_frames)",
+                path, v->num_frames, v->min_frames, v->max_frames);
     if (!takes_all(v)) {
         double wanted = wanted_frames(v, each, video);
         bool repeats = v->form == LOONG_VIDEO_TIMES || /* frames, as numpy */

@@ -5,6 +5,7 @@
  * Read preflight.h before. */
 #include "preflight.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,24 +54,29 @@ static loong_status_t check_weights(loong_trainer_t *t)
     return status;
 }
 
-/* A published encoder may come with other figures than its family's. */
+/* A published encoder may come with other figures than its family's, or does
+ * not say them. */
 static void note_image_processor(const loong_trainer_t *t)
 {
-    char path[4096];
     bool named = loong_recipe_is_set(t->recipe, "data.image_processor");
+    const char *whole = loong_recipe_text(t->recipe, "model.from_hf");
     for (int i = 0; !named && t->model != NULL && i < t->model->num_components;
          i++) {
         const loong_component_params_t *p = &t->model->components[i]->params;
-        snprintf(path, sizeof(path), "%s/preprocessor_config.json",
-                 p->init != NULL ? p->init : "");
-        if (p->init != NULL && p->family->image_processor != NULL &&
-            loongi_file_exists(path)) {
-            loongi_log(t->ctx, LOONG_LOG_WARN,
-                       "%s is not read, data.image_processor does not name "
-                       "it: pictures are processed by %sImageProcessor's "
-                       "defaults",
-                       path, p->family->image_processor);
+        const char *dir = p->init != NULL ? p->init : whole;
+        char path[PATH_MAX];
+        if (dir == NULL || p->family->image_processor == NULL) {
+            continue;
         }
+        snprintf(path, sizeof(path), "%s/" LOONG_HF_IMAGE_PROCESSOR, dir);
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "%s is not %s: pictures are processed by "
+                   "%sImageProcessor's defaults",
+                   path,
+                   loongi_file_exists(path)
+                       ? "read, data.image_processor does not name it"
+                       : "there, and data.image_processor names no other file",
+                   p->family->image_processor);
     }
 }
 

@@ -185,6 +185,9 @@ run 0 pictures.yaml --check
 has err "encoder/preprocessor_config.json is not read"
 run 0 pictures.yaml --check data.image_processor=encoder/preprocessor_config.json
 hasnt err "is not read"
+rm encoder/preprocessor_config.json
+run 0 pictures.yaml --check
+has err "is not there, and data.image_processor names no other file: pictures"
 run 2 pictures.yaml --check ++model.image_encoder.num_classes=0
 has err "its own keys num_classes or masked_image_modeling"
 

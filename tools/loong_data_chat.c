@@ -61,7 +61,10 @@ static const char help_text[] =
     "(default:\n"
     "                          Qwen2VL)\n"
     "  --video-fps NUMBER      frames that are read for each second\n"
-    "  --video-frames NUMBER   frames that are read of each video\n";
+    "  --video-frames NUMBER   frames that are read of each video\n"
+    "  --decode                refuse records with broken pictures or videos, "
+    "all\n"
+    "                          of which are decoded, once\n";
 
 enum { MAX_TAGS = 16, ANY_ID = INT32_MAX };
 
@@ -267,6 +270,7 @@ static const struct option long_options[] = {
     {"video-processor", required_argument, NULL, 'V'},
     {"video-fps", required_argument, NULL, 'F'},
     {"video-frames", required_argument, NULL, 'N'},
+    {"decode", no_argument, NULL, 'b'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0}};
 
@@ -278,6 +282,8 @@ static bool take_video(options_t *o, const char *command, int option)
     case 'v':
         o->video_token = optarg;
         return o->chat.images = true;
+    case 'b':
+        return o->chat.decode = true;
     case 'V':
         o->video_processor = optarg;
         return true;

@@ -39,6 +39,9 @@ typedef struct loong_chat_options {
     bool train_on_tool_results;
     bool use_chosen;   /* preference pairs, KTO: learns what was preferred */
     bool skip_refused; /* records that cannot be used are left out */
+    /* Every picture and video is decoded once, so that a record with a broken
+     * one is refused; else reading such a sample is an error. */
+    bool decode;
     /* Records have pictures (loong_source_params_t says by which token). */
     bool images;
     /* Of sharegpt, as "user=human": names of keys and roles. */

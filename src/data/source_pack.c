@@ -6,6 +6,7 @@
 #include "source_pack.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <xxhash.h>
@@ -315,6 +316,27 @@ static loong_status_t cut_sample(pack_t *p, int64_t sample,
     return LOONG_OK;
 }
 
+/* Each picture has rows. */
+static loong_status_t check_rows(const pack_t *p, const char *name,
+                                 const loong_items_t *items)
+{
+    const loong_picture_reader_t *reader = &p->params.pictures;
+    for (int i = 1; i < items->count; i++) {
+        const loong_item_t *item = &items->item[i];
+        LOONG_CHECK(p->ctx,
+                    item->type != LOONG_ITEM_IMAGE ||
+                        reader->rows(reader->config, item).text > 0,
+                    LOONG_ERR_CONFIG,
+                    "data '%s': %s: picture %s is %" PRId64 " x %" PRId64
+                    " pixels, longer and narrower than the image processor "
+                    "takes",
+                    p->params.data, name != NULL ? name : "a text",
+                    item->name != NULL ? item->name : "", item->size[0],
+                    item->size[1]);
+    }
+    return LOONG_OK;
+}
+
 /* Samples with pictures are not cut. */
 static loong_status_t measure_pictured(pack_t *p, int64_t sample,
                                        const loong_items_t *items)
@@ -322,6 +344,11 @@ static loong_status_t measure_pictured(pack_t *p, int64_t sample,
     loong_pack_info_t *f = &p->figures;
     const char *name = items->count > 0 ? items->item[0].name : NULL;
     int64_t sizes[LOONG_PACK_SIZES];
+    char most[24] = "any number";
+    if (p->params.patches < INT32_MAX) {
+        snprintf(most, sizeof(most), "%d", p->params.patches);
+    }
+    LOONG_TRY(check_rows(p, name, items));
     bool fits = measure_pictures(p, items, sizes);
     for (int k = 0; k < LOONG_PACK_SIZES; k++) {
         fits = fits && sizes[k] <= p->table.has[k];
@@ -330,12 +357,11 @@ static loong_status_t measure_pictured(pack_t *p, int64_t sample,
     LOONG_CHECK(p->ctx, fits, LOONG_ERR_CONFIG,
                 "data '%s': %s (sample %" PRId64 " of '%s') takes %" PRId64
                 " rows, %" PRId64 " of the image encoder, %" PRId64
-                " pictures; a row of samples has %d (data.seq_length), %d "
+                " pictures; a row of samples has %d (data.seq_length), %s "
                 "(data.row_patches), %d (data.row_images)",
                 p->params.data, name != NULL ? name : "a text", sample,
                 p->info.path, sizes[LOONG_PACK_IDS], sizes[LOONG_PACK_PATCHES],
-                sizes[LOONG_PACK_IMAGES], p->table.has[LOONG_PACK_IDS],
-                p->table.has[LOONG_PACK_PATCHES],
+                sizes[LOONG_PACK_IMAGES], p->table.has[LOONG_PACK_IDS], most,
                 p->table.has[LOONG_PACK_IMAGES]);
     p->table.length[sample] = p->table.sizes[sample][LOONG_PACK_IDS];
     f->ids += sizes[LOONG_PACK_IDS];

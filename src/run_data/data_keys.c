@@ -73,6 +73,11 @@ static const loong_recipe_field_t keys[] = {
          "records that cannot be used are left out; else there is no run "
          "with them",
          CHAT(skip_refused)),
+    BOOL("data.chat.decode", "false", FREE,
+         "every picture and video is decoded once, when conversations are "
+         "prepared, and records with a broken one are refused; else the step "
+         "that reads one stops",
+         CHAT(decode)),
     TEXT("data.chat.cache", NULL, FREE,
          "directory for texts and ids of conversations, made once; libloong "
          "below $XDG_CACHE_HOME or $HOME/.cache when not given",

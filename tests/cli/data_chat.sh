@@ -58,4 +58,16 @@ expect 0 '29 Feb 2020 there' inspect --date 2020-02-29 --train-on all \
     --template ./day.jinja --tokenizer "$model" a.jsonl
 expect 2 "data.chat.date: found 'today'" check --date today \
     --template ./day.jinja --tokenizer "$model" a.jsonl
+# Pictures that are cut off are whole in their heads.
+pictures=$2/tests/fixtures/images
+{ say '<image>' Hi; say '<image>' Hi; } |
+    sed '1s/^{/{"images": ["a.png"], /; 2s/^{/{"images": ["b.png"], /' >p.jsonl
+cp "$pictures/rgb.png" a.png
+head -c 200 a.png >b.png
+decode() { expect "$1" "$2" check "${@:3}" --tokenizer "$model" --image-token \
+    '<both>' p.jsonl; }
+decode 0 '^samples: 2,'
+decode 1 "^p.jsonl:2: b.png: " --decode
+cp a.png b.png
+decode 0 '^samples: 2,' --decode
 [ $failures = 0 ]

@@ -9,6 +9,7 @@
 #include "loong/image.h"
 #include "loong/video.h"
 #include "patch_place.h"
+#include "processor.h"
 #include "test.h"
 #include "test_dir.h"
 
@@ -422,6 +423,12 @@ static void test_video_fallback(void **state)
     loong_video_size(p, 50, 31, 2, size);
     assert_true(size[0] == 8 && size[1] == 8);
     assert_int_equal(loong_image_processor_max_tiles(p), 1);
+    loong_image_processor_destroy(&p);
+    assert_ok(ctx,
+              loong_image_processor_create_default(ctx, "Qwen2VL", 0, &p));
+    assert_ok(ctx, loongi_processor_check_narrow(ctx, p, "a.png", 2000, 10));
+    assert_fails(ctx, loongi_processor_check_narrow(ctx, p, "a.png", 3000, 10),
+                 LOONG_ERR_FORMAT, "one side may be up to 200 times the other");
     loong_image_processor_destroy(&p);
     test_context_end(&ctx);
 }

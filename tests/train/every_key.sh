@@ -357,6 +357,7 @@ data.chat.train_on_tool_results=true
 data.chat.use_chosen=true
 data.chat.tags=[user=human]
 data.chat.skip_refused=true
+data.chat.decode=true
 data.chat.cache=kept
 eval.on_start=true
 eval.sample.conversations=1

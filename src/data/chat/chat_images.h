@@ -26,6 +26,8 @@ typedef struct chat_image_rules {
     bool parts;
     /* Of pictures: NULL: each has one token. */
     const loong_image_processor_t *slices;
+    const loong_image_processor_t *pictures; /* NULL: takes any size */
+    bool decode; /* broken ones are refused, whose heads are whole */
     /* Of videos: NULL: there are none. Their token stands for one in the text
      * of a template, too. */
     const loong_image_processor_t *videos;

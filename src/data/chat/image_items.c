@@ -22,9 +22,13 @@ static loong_status_t noted(const loong_chat_t *chat, int64_t i,
 {
     const chat_place_t *place = place_of(chat, i);
     if (status != LOONG_OK) {
-        loongi_error_note(ctx, "wanted by %s:%lld",
+        loongi_error_note(ctx, "wanted by %s:%lld%s",
                           chat->files.file[place->file].path,
-                          (long long)place->line);
+                          (long long)place->line,
+                          status == LOONG_ERR_FORMAT
+                              ? "; data.chat.decode: true refuses such a "
+                                "record beforehand"
+                              : "");
     }
     return status;
 }

@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "chat.h"
+#include "processor.h"
 #include "tar.h"
 
 /* Of chat_conversation_t.listed. */
@@ -177,26 +178,64 @@ static const loong_json_t *path_of(const loong_json_t *image)
     return path;
 }
 
+/* As a step does it, which would stop at what is broken. */
+static loong_status_t decode(chat_conversation_t *c, const char *path,
+                             const loong_video_t *of)
+{
+    loong_image_sample_t sample = {0};
+    loong_item_t item = {.type = LOONG_ITEM_IMAGE};
+    int64_t size[2] = {of->width, of->height};
+    loong_status_t status = LOONG_OK;
+    if (of->frames > 0) {
+        loong_video_size(c->rules.videos, of->width, of->height, of->frames,
+                         size);
+    } else {
+        status = loong_image_load(c->ctx, path, &sample);
+    }
+    if (status == LOONG_OK) {
+        int64_t pixels = size[0] * size[1] * LOONG_MAX(of->frames, 1);
+        status = loongi_alloc(c->ctx, (size_t)pixels * 3, "a picture",
+                              &item.pixels);
+    }
+    if (status == LOONG_OK) {
+        status = of->frames > 0
+                     ? loong_video_read(c->ctx, c->rules.videos, path, of,
+                                        item.pixels)
+                     : loong_image_decode_item(c->ctx, &sample, &item);
+    }
+    loongi_free(c->ctx, item.pixels);
+    loong_image_sample_free(c->ctx, &sample);
+    return status;
+}
+
+static loong_status_t look_at_picture(chat_conversation_t *c, const char *path,
+                                      loong_video_t *of)
+{
+    loong_image_info_t info;
+    LOONG_TRY(loong_image_get_file_info(c->ctx, path, &info));
+    *of = (loong_video_t){.width = info.width, .height = info.height};
+    LOONG_TRY(loongi_processor_check_narrow(c->ctx, c->rules.pictures, path,
+                                          info.width, info.height));
+    if (c->rules.slices != NULL) {
+        of->parts = loong_image_processor_tiles(c->rules.slices, info.width,
+                                                info.height, false)
+                        .count;
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t look_at(chat_conversation_t *c, int kind,
                               const char *path, loong_video_t *video)
 {
-    loong_image_info_t info;
     bool exists = false;
     *video = (loong_video_t){.frames = 0};
     LOONG_TRY(loongi_file_part_exists(c->ctx, path, &exists));
     LOONG_CHECK(c->ctx, exists, LOONG_ERR_FORMAT, "there is no %s '%s'",
                 kinds[kind].name, path);
-    if (kind == VIDEO) {
-        return loong_video_measure(c->ctx, c->rules.videos, path, video);
-    }
-    LOONG_TRY(loong_image_get_file_info(c->ctx, path, &info));
-    *video = (loong_video_t){.width = info.width, .height = info.height};
-    if (c->rules.slices != NULL) {
-        video->parts = loong_image_processor_tiles(c->rules.slices, info.width,
-                                                   info.height, false)
-                           .count;
-    }
-    return LOONG_OK;
+    LOONG_TRY(kind == VIDEO ? loong_video_measure(c->ctx, c->rules.videos, path,
+                                                  video)
+                            : look_at_picture(c, path, video));
+    return c->rules.decode ? decode(c, path, video) : LOONG_OK;
 }
 
 /* With what stands in front of it: the tar file of which it is a member, or

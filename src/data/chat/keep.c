@@ -17,6 +17,7 @@
 
 #include "chat.h"
 #include "file.h"
+#include "processor.h"
 #include "tar.h"
 
 /* Of what is written and of how conversations become tokens: counted up when
@@ -46,9 +47,11 @@ static loong_status_t describe(loong_chat_t *chat, loong_text_t *key)
         bool bound = loong_tokenizer_image_bounds(
             chat->tokenizer,
             loong_tokenizer_token_to_id(chat->tokenizer, token), bounds);
-        loongi_text_printf(key, "%s %d %d %d %s\n", token, rules->parts,
-                           bound ? bounds[0] : -1, bound ? bounds[1] : -1,
-                           real != NULL ? real : "");
+        loongi_text_printf(key, "%s %d %d %d %s %d %" PRId64 "\n", token,
+                           rules->parts, bound ? bounds[0] : -1,
+                           bound ? bounds[1] : -1, real != NULL ? real : "",
+                           rules->decode,
+                           loongi_processor_narrowest(rules->pictures));
         free(real);
     }
     if (chat->image_rules.slices != NULL) {
@@ -56,10 +59,11 @@ static loong_status_t describe(loong_chat_t *chat, loong_text_t *key)
                            loong_video_processor_hash(
                                chat->image_rules.slices));
     }
-    if (chat->videos != NULL) {
-        loongi_text_printf(key, "%s %016" PRIx64 "\n",
+    if (chat->videos != NULL) { /* a build without them refuses them */
+        loongi_text_printf(key, "%s %016" PRIx64 " %d\n",
                            chat->image_rules.video_token,
-                           loong_video_processor_hash(chat->videos));
+                           loong_video_processor_hash(chat->videos),
+                           loong_video_loads());
     }
     if (chat->files.energon != NULL) {
         loongi_text_printf(key, "%016" PRIx64 "\n",

@@ -213,6 +213,8 @@ static loong_status_t open_images(loong_chat_t *chat,
                              p->image_root,
                              chat->form.knows_images,
                              sliced ? p->image_processor : NULL,
+                             p->image_processor,
+                             p->chat->decode,
                              p->video_processor,
                              p->video_token};
     chat->videos = p->video_processor;

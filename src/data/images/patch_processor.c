@@ -154,11 +154,8 @@ static loong_status_t check_size(loong_context_t *ctx,
                 "%s: becomes %" PRId64 " x %" PRId64 " pixels, the model takes "
                 "%" PRId64 " x %" PRId64,
                 name, size[0], size[1], p->image_size, p->image_size);
-    LOONG_CHECK(ctx, size[0] > 0, LOONG_ERR_CONFIG,
-                "%s: is %" PRId64 " x %" PRId64 " pixels, longer and narrower "
-                "than the image processor takes",
-                name, from[0], from[1]);
-    return LOONG_OK;
+    return loongi_processor_check_narrow(ctx, p->processor, name, from[0],
+                                       from[1]);
 }
 
 /* Whatever its own size, where all become the same. */

@@ -133,6 +133,14 @@ LOONG_NODISCARD loong_status_t loongi_settle_grids(const char *path,
 LOONG_NODISCARD loong_status_t loongi_settle_processor(
     const char *path, loong_image_processor_t *p);
 
+/* Whether it makes something of a picture of that size; p NULL: of all. Errors:
+ * LOONG_ERR_FORMAT, with the name, the size and the limit. */
+LOONG_NODISCARD loong_status_t loongi_processor_check_narrow(
+    loong_context_t *ctx, const loong_image_processor_t *p, const char *name,
+    int64_t width, int64_t height);
+/* What the pictures that it refuses so depend on; 0: there are none. */
+int64_t loongi_processor_narrowest(const loong_image_processor_t *p);
+
 /* loong_image_resize as torch does it with bytes: rows first, weights of 16
  * bits. */
 LOONG_NODISCARD loong_status_t loongi_image_resize_as_torch(

@@ -401,3 +401,32 @@ void loong_image_processor_size(const loong_image_processor_t *processor,
     *width_p = size[0];
     *height_p = size[1];
 }
+
+static bool has_bounds(const loong_image_processor_t *p)
+{
+    return p != NULL && p->size.max_pixels > 0;
+}
+
+loong_status_t loongi_processor_check_narrow(loong_context_t *ctx,
+                                             const loong_image_processor_t *p,
+                                             const char *name, int64_t width,
+                                             int64_t height)
+{
+    int64_t size[2] = {1, 1};
+    if (has_bounds(p)) {
+        loongi_processor_size(p, &p->cut, width, height, size);
+    }
+    LOONG_CHECK(ctx, size[0] > 0, LOONG_ERR_FORMAT,
+                "%s: is %" PRId64 " x %" PRId64 " pixels, longer and narrower "
+                "than the image processor takes: one side may be up to %d "
+                "times the other",
+                name, width, height, LONGEST_SIDE);
+    return LOONG_OK;
+}
+
+int64_t loongi_processor_narrowest(const loong_image_processor_t *p)
+{
+    return !has_bounds(p)  ? 0
+           : p->bounds_all ? p->cut.patch * p->cut.merge
+                           : 1;
+}

@@ -111,8 +111,9 @@ static loong_status_t open_video(opened_t *o)
     struct stat info;
     file_part_t part;
     LOONG_CHECK(o->ctx, find_functions() != NULL, LOONG_ERR_UNSUPPORTED,
-                "%s: this build reads no videos: " LOONG_VIDEO_OBJECT
-                " is wanted, which is made where FFmpeg's libav* are found "
+                "%s: no videos are read, " LOONG_VIDEO_OBJECT " is not beside "
+                "this program or in the library path: a whole build, or its "
+                "target loong_video, makes it where FFmpeg's libav* are found "
                 "(docs/install.md)",
                 o->path);
     LOONG_TRY(loongi_file_part(o->ctx, o->path, &part));

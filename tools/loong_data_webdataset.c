@@ -24,8 +24,10 @@ static const char help_text[] =
     "  --maxsize BYTES       a shard of so many gets no more samples "
     "(default:\n"
     "                        3000000000)\n"
-    "  --split NAME=SHARE... parts of the shards, as train=0.9,val=0.1\n"
-    "                        (default: train=1)\n";
+    "  --split NAME=SHARE... parts, as train=0.9,val=0.1, of whole shards in "
+    "their\n"
+    "                        order; what each has is told (default: "
+    "train=1)\n";
 
 static const struct option long_options[] = {
     {"out", required_argument, NULL, 'o'},

@@ -44,6 +44,8 @@ for out in one two; do
 done
 grep -qx 'two: 5 samples with 6 pictures and videos in 3 shards, [0-9]* bytes' \
     out || fail "what is told: $(cat out)"
+grep -qF "'val' has 1 samples, 20.0 %, in 1 shards; parts are whole shards" out ||
+    fail "a part of another share is not told: $(cat out)"
 diff -r one two || fail "the same records make other bytes"
 tar tf one/shard-000000.tar >names
 [ "$(tr '\n' ' ' <names)" = '000000000.json 000000000.png 000000001.json '`

@@ -17,6 +17,7 @@
 #include "chat.h"
 #include "file.h"
 #include "tar.h"
+#include "webdataset_meta.h"
 
 enum {
     BLOCK = 512,
@@ -31,7 +32,6 @@ typedef struct writer {
     loong_context_t *ctx;
     const loong_webdataset_params_t *params;
     loong_webdataset_info_t *info;
-    double shares; /* the sum of those of the split */
     const char *record_path;
     int64_t line;
     /* Of the record: those that it names, and how many were written. */
@@ -398,123 +398,6 @@ static loong_status_t write_file(writer_t *w, const chat_file_t *file)
     return status;
 }
 
-/* ---- metadata ------------------------------------------------------------ */
-
-static loong_status_t write_meta(writer_t *w, const char *name,
-                                 const loong_text_t *text)
-{
-    loong_text_t path = loongi_text_begin(w->ctx);
-    loongi_text_printf(&path, "%s/.nv-meta/%s", w->params->out, name);
-    loong_status_t status =
-        text->status != LOONG_OK ? text->status : path.status;
-    if (status == LOONG_OK) {
-        status = loongi_file_write(w->ctx, path.data, text->data, text->length);
-    }
-    loongi_text_free(&path);
-    return status;
-}
-
-/* The shards of a part end behind this share of them all. */
-static loong_status_t put_part(writer_t *w, const char *name, int length,
-                               double share, int64_t *shard, loong_text_t *text)
-{
-    int64_t end = (int64_t)(share * (double)w->info->shards + 0.5);
-    LOONG_CHECK(w->ctx, end > *shard, LOONG_ERR_ARG,
-                "--split %s: of %" PRId64 " shards none is left for '%.*s', "
-                "--maxcount or --maxsize makes more",
-                w->params->split, w->info->shards, length, name);
-    loongi_text_printf(text, "  %.*s:\n", length, name);
-    for (; *shard < end; ++*shard) {
-        loongi_text_printf(text, "  - shard-%06" PRId64 ".tar\n", *shard);
-    }
-    return text->status;
-}
-
-/* The next of "train=0.9,val=0.1"; *at_p goes behind it. */
-static loong_status_t next_share(const writer_t *w, const char **at_p,
-                                 int *length_p, double *share_p)
-{
-    const char *at = *at_p;
-    int length = (int)strspn(at, "abcdefghijklmnopqrstuvwxyz_");
-    char *end = NULL;
-    double share = at[length] == '=' ? strtod(at + length + 1, &end) : 0.0;
-    LOONG_CHECK(w->ctx,
-                length > 0 && share > 0.0 && (*end == ',' || *end == '\0'),
-                LOONG_ERR_ARG, "--split '%s': must be as train=0.9,val=0.1",
-                w->params->split);
-    *length_p = length;
-    *share_p = share;
-    *at_p = *end == ',' ? end + 1 : end;
-    return LOONG_OK;
-}
-
-static loong_status_t check_split(writer_t *w)
-{
-    for (const char *at = w->params->split; *at != '\0';) {
-        int length = 0;
-        double share = 0.0;
-        LOONG_TRY(next_share(w, &at, &length, &share));
-        w->shares += share;
-    }
-    LOONG_CHECK(w->ctx, w->shares > 0.0 && isfinite(w->shares), LOONG_ERR_ARG,
-                "--split '%s': must be as train=0.9,val=0.1", w->params->split);
-    return LOONG_OK;
-}
-
-static loong_status_t put_split(writer_t *w, loong_text_t *text)
-{
-    double sum = 0.0;
-    int64_t shard = 0;
-    loongi_text_printf(text, "split_parts:\n");
-    for (const char *at = w->params->split; *at != '\0';) {
-        const char *name = at;
-        int length = 0;
-        double share = 0.0;
-        LOONG_TRY(next_share(w, &at, &length, &share));
-        sum += share;
-        LOONG_TRY(put_part(w, name, length, sum / w->shares, &shard, text));
-    }
-    loongi_text_printf(text, "exclude: []\n");
-    return text->status;
-}
-
-static loong_status_t put_counts(writer_t *w, loong_text_t *text)
-{
-    const int64_t *counts = (const int64_t *)(const void *)w->counts.data;
-    loongi_text_printf(text, "shard_counts:\n");
-    for (int64_t i = 0; i < w->info->shards; i++) {
-        loongi_text_printf(text, "  shard-%06" PRId64 ".tar: %" PRId64 "\n", i,
-                           counts[i]);
-    }
-    return text->status;
-}
-
-static loong_status_t write_metadata(writer_t *w)
-{
-    loong_text_t set = loongi_text_begin(w->ctx);
-    loong_text_t split = loongi_text_begin(w->ctx);
-    loong_text_t info = loongi_text_begin(w->ctx);
-    loongi_text_printf(&set, "__module__: megatron.energon\n"
-                             "__class__: CrudeWebdataset\n");
-    loong_status_t status = put_split(w, &split);
-    if (status == LOONG_OK) {
-        status = put_counts(w, &info);
-    }
-    if (status == LOONG_OK) {
-        status = write_meta(w, "dataset.yaml", &set);
-    }
-    if (status == LOONG_OK) {
-        status = write_meta(w, "split.yaml", &split);
-    }
-    if (status == LOONG_OK) {
-        status = write_meta(w, ".info.yaml", &info);
-    }
-    loongi_text_free(&set);
-    loongi_text_free(&split);
-    loongi_text_free(&info);
-    return status;
-}
-
 /* ---- all of it ----------------------------------------------------------- */
 
 static loong_status_t make_out(writer_t *w)
@@ -542,14 +425,16 @@ static loong_status_t write_set(writer_t *w, const chat_files_t *files)
     LOONG_CHECK(w->ctx, w->tar != NULL, LOONG_ERR_FORMAT,
                 "%s: there are no records", w->params->paths[0]);
     LOONG_TRY(end_shard(w));
-    return write_metadata(w);
+    return loongi_webdataset_put_meta(
+        w->ctx, w->params, w->info,
+        (const int64_t *)(const void *)w->counts.data);
 }
 
 /* A set that is not whole is taken away. */
 static loong_status_t write_all(writer_t *w, chat_files_t *files)
 {
     const loong_webdataset_params_t *p = w->params;
-    LOONG_TRY(check_split(w));
+    LOONG_TRY(loongi_webdataset_check_split(w->ctx, p->split));
     for (int64_t i = 0; i < p->num_paths; i++) {
         LOONG_TRY(loongi_chat_list(files, p->paths[i], "train"));
     }

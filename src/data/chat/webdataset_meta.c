@@ -12,7 +12,7 @@
 #include "base.h"
 #include "file.h"
 
-/* A part may have so much more or less than its share before it is warned of. */
+/* So much more or less than its share a part may have without a warning. */
 #define MOST_OFF 0.1
 
 typedef struct meta {
@@ -104,8 +104,9 @@ static void tell_part(const meta_t *m, const part_t *part, double share,
 }
 
 /* The shards of a part end behind this share of them all. */
-static loong_status_t put_part(const meta_t *m, const part_t *part, double share,
-                               int64_t *shard, loong_text_t *text)
+static loong_status_t put_part(const meta_t *m, const part_t *part,
+                               double share, int64_t *shard,
+                               loong_text_t *text)
 {
     int64_t end = (int64_t)(share * (double)m->info->shards + 0.5);
     LOONG_CHECK(m->ctx, end > *shard, LOONG_ERR_ARG,

@@ -333,7 +333,8 @@ static bool run_together(machine_t *m, int rank, const loong_entry_t *e)
 static bool run_entry(machine_t *m, int rank)
 {
     const loong_entry_t *e = &m->cell->ranks[rank].entries[m->at[rank]];
-    if (e->message < 0 && is_hollow(m, rank, e->component, e->micro_batch)) {
+    bool skips = loongi_entry_computes(e) || (e->slot < 0 && e->message < 0);
+    if (skips && is_hollow(m, rank, e->component, e->micro_batch)) {
         pass(m, rank, (loong_span_t){m->clock[rank], m->clock[rank]});
         return true;
     }

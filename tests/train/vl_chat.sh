@@ -369,8 +369,9 @@ for name in cut.png "$pictures/rgb.png" cut.jpg; do
     user '"<image>"' ", \"image\": \"$PWD/${name#"$PWD"/}\""
 done | sed "s#$PWD/$pictures#$pictures#" >cut.jsonl
 status=1 run cut 1 lora.yaml --check "data.validation=[cut.jsonl]"
-for text in 'of 3 pictures: 2 problems' 'cut.png: ' 'wanted by cut.jsonl:1$' \
-    'cut.jpg: ' 'wanted by cut.jsonl:3$' \
+for text in 'of 3 pictures: 2 problems' 'cut.png: ' \
+    'wanted by cut.jsonl:1; data.chat.decode: true refuses' \
+    'cut.jpg: ' 'wanted by cut.jsonl:3; data.chat.decode: true refuses' \
     'warning: as it is, a run is refused: checkpoint.save: .* begins anew$'; do
     grep -q "$text" cut.out || fail "pictures cut off: no '$text' in: $(cat cut.out)"
 done

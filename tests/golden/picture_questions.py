@@ -11,8 +11,10 @@ a word; places, sizes, colours and the grey behind them are drawn. A
 conversation of train.jsonl asks for all that is in its picture and two other
 questions; in held_out.jsonl each question is a conversation of its own, so that
 no answer tells another. blind.jsonl and held_out_blind.jsonl are the same
-without pictures: what of them can be guessed. texts.txt has the texts, for a
-tokenizer. The same arguments and Pillow give the same files.
+without pictures: what of them can be guessed. captions.jsonl and
+held_out_captions.jsonl ask for all that is in a picture and nothing else.
+texts.txt has the texts, for a tokenizer. The same arguments and Pillow give the
+same files.
 """
 import argparse
 import json
@@ -145,16 +147,18 @@ def write_lines(out, name, records):
 
 
 def write(out, part, count, rng, size):
-    seen, blind = [], []
+    seen, blind, captions = [], [], []
     for i in range(count):
         name = f"pictures/{part}_{i:05d}.png"
         kind, whole, asked = make(rng, os.path.join(out, name), size)
+        captions.append(record(kind, name, [whole]))
         for c in conversations(rng, part, whole, asked):
             seen.append(record(kind, name, c))
             blind.append(record(kind, None, c))
+    before = "" if part == "train" else f"{part}_"
     write_lines(out, f"{part}.jsonl", seen)
-    write_lines(out, "blind.jsonl" if part == "train" else f"{part}_blind.jsonl",
-                blind)
+    write_lines(out, f"{before}blind.jsonl", blind)
+    write_lines(out, f"{before}captions.jsonl", captions)
     print(f"{part}: {count} pictures, {len(seen)} conversations")
     return blind
 

@@ -58,9 +58,8 @@ static loong_status_t time_program(const loong_component_t *c,
     loong_frame_t frame;
     double begin = loongi_now();
     memset(&frame, 0, sizeof(frame));
-    for (int i = 0; i <= 1 || (loongi_now() - begin < budget &&
-                               (i <= MIN_RUNS || last || *best_p >= enough));
-         i++) {
+    for (int i = 0; i <= MIN_RUNS || ((last || *best_p >= enough) &&
+                                      loongi_now() - begin < budget); i++) {
         double at = loongi_now();
         LOONG_TRY(loongi_program_run(run, program, &frame));
         LOONG_TRY(loong_device_synchronize(c->run.device, "a product"));

@@ -14,7 +14,7 @@
  * waiting for it do not count. */
 enum { SMALLEST = 128, LARGEST = 8192, MIN_RUNS = 10,
        ROOM_SHARE = 16 /* of what is free, one part: the rest is others' */ };
-static const double enough = 0.002; /* seconds of a product */
+static const double enough = 0.001; /* seconds of a product */
 static const double budget = 0.03;  /* of the products of one size */
 
 static void set_arg(loong_step_t *step, int i, loong_dtype_t dtype, int64_t n)

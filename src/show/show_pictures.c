@@ -208,12 +208,15 @@ static void put_caption(loong_show_t *s, const loong_shown_row_t *row,
         p->rows.grids, side * p->rows.width, side * p->rows.height,
         p->rows.width, p->rows.height, p->rows.encoder, p->encoder->name);
     if (p->place >= 0) {
+        int64_t last[2];
+        loong_picture_part(&p->rows, true, p->rows.grids, p->rows.grids - 1,
+                           last);
         loongi_text_printf(
             &s->html, ", places %" PRId64 " to %" PRId64 " of the text",
             p->place,
-            p->rows.pack.packed ? p->place + p->rows.text - 1
-                                : place_of(p, p->rows.grids - 1) +
-                                      p->rows.text / p->rows.grids - 1);
+            p->rows.pack.packed
+                ? p->place + p->rows.text - 1
+                : place_of(p, p->rows.grids - 1) + last[1] - 1);
     }
     loongi_text_printf(&s->html, "</figcaption>\n");
 }
@@ -222,23 +225,31 @@ static loong_status_t put_picture(loong_show_t *s, const loong_shown_row_t *row,
                                   const picture_t *p)
 {
     int64_t merge = loongi_patch_merge(p->encoder->cut);
-    int64_t patches = p->rows.width * p->rows.height;
-    int64_t rows = p->rows.stride * loongi_patch_block_rows(p->encoder->cut);
-    int64_t before = p->rows.encoder / p->rows.all_frames - patches;
-    int64_t text = p->rows.text / p->rows.grids;
+    int64_t block = loongi_patch_block_rows(p->encoder->cut);
+    bool sliced = p->rows.tiles > 1;
+    int64_t before = sliced ? 0
+                            : p->rows.encoder / p->rows.all_frames -
+                                  p->rows.width * p->rows.height;
     const loong_picture_packing_t *pack = &p->rows.pack;
     loongi_text_printf(&s->html,
                        "<figure id=\"picture-%" PRId64 "-%" PRId64 "\">",
                        row->draw, p->number);
     put_caption(s, row, p);
     for (int64_t g = 0; g < p->rows.grids; g++) {
+        bool whole = loong_picture_is_whole(&p->rows, g);
+        int64_t width = whole ? p->rows.whole.width : p->rows.width;
+        int64_t height = whole ? p->rows.whole.height : p->rows.height;
+        int64_t text[2], sent[2];
+        loong_picture_part(&p->rows, true, p->rows.grids, g, text);
+        loong_picture_part(&p->rows, false, p->rows.grids, g, sent);
+        int64_t rows = sliced ? sent[0] : g * p->rows.stride;
         grid_t grid = {p->encoder,
                        g,
-                       p->first + g * rows + before,
-                       p->rows.width,
-                       p->rows.height,
+                       p->first + rows * block + before,
+                       width,
+                       height,
                        p->place >= 0 ? place_of(p, g) : -1,
-                       text - patches / (merge * merge)};
+                       text[1] - width * height / (merge * merge)};
         if (pack->packed && p->place >= 0) { /* the others share their places */
             grid.place = g == 0 ? p->place : -1;
             grid.skip = 0;

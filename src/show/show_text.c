@@ -62,7 +62,9 @@ static void find_picture(const loong_show_t *s, const loong_shown_row_t *row,
                 at) {
                 run->picture = image;
                 run->moment = parts ? k + 1 : 0;
-                run->end = run->begin + rows->text / count;
+                int64_t part[2];
+                loong_picture_part(rows, true, count, k, part);
+                run->end = run->begin + part[1];
                 return;
             }
         }

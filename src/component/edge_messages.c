@@ -121,7 +121,8 @@ static loong_status_t clear(loong_edges_t *e, const loong_binding_t *run,
 /* Other messages of the port may be under way: its mirror is that of now. */
 static bool is_mirrored(const loong_edges_t *e, const char *data)
 {
-    for (int64_t i = 0; i < e->cell->params.num_messages; i++) {
+    for (int64_t k = 0; k < e->num_own; k++) {
+        int32_t i = e->own[k];
         if (e->states[i].sent > 0 && e->states[i].from == data &&
             !loongi_edges_is_direct(e, &e->cell->params.messages[i])) {
             return true;
@@ -297,7 +298,8 @@ loong_status_t loongi_edges_need(loong_edges_t *edges,
                                  const loong_entry_t *entry)
 {
     loong_edges_t *e = edges;
-    for (int64_t i = 0; e != NULL && i < e->cell->params.num_messages; i++) {
+    for (int64_t k = 0; e != NULL && k < e->num_own; k++) {
+        int32_t i = e->own[k];
         const loong_message_t *m = &e->cell->params.messages[i];
         loong_edge_state_t *s = &e->states[i];
         bool forward =
@@ -319,8 +321,8 @@ loong_status_t loongi_edges_need(loong_edges_t *edges,
 loong_status_t loongi_edges_finish(loong_edges_t *edges)
 {
     loong_edges_t *e = edges;
-    for (int64_t i = 0; e != NULL && i < e->cell->params.num_messages; i++) {
-        loong_edge_state_t *s = &e->states[i];
+    for (int64_t k = 0; e != NULL && k < e->num_own; k++) {
+        loong_edge_state_t *s = &e->states[e->own[k]];
         LOONG_TRY(wait_for(s, s->send, &s->sent));
     }
     if (e != NULL) {
@@ -345,8 +347,8 @@ bool loongi_edges_cancel(loong_edges_t *edges)
 {
     loong_edges_t *e = edges;
     bool done = true;
-    for (int64_t i = 0; e != NULL && i < e->cell->params.num_messages; i++) {
-        loong_edge_state_t *s = &e->states[i];
+    for (int64_t k = 0; e != NULL && k < e->num_own; k++) {
+        loong_edge_state_t *s = &e->states[e->own[k]];
         done = cancel(s, s->send, &s->sent) && done;
         done = cancel(s, s->receive, &s->received) && done;
     }

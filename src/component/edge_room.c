@@ -114,7 +114,7 @@ static int rank_in(const loong_edges_t *e, const loong_comm_t *comm,
     return rank;
 }
 
-/* The communicators of messages that this rank has ends of. */
+/* The messages that this rank has ends of, and their communicators. */
 static void find_ways(loong_edges_t *e)
 {
     const loong_resources_t *r = e->model->resources;
@@ -125,6 +125,7 @@ static void find_ways(loong_edges_t *e)
         if (m->from_rank != rank && m->to_rank != rank) {
             continue;
         }
+        e->own[e->num_own++] = (int32_t)i;
         s->comm = loongi_links_get(r->edges, loongi_cell_edge(e->cell, m->edge),
                                    m->backward);
         s->comm = s->comm != NULL ? s->comm : r->world;
@@ -163,6 +164,8 @@ static loong_status_t take_room(loong_edges_t *e)
     int64_t all = 0;
     LOONG_TRY(loongi_calloc(e->ctx, (size_t)messages, sizeof(*e->states),
                             "messages of edges", &e->states));
+    LOONG_TRY(loongi_calloc(e->ctx, (size_t)messages, sizeof(*e->own),
+                            "messages of this rank", &e->own));
     for (int64_t i = 0; i < messages; i++) {
         e->states[i].slot = -1;
         e->states[i].list.most = room_of(e, &e->cell->params.messages[i]);
@@ -233,6 +236,7 @@ void loongi_edges_destroy(loong_edges_t **edges_p)
     loongi_free(e->ctx, e->cleared);
     loongi_free(e->ctx, e->segments);
     loongi_free(e->ctx, e->states);
+    loongi_free(e->ctx, e->own);
     loongi_free(e->ctx, e);
     *edges_p = NULL;
 }

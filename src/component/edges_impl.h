@@ -29,6 +29,10 @@ struct loong_edges {
     loong_variant_t variant;
     const loong_cell_t *cell;
     loong_edge_state_t *states; /* of the messages */
+    /* Those with an end on this rank, ascending, which each entry of a step
+     * looks through: a cell of many ranks has many more. */
+    int32_t *own;
+    int64_t num_own;
     bool grouping;              /* what begins next is of the same group */
     loong_segment_t *segments;
     loong_comm_request_t *requests;

@@ -252,7 +252,7 @@ def main():
                 found = differences(folder, again)
         failed += bool(found)
         print(f"{name}: {'; '.join(found) or 'passed'}")
-    sys.exit(failed > 0)
+    sys.exit(int(failed > 0))
 
 
 if __name__ == "__main__":

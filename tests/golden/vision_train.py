@@ -142,7 +142,7 @@ def main():
         worst = max(np.max(np.abs(np.array(lines) / np.loadtxt(path) - 1)), 0)
         failed += worst > 1e-10
         print(f"{name}: {worst:.1e}")
-    sys.exit(failed > 0)
+    sys.exit(int(failed > 0))
 
 
 if __name__ == "__main__":

@@ -242,7 +242,7 @@ static const loong_hf_row_t qwen2_5_vl_rows[] = {
             HF_IF_QKV_BIAS, 0, part_, 3, NULL                                 \
     }
 static const loong_hf_row_t glm4v_rows[] = {
-    IMAGE("patch_embed.proj.weight"),
+    FRAMES("patch_embed.proj.weight"),
     NAMED("patch_embedding.bias", "patch_embed.proj.bias", HF_HIDDEN, HF_NONE),
     NAMED("patch_layernorm.weight", "post_conv_layernorm.weight", HF_HIDDEN,
           HF_NONE),

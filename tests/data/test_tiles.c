@@ -152,12 +152,76 @@ static void test_slices(void **state)
     test_context_end(&ctx);
 }
 
+/* An encoder takes what the image processor makes, before a picture is read. */
+static void test_agreement(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *class_name;
+        int64_t made, side; /* pixels of a processor, of the model; 0: any */
+        loong_patch_cut_t cut;
+        const char *text; /* NULL: they agree */
+    } cases[] = {
+        {"CLIP", 56, 56, {.patch = 14}, NULL},
+        {"CLIP", 56, 0, {.patch = 14, .merge = 2, .frames = 2}, NULL},
+        {"CLIP",
+         56,
+         0,
+         {.patch = 16, .merge = 2, .frames = 2},
+         "becomes 56 x 56 pixels, the model takes multiples of 32"},
+        {"Siglip",
+         56,
+         64,
+         {.patch = 16},
+         "becomes 56 x 56 pixels, the model takes 64 x 64"},
+        {"GotOcr2", 48, 0, {.patch = 16, .merge = 2}, "multiples of 32"},
+        {"Qwen2VL",
+         0,
+         56,
+         {.patch = 14, .merge = 2, .frames = 2},
+         "a picture of 640 x 320 pixels: becomes 644 x 308 pixels, the model "
+         "takes 56 x 56"},
+        {"Qwen2VL",
+         0,
+         0,
+         {.patch = 16, .merge = 2, .frames = 2},
+         "the image processor has patch_size 14"},
+        {"Qwen3VL", 0, 0, {.patch = 16, .merge = 2, .frames = 2}, NULL},
+        {"LlavaOnevision1_5",
+         0,
+         0,
+         {.patch = 14, .merge = 2, .frames = 1},
+         NULL},
+    };
+    loong_context_t *ctx = test_context();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        loong_image_processor_t *processor = NULL;
+        assert_ok(ctx,
+                  loong_image_processor_create_default(
+                      ctx, cases[i].class_name, cases[i].made, &processor));
+        const loong_patch_params_t p = {.processor = processor,
+                                        .image_size = cases[i].side,
+                                        .cut = cases[i].cut,
+                                        .rows = 1 << 16,
+                                        .pictures = 1};
+        if (cases[i].text != NULL) {
+            assert_fails(ctx, loong_patch_processor.check(ctx, &p, "own"),
+                         LOONG_ERR_CONFIG, cases[i].text);
+        } else {
+            assert_ok(ctx, loong_patch_processor.check(ctx, &p, "own"));
+        }
+        loong_image_processor_destroy(&processor);
+    }
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_published_tiles),
         cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_agreement),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -141,11 +141,13 @@ loong_picture_rows_t loong_picture_rows(const void *params,
     return rows;
 }
 
+/* Of a picture, or of a tile of it. */
 static loong_status_t check_size(loong_context_t *ctx,
                                  const loong_patch_params_t *p,
                                  const char *name, const int64_t from[2])
 {
     int64_t size[2];
+    int64_t unit = LOONG_MAX(p->cut.patch * loongi_patch_merge(p), 1);
     loongi_processor_size(p->processor, &p->cut, from[0], from[1], size);
     LOONG_CHECK(ctx,
                 !loongi_grids_all_equal(p) ||
@@ -154,24 +156,35 @@ static loong_status_t check_size(loong_context_t *ctx,
                 "%s: becomes %" PRId64 " x %" PRId64 " pixels, the model takes "
                 "%" PRId64 " x %" PRId64,
                 name, size[0], size[1], p->image_size, p->image_size);
-    return loongi_processor_check_narrow(ctx, p->processor, name, from[0],
-                                       from[1]);
+    LOONG_TRY(loongi_processor_check_narrow(ctx, p->processor, name, from[0],
+                                            from[1]));
+    LOONG_CHECK(ctx,
+                loongi_grids_all_equal(p) ||
+                    (size[0] % unit == 0 && size[1] % unit == 0),
+                LOONG_ERR_CONFIG,
+                "%s: becomes %" PRId64 " x %" PRId64 " pixels, the model takes "
+                "multiples of %" PRId64,
+                name, size[0], size[1], unit);
+    return LOONG_OK;
 }
 
-/* Whatever its own size, where all become the same. */
+/* Whatever its own size, where all become the same, or keep sizes of their own
+ * that a model of one size does not take. */
 static loong_status_t check_all_sizes(loong_context_t *ctx,
                                       const loong_patch_params_t *p,
                                       const char *data)
 {
-    static const int64_t wide[2] = {64, 32}, high[2] = {32, 64};
+    static const int64_t wide[2] = {640, 320}, high[2] = {320, 640};
     int64_t a[2], b[2];
     char name[128];
     loongi_processor_size(p->processor, &p->cut, wide[0], wide[1], a);
     loongi_processor_size(p->processor, &p->cut, high[0], high[1], b);
-    if (memcmp(a, b, sizeof(a)) != 0) {
+    if (memcmp(a, b, sizeof(a)) != 0 &&
+        !loongi_processor_is_native(p->processor)) {
         return LOONG_OK; /* that of each picture decides */
     }
-    snprintf(name, sizeof(name), "data '%s': every picture", data);
+    snprintf(name, sizeof(name), "data '%s': %s", data,
+             a[0] == b[0] ? "every picture" : "a picture of 640 x 320 pixels");
     return check_size(ctx, p, name, wide);
 }
 
@@ -179,6 +192,7 @@ static loong_status_t check(loong_context_t *ctx, const void *config,
                             const char *data)
 {
     const loong_patch_params_t *p = config;
+    LOONG_TRY(loongi_processor_check_cut(ctx, p->processor, &p->cut));
     LOONG_CHECK(ctx,
                 p->pictures >= 1 && p->pictures <= loongi_picture_capacity(p),
                 LOONG_ERR_CONFIG,

@@ -69,6 +69,13 @@ const loong_processor_kind_t loongi_processor_kinds[] = {
     {"Qwen2VL",
      {BOUNDED(14), CLIP_COLOURS,
       .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280}}},
+    /* Qwen2VL's as Qwen3-VL's and LLaVA-OneVision-1.5's files have it. */
+    {"Qwen3VL",
+     {BOUNDED(16), HALF,
+      .size = {.min_pixels = 256 * 256, .max_pixels = 4096 * 4096}}},
+    {"LlavaOnevision1_5",
+     {SCALED, CLIP_COLOURS, .cut = {14, 2, 1, 0},
+      .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280}}},
     {"Qwen2VL",
      {BOUNDED(14), CLIP_COLOURS,
       .size = {.min_pixels = 128 * 28 * 28, .max_pixels = 768 * 28 * 28},

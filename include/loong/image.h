@@ -38,11 +38,9 @@ typedef struct loong_image {
 } loong_image_t;
 
 typedef struct loong_image_decode_params {
-    /* A picture of more is refused before memory is taken; 0: 89478485, where
-     * PIL begins to warn of decompression bombs. */
+    /* More are refused before memory is taken; 0: 89478485, PIL's bound. */
     int64_t max_pixels;
-    /* (optional) Where the pixels go: memory that was used before has its
-     * pages, which halves the time. image->pixels is then the caller's. */
+    /* (optional) Where the pixels go, the caller's memory. */
     uint8_t *to;
 } loong_image_decode_params_t;
 
@@ -52,7 +50,6 @@ typedef struct loong_image_decode_params {
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_get_info(
     loong_context_t *ctx, const char *name, const uint8_t *bytes, size_t length,
     loong_image_info_t *info);
-
 /* Of a file that is a picture; reads no more than its head. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_image_get_file_info(
     loong_context_t *ctx, const char *path, loong_image_info_t *info);
@@ -166,7 +163,6 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_image_process(
 /* ---- source: samples with labels ------------------------------------------*/
 
 typedef struct loong_image_source loong_image_source_t;
-
 /* One sample. Bytes are the caller's (loong_image_sample_free). */
 typedef struct loong_image_sample {
     const char *name; /* the picture's path, borrowed from the source */
@@ -249,6 +245,10 @@ typedef struct loong_patch_params {
 /* For loong_picture_reader_t; params: loong_patch_params_t. */
 LOONG_API loong_picture_rows_t loong_picture_rows(const void *params,
                                                   const loong_item_t *picture);
+
+/* Before any is read: what the processor makes is what the encoder takes. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_patch_check(
+    loong_context_t *ctx, const loong_patch_params_t *params, const char *name);
 
 /* Samples of one picture with pixels (LOONG_ITEM_IMAGE) and its class
  * (LOONG_ITEM_LABEL), which may be missing where num_classes is 0. Normalisers:

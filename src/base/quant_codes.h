@@ -5,6 +5,8 @@
 #ifndef LOONG_QUANT_CODES_H
 #define LOONG_QUANT_CODES_H
 
+#include <stdint.h>
+
 #include "loong/dtype.h"
 #include "port.h"
 

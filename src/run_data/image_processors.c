@@ -105,7 +105,9 @@ loongi_run_data_check_processor(const loong_run_data_t *d,
     static const char key[] = "data.image_processor";
     const loong_recipe_t *r = d->plan->recipe;
     loong_status_t status =
-        loong_patch_processor.check(d->plan->ctx, config, c->params.name);
+        d->image_processor[0] == config->processor
+            ? loong_patch_check(d->plan->ctx, config, c->params.name)
+            : LOONG_OK; /* an encoder of videos reads no pictures */
     if (status != LOONG_OK && loong_recipe_text(r, key) != NULL) {
         loongi_error_note(d->plan->ctx, "wanted by %s (%s)", key,
                           loong_recipe_where(r, key));

@@ -80,7 +80,7 @@ LOONG_NODISCARD loong_status_t loongi_run_data_any_image_processor(
     loong_run_data_t *d, int encoder, const loong_family_t *family,
     int64_t image_size);
 /* Before a picture is read: what the image processor makes is what the encoder
- * takes. Errors: LOONG_ERR_CONFIG, with the key or the class of its defaults. */
+ * takes. Errors: LOONG_ERR_CONFIG, with the key or the class of defaults. */
 LOONG_NODISCARD loong_status_t loongi_run_data_check_processor(
     const loong_run_data_t *d, const loong_component_t *c,
     const loong_patch_params_t *config);

@@ -13,6 +13,7 @@
 /* A grid of a picture: all of it, or a tile. */
 typedef struct grid {
     const loong_shown_encoder_t *encoder;
+    const loong_image_processor_t *by;
     int64_t number;        /* of the picture's */
     int64_t first;         /* row of the encoder with its first patch */
     int64_t width, height; /* patches */
@@ -29,10 +30,10 @@ static uint8_t byte_of(const loong_image_processor_t *p, int channel,
 }
 
 /* Frame f of a patch. */
-static void put_patch(const loong_patch_params_t *p, const float *patch,
-                      int64_t f, int64_t row, int64_t column,
-                      loong_image_t *image)
+static void put_patch(const grid_t *grid, const float *patch, int64_t f,
+                      int64_t row, int64_t column, loong_image_t *image)
 {
+    const loong_patch_params_t *p = grid->encoder->cut;
     int64_t side = p->cut.patch;
     int64_t frames = LOONG_MAX(p->cut.frames, 1);
     for (int c = 0; c < CHANNELS; c++) {
@@ -42,7 +43,7 @@ static void put_patch(const loong_patch_params_t *p, const float *patch,
             int64_t y = row * side + i / side;
             int64_t x = column * side + i % side;
             image->pixels[(y * image->width + x) * CHANNELS + c] =
-                byte_of(p->processor, c, from[last ? i * CHANNELS : i]);
+                byte_of(grid->by, c, from[last ? i * CHANNELS : i]);
         }
     }
 }
@@ -53,7 +54,7 @@ static void fill_frame(const grid_t *grid, int64_t f, loong_image_t *image)
     int64_t elements = loongi_patch_elements(e->cut);
     for (int64_t i = 0; i < grid->width * grid->height; i++) {
         int64_t at = grid->first + i;
-        put_patch(e->cut, e->patches + at * elements, f, e->places[at],
+        put_patch(grid, e->patches + at * elements, f, e->places[at],
                   e->places[e->cut->rows + at], image);
     }
 }
@@ -231,6 +232,10 @@ static loong_status_t put_picture(loong_show_t *s, const loong_shown_row_t *row,
                             : p->rows.encoder / p->rows.all_frames -
                                   p->rows.width * p->rows.height;
     const loong_picture_packing_t *pack = &p->rows.pack;
+    const loong_patch_params_t *cut = p->encoder->cut;
+    const loong_image_processor_t *by =
+        strcmp(row->kind[p->number - 1], "video") == 0 ? cut->video
+                                                       : cut->processor;
     loongi_text_printf(&s->html,
                        "<figure id=\"picture-%" PRId64 "-%" PRId64 "\">",
                        row->draw, p->number);
@@ -244,6 +249,7 @@ static loong_status_t put_picture(loong_show_t *s, const loong_shown_row_t *row,
         loong_picture_part(&p->rows, false, p->rows.grids, g, sent);
         int64_t rows = sliced ? sent[0] : g * p->rows.stride;
         grid_t grid = {p->encoder,
+                       by,
                        g,
                        p->first + rows * block + before,
                        width,

@@ -168,31 +168,42 @@ static loong_status_t check_size(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-/* Whatever its own size, where all become the same, or keep sizes of their own
- * that a model of one size does not take. */
+/* Whatever its own size, where all become the same. */
 static loong_status_t check_all_sizes(loong_context_t *ctx,
                                       const loong_patch_params_t *p,
                                       const char *data)
 {
-    static const int64_t wide[2] = {640, 320}, high[2] = {320, 640};
+    static const int64_t wide[2] = {64, 32}, high[2] = {32, 64};
     int64_t a[2], b[2];
     char name[128];
     loongi_processor_size(p->processor, &p->cut, wide[0], wide[1], a);
     loongi_processor_size(p->processor, &p->cut, high[0], high[1], b);
-    if (memcmp(a, b, sizeof(a)) != 0 &&
-        !loongi_processor_is_native(p->processor)) {
+    if (memcmp(a, b, sizeof(a)) != 0) {
         return LOONG_OK; /* that of each picture decides */
     }
-    snprintf(name, sizeof(name), "data '%s': %s", data,
-             a[0] == b[0] ? "every picture" : "a picture of 640 x 320 pixels");
+    snprintf(name, sizeof(name), "data '%s': every picture", data);
     return check_size(ctx, p, name, wide);
+}
+
+loong_status_t loong_patch_check(loong_context_t *ctx,
+                                 const loong_patch_params_t *params,
+                                 const char *name)
+{
+    static const int64_t example[2] = {640, 320};
+    char picture[128];
+    LOONG_TRY(loongi_processor_check_cut(ctx, params->processor, &params->cut));
+    if (!loongi_processor_is_native(params->processor)) {
+        return check_all_sizes(ctx, params, name);
+    }
+    snprintf(picture, sizeof(picture),
+             "data '%s': a picture of 640 x 320 pixels", name);
+    return check_size(ctx, params, picture, example);
 }
 
 static loong_status_t check(loong_context_t *ctx, const void *config,
                             const char *data)
 {
     const loong_patch_params_t *p = config;
-    LOONG_TRY(loongi_processor_check_cut(ctx, p->processor, &p->cut));
     LOONG_CHECK(ctx,
                 p->pictures >= 1 && p->pictures <= loongi_picture_capacity(p),
                 LOONG_ERR_CONFIG,

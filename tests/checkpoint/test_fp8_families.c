@@ -25,7 +25,8 @@ static const char stacked_map[] =
     "    holds: [layers.#.mlp.experts.@.down_proj.weight]\n"
     "    transposed: true\n";
 
-/* config.json of a fixture, with the type that its weights have here. */
+/* config.json of a fixture, with the type that its weights have here; of a
+ * model with pictures, whose encoder is not written, the texts' alone. */
 static char *config_of(loong_context_t *ctx, const char *fixture,
                        const char *dtype)
 {
@@ -37,6 +38,10 @@ static char *config_of(loong_context_t *ctx, const char *fixture,
              LOONG_SOURCE_DIR "/tests/golden/fixtures/%s/config.json",
              fixture);
     assert_ok(ctx, loongi_file_read(ctx, path, &text, &size));
+    char *vision = strstr(text, ",\n  \"vision_config\""); /* the last one */
+    if (vision != NULL) {
+        memcpy(vision, "\n}", 3);
+    }
     const char *at = text;
     for (const char *f = at; (f = strstr(at, "\"float32\"")) != NULL;
          at = f + strlen("\"float32\"")) {
@@ -161,7 +166,7 @@ static void reads_alike(const char *fixture, const char *map,
     products.dir = b;
     products.fp8 = false;
     fp8_written_t w = fp8_write(ctx, &products);
-    assert_true(w.scaled >= 8);
+    assert_true(w.scaled >= 6); /* the products of a layer */
     print_message("%s%s, %s: %d tensors in blocks\n", fixture,
                   map != NULL ? ", experts stacked" : "", named, w.scaled);
     (void)fp8_write(ctx, &fp8);

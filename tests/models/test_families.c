@@ -18,18 +18,19 @@ static int steps(void)
 static void trains_alike(void **state)
 {
     const family_case_t *f = *state;
-    char from[300];
+    char model[500];
     layout_place_t place = layout_begin();
     layout_run_t one = {.save = "one", .parallel = "{}",
-                        .model = f->model != NULL ? f->model : "{}",
-                        .more = from, .dtype = "fp64", .ranks = 1,
+                        .model = model, .more = "", .dtype = "fp64", .ranks = 1,
                         .micro_batch_size = 6, .steps = steps(),
                         .vision_ids = f->vision_ids};
     layout_run_t mixed = one;
     double losses[MOST];
-    snprintf(from, sizeof(from),
-             "init: {from_hf: " LOONG_SOURCE_DIR "/tests/golden/fixtures/%s}",
-             f->fixture);
+    snprintf(model, sizeof(model),
+             "{init: {from_hf: " LOONG_SOURCE_DIR
+             "/tests/golden/fixtures/%s}%s%s",
+             f->fixture, f->model != NULL ? ", " : "}",
+             f->model != NULL ? f->model + 1 : "");
     mixed.save = "mixed";
     mixed.parallel = f->parallel;
     mixed.ranks = f->ranks;

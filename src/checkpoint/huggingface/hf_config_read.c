@@ -394,6 +394,7 @@ static loong_status_t read_config(loong_hf_reader_t *r, const char *role,
         r->type = loongi_hf_type_find(r->ctx, name);
     }
     if (r->type == NULL) {
+        loongi_text_free(&r->problems.text); /* they follow from it */
         return unknown_type(r, name);
     }
     LOONG_TRY(loongi_pairs_create(r->ctx, &r->pairs));

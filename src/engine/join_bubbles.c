@@ -235,6 +235,9 @@ static loong_status_t find_best(const filling_t *f, trial_t *best)
     LOONG_TRY(begin_trials(f, &t));
     LOONG_TRY(begin_trials(f, best));
     for (int n = 0; n <= even * parts || best->length == INT64_MAX; n++) {
+        if (f->length + n * unit >= best->length) {
+            break; /* no step is shorter than its front and the pipeline */
+        }
         for (int k = even; k <= f->total; k += LOONG_MAX(even / 2, 1)) {
             for (int i = 0; i < (f->hops ? 4 : 2); i++) {
                 t.front = n * unit;

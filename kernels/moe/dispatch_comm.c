@@ -100,9 +100,6 @@ static loong_status_t run_exchange_rows(const loong_kernel_call_t *call)
     const loong_karg_t *y = &q->arg[2];
     state_t *s = call->state;
     const int32_t *counts = NULL;
-    if (call->load) { /* the host has no counts yet */
-        return LOONG_OK;
-    }
     LOONG_TRY(find_counts(call, &counts));
     LOONG_TRY(set_blocks(call, counts + a->back * a->at.size,
                          q->arg[0].dim[0], s->go));
@@ -118,4 +115,5 @@ const loong_kernel_t loongi_exchange_rows_comm = {
     .destroy = destroy,
     .run = run_exchange_rows,
     .communicates = true,
+    .waits = true, /* for the counts of a device */
 };

@@ -25,13 +25,15 @@ loong_status_t loongi_staged_compare_clocks(staged_root_t *root,
     double after = 0.0;
     double (*noted)[2] = NULL; /* before a round, and after the last one */
     int64_t *counts = NULL;
-    LOONG_TRY(loongi_calloc(root->ctx, size, sizeof(*noted), "clocks", &noted));
-    LOONG_TRY(
-        loongi_calloc(root->ctx, size, sizeof(*counts), "clocks", &counts));
-    for (size_t r = 0; r < size; r++) {
+    loong_status_t status =
+        loongi_calloc(root->ctx, size, sizeof(*noted), "clocks", &noted);
+    if (status == LOONG_OK) {
+        status =
+            loongi_calloc(root->ctx, size, sizeof(*counts), "clocks", &counts);
+    }
+    for (size_t r = 0; r < size && status == LOONG_OK; r++) {
         counts[r] = LOONG_COUNT_OF(*noted);
     }
-    loong_status_t status = LOONG_OK;
     double last = 0.0;
     for (int round = 0; round < ROUNDS && status == LOONG_OK; round++) {
         double before = loongi_now();
@@ -44,8 +46,9 @@ loong_status_t loongi_staged_compare_clocks(staged_root_t *root,
         high = round > 0 ? LOONG_MIN(high, noted[0][1] - last) : high;
         last = before;
     }
-    root->ahead = host->rank == 0 ? 0.0 : 0.5 * (low + high);
-    root->unsure = host->rank == 0 ? 0.0 : 0.5 * (high - low);
+    bool other = host->rank != 0 && status == LOONG_OK;
+    root->ahead = other ? 0.5 * (low + high) : 0.0;
+    root->unsure = other ? 0.5 * (high - low) : 0.0;
     loongi_free(root->ctx, counts);
     loongi_free(root->ctx, noted);
     return status;
@@ -113,7 +116,9 @@ void loongi_staged_end_wait(staged_t *s)
 void loongi_staged_arrived(staged_t *s, const staged_message_t *m, size_t bytes)
 {
     double now = loongi_now();
-    double sent = LOONG_MIN(m->stamp - s->root->ahead, now);
+    /* Clocks drift apart; what came was ready before. */
+    s->root->ahead = LOONG_MAX(s->root->ahead, m->stamp - now);
+    double sent = m->stamp - s->root->ahead;
     double whole = now - sent;
     double idle = s->idle.since > 0.0 ? s->idle.since : now;
     double begin = LOONG_MAX(LOONG_MAX(sent, s->idle.begin), idle);

@@ -2,12 +2,10 @@
  *
  * cross_entropy and token_logprob by oneDNN products, over chunks of tokens
  * with labels, whose rows are copied where others lie between (formulas:
- * cross_entropy_ref.c). Per chunk: logits in fp32 -> loss, gradient in their
- * place (bf16 for bf16 operands) -> rows of dx, and dw added up over chunks.
- *
- * "widened" is for processors without bf16 products: w, and x chunk by chunk,
- * are copied to fp32 first. Listed in kernels/list.h; read cross_entropy.h and
- * onednn.h before. */
+ * cross_entropy_ref.c). Per chunk: fp32 logits -> loss, their gradient in place
+ * -> rows of dx, and dw added up. "widened" is for processors without bf16
+ * products: w, and x chunk by chunk, are copied to fp32 first. Listed in
+ * kernels/list.h; read cross_entropy.h and onednn.h before. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -483,20 +481,22 @@ static loong_status_t run_chunk(const launch_t *l, int64_t first)
     return LOONG_OK;
 }
 
-/* Values and dx of all tokens, where some have no rows. */
+/* Values and dx of tokens without rows, which have no labels. */
 static void clear_unlabelled(const launch_t *l)
 {
+    const int32_t *labels = l->call->ptr[2];
+    size_t size = loong_dtype_size(l->plan.q->arg[0].dtype);
     int64_t end = l->count < l->plan.tokens ? l->plan.tokens : 0;
-    for (int i = 0; i < l->plan.num_pairs; i++) {
-        const pair_t *pair = &l->plan.pair[i];
-        int dx = pair->roles->dx;
-        size_t size = loong_dtype_size(l->plan.q->arg[dx].dtype);
-        for (int64_t t = 0; pair->has_dx && t < end; t++) {
-            memset(row_at(l, dx, t), 0, (size_t)pair->hidden * size);
-        }
-    }
+#pragma omp parallel for schedule(static) num_threads(l->plan.q->threads)
     for (int64_t t = 0; t < end; t++) {
-        set_values(l, t, 0.0f, 0.0f);
+        bool skip = labels[t] == LOONG_IGNORE_LABEL;
+        for (int i = 0; skip && i < l->plan.num_pairs; i++) {
+            const pair_t *p = &l->plan.pair[i];
+            if (p->has_dx) {
+                memset(row_at(l, p->roles->dx, t), 0, p->hidden * size);
+            }
+            set_values(l, t, 0.0f, 0.0f);
+        }
     }
 }
 

@@ -178,33 +178,33 @@ static const loong_json_t *path_of(const loong_json_t *image)
     return path;
 }
 
+static loong_status_t decode_picture(loong_context_t *ctx, const char *path)
+{
+    loong_image_sample_t sample = {0};
+    loong_image_t image = {0};
+    LOONG_TRY(loong_image_load(ctx, path, &sample));
+    loong_status_t status = loong_image_decode(
+        ctx, sample.name, sample.bytes, sample.length, NULL, &image);
+    loong_image_free(ctx, &image);
+    loong_image_sample_free(ctx, &sample);
+    return status;
+}
+
 /* As a step does it, which would stop at what is broken. */
 static loong_status_t decode(chat_conversation_t *c, const char *path,
                              const loong_video_t *of)
 {
-    loong_image_sample_t sample = {0};
-    loong_item_t item = {.type = LOONG_ITEM_IMAGE};
-    int64_t size[2] = {of->width, of->height};
-    loong_status_t status = LOONG_OK;
-    if (of->frames > 0) {
-        loong_video_size(c->rules.videos, of->width, of->height, of->frames,
-                         size);
-    } else {
-        status = loong_image_load(c->ctx, path, &sample);
+    int64_t size[2];
+    uint8_t *pixels = NULL;
+    if (of->frames == 0) {
+        return decode_picture(c->ctx, path);
     }
-    if (status == LOONG_OK) {
-        int64_t pixels = size[0] * size[1] * LOONG_MAX(of->frames, 1);
-        status = loongi_alloc(c->ctx, (size_t)pixels * 3, "a picture",
-                              &item.pixels);
-    }
-    if (status == LOONG_OK) {
-        status = of->frames > 0
-                     ? loong_video_read(c->ctx, c->rules.videos, path, of,
-                                        item.pixels)
-                     : loong_image_decode_item(c->ctx, &sample, &item);
-    }
-    loongi_free(c->ctx, item.pixels);
-    loong_image_sample_free(c->ctx, &sample);
+    loong_video_size(c->rules.videos, of->width, of->height, of->frames, size);
+    LOONG_TRY(loongi_alloc(c->ctx, (size_t)(size[0] * size[1] * of->frames) * 3,
+                           "a video", &pixels));
+    loong_status_t status =
+        loong_video_read(c->ctx, c->rules.videos, path, of, pixels);
+    loongi_free(c->ctx, pixels);
     return status;
 }
 

@@ -226,6 +226,13 @@ static bool read_count(const loong_image_processor_t *p,
     return native && loongi_json_int(value) > 0;
 }
 
+static bool read_pixels(const loong_image_processor_t *p,
+                        const loong_json_t *value, void *to)
+{
+    bool bounded = loongi_processor_is_bounded(p); /* before it is set */
+    return read_count(p, value, to) && bounded;
+}
+
 static bool read_patches(const loong_image_processor_t *p,
                          const loong_json_t *value, void *to)
 {
@@ -286,8 +293,8 @@ static const struct {
      SIZE " or, CLIP's, {\"shortest_edge\": .}, or, Qwen2VL's, also "
           "{\"longest_edge\": .}, or, Kimi's, two equal ones, {\"max_height\": "
           "., \"max_width\": .}"},
-    {"min_pixels", read_count, AT(size.min_pixels), COUNT},
-    {"max_pixels", read_count, AT(size.max_pixels), COUNT},
+    {"min_pixels", read_pixels, AT(size.min_pixels), COUNT},
+    {"max_pixels", read_pixels, AT(size.max_pixels), COUNT},
     {"max_num_patches", read_patches, AT(size.max_patches),
      "a number above 0, of a Siglip2ImageProcessor"},
     {"patch_size", read_count, AT(cut.patch), COUNT},

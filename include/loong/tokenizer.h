@@ -53,7 +53,8 @@ LOONG_API void loong_tokenizer_destroy(loong_tokenizer_t **tokenizer);
 LOONG_API LOONG_NODISCARD loong_status_t loong_tokenizer_save(
     loong_context_t *ctx, const loong_tokenizer_t *tokenizer, const char *path);
 
-/* Of the file, and of all else that ids of texts follow from; 0: bytes. */
+/* Of the file, and of all else that ids of texts follow from but the roles of
+ * tokens; 0: bytes. */
 LOONG_API uint64_t loong_tokenizer_hash(const loong_tokenizer_t *tokenizer);
 
 /* The highest id plus one: added tokens included. */

@@ -78,6 +78,9 @@ static void test_refused(void **state)
         {"TikTokenTokenizer", "IQ== 0\nIQ== 1\n", "twice"},
         {"TikTokenTokenizer", "IQ== 0\n?? 1\n", "line 2"},
         {"TikTokenTokenizer", "IQ==\n", "line 1"},
+        {"TikTokenTokenizer", "IQ== \n5\n", "line 1"},
+        {"TikTokenTokenizer", "IQ== 5x\n", "line 1"},
+        {"TikTokenTokenizer", "IQ== 0\n", "the byte 0x00 is no token"},
         {"TikTokenTokenizer", "", "empty"},
     };
     for (size_t i = 0; i < LOONG_COUNT_OF(cases); i++) {

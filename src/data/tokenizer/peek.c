@@ -105,15 +105,14 @@ static loong_status_t load_added(loong_context_t *ctx, const char *path,
     size_t length = 0;
     loong_text_t file = loongi_text_begin(ctx);
     loongi_tokenizer_file(path, &file);
-    LOONG_TRY(file.status);
-    if (loongi_tokenizer_has_ranks(&file)) {
-        loong_status_t status = load_decoder(ctx, file.data, json_p);
-        loongi_text_free(&file);
-        return status;
+    loong_status_t status = file.status;
+    if (status == LOONG_OK && loongi_tokenizer_has_ranks(&file)) {
+        status = load_decoder(ctx, file.data, json_p);
+    } else if (status == LOONG_OK) {
+        status = loongi_file_read(ctx, file.data, &text, &size);
     }
-    loong_status_t status = loongi_file_read(ctx, file.data, &text, &size);
     const char *found =
-        status == LOONG_OK ? find_list(text, size, &length) : NULL;
+        text != NULL ? find_list(text, size, &length) : NULL;
     if (found != NULL) {
         status = loongi_json_parse(ctx, found, length, file.data, json_p);
     }
@@ -122,8 +121,8 @@ static loong_status_t load_added(loong_context_t *ctx, const char *path,
     return status;
 }
 
-/* Calls for each token until one is it: that of an id, or of a name where the
- * id is -1; "" and -1: none. */
+/* The token of an id, into room bytes, or the id of a token where it is -1;
+ * what is not found stays as it is. */
 static void find_added(const loong_json_t *json, int32_t *id, char *token,
                        size_t room)
 {

@@ -93,11 +93,13 @@ static loong_status_t load_vocab(loong_tokenizer_t *t, const char *text,
         char *behind = NULL;
         size_t length = blank != NULL ? decode(at, blank, token) : 0;
         long long rank = blank != NULL ? strtoll(blank + 1, &behind, 10) : -1;
+        bool ends = behind == end || (behind == end - 1 && *behind == '\r');
         lines++;
         if (end == at) {
             continue;
         }
-        LOONG_CHECK(t->ctx, length > 0 && behind > blank + 1 && rank >= 0,
+        token[length] = '\0';
+        LOONG_CHECK(t->ctx, length > 0 && rank >= 0 && ends,
                     LOONG_ERR_FORMAT,
                     "line %lld is no token in base64 and its rank",
                     (long long)lines);
@@ -105,6 +107,13 @@ static loong_status_t load_vocab(loong_tokenizer_t *t, const char *text,
         t->vocab.tokens[rank].in_model = true;
     }
     LOONG_CHECK(t->ctx, t->vocab.count > 0, LOONG_ERR_FORMAT, "is empty");
+    for (unsigned b = 0; b < 256; b++) { /* whatever a text has is tokens */
+        int length =
+            loongi_utf8_put(loongi_byte_to_point((unsigned char)b), token);
+        LOONG_CHECK(t->ctx,
+                    loongi_vocab_find(&t->vocab, token, (size_t)length) >= 0,
+                    LOONG_ERR_FORMAT, "the byte 0x%02x is no token", b);
+    }
     return LOONG_OK;
 }
 

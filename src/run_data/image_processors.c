@@ -89,12 +89,15 @@ loong_status_t loongi_run_data_any_image_processor(
     loong_run_data_t *d, int encoder, const loong_family_t *family,
     int64_t image_size)
 {
-    LOONG_TRY(loongi_run_data_image_processor(d));
-    return d->image_processor[encoder] != NULL
-               ? LOONG_OK
-               : loong_image_processor_create_default(
-                     d->plan->ctx, family->image_processor, image_size,
-                     &d->image_processor[encoder]);
+    bool named =
+        encoder == 0 &&
+        loong_recipe_text(d->plan->recipe, "data.image_processor") != NULL;
+    if (!named && d->image_processor[encoder] == NULL) {
+        LOONG_TRY(loong_image_processor_create_default(
+            d->plan->ctx, family->image_processor, image_size,
+            &d->image_processor[encoder]));
+    }
+    return loongi_run_data_image_processor(d);
 }
 
 loong_status_t

@@ -96,7 +96,8 @@ for kind, saved in SAVED.items():
     MODULES[kind], NAMES[kind] = [], [{}] * len(saved)
 # Of the fixture.
 PUBLISHED = {"llava": torch.float32, "qwen2_vl": torch.float32,
-             "qwen3_vl_moe": torch.bfloat16}
+             "qwen3_vl_moe": torch.bfloat16, "glm4v": torch.bfloat16,
+             "ernie4_5_vl_moe": torch.bfloat16}
 # As transformers saves it: layout 1, new config.json.
 RESAVED = {"qwen3_vl_moe"}
 

@@ -348,8 +348,8 @@ static loong_status_t measure_pictured(pack_t *p, int64_t sample,
     if (p->params.patches < INT32_MAX) {
         snprintf(most, sizeof(most), "%d", p->params.patches);
     }
-    LOONG_TRY(check_rows(p, name, items));
     bool fits = measure_pictures(p, items, sizes);
+    LOONG_TRY(fits ? LOONG_OK : check_rows(p, name, items));
     for (int k = 0; k < LOONG_PACK_SIZES; k++) {
         fits = fits && sizes[k] <= p->table.has[k];
         p->table.sizes[sample][k] = (int32_t)LOONG_MIN(sizes[k], INT32_MAX);

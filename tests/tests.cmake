@@ -181,6 +181,9 @@ add_test(NAME planner_long COMMAND test_planner
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(planner_long PROPERTIES LABELS "planner;full" TIMEOUT 600
   ENVIRONMENT LOONG_PLANNER_SEEDS=20000)
+add_test(NAME cell_gaps_long COMMAND test_cell_gaps 20000
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(cell_gaps_long PROPERTIES LABELS "planner;full" TIMEOUT 600)
 add_test(NAME cell_memory_long COMMAND test_cell_memory
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(cell_memory_long PROPERTIES LABELS "planner;full" TIMEOUT 600

@@ -14,8 +14,9 @@
 
 static const loong_recipe_field_t keys[] = {
     TEXT("data.tokenizer", NULL, FREE,
-         "tokenizer.json or its directory: for texts with pictures, samples, "
-         "and what exports bring; data sets are tokens already"),
+         "tokenizer.json, tiktoken.model or their directory: for texts with "
+         "pictures, samples, and what exports bring; data sets are tokens "
+         "already"),
     TEXT("data.image_token", "<image>", SAME,
          "token of texts that stands for a picture", BLEND(image_token)),
     TEXT("data.image_root", NULL, FREE,

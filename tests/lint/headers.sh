@@ -35,14 +35,17 @@ check() { # header, include flags ...
   # all of them are written with kernels/vec.h.
   grep -q 'kernels/vec\.h' "$read" || headers+=("$header")
 }
-# That each has what it needs is known by then: those of a folder are compiled
-# together, and one by one where they do not go together.
+# That each has what it needs in C is known by then: those of a folder are
+# compiled together, and one by one where they do not go together or, in the
+# long list, HEADERS_ALONE is set.
 check_cxx() { # include flags ...
   local header all=("${headers[@]}")
   headers=()
   [ ${#all[@]} -gt 0 ] || return 0
-  printf '#include "%s"\n' "${all[@]}" |
-    "$cxx" -std=c++17 "${flags[@]}" "$@" -x c++ - >/dev/null 2>&1 && return 0
+  if [ -z "${HEADERS_ALONE:-}" ] && printf '#include "%s"\n' "${all[@]}" |
+    "$cxx" -std=c++17 "${flags[@]}" "$@" -x c++ - >/dev/null 2>&1; then
+    return 0
+  fi
   local failed=0
   for header in "${all[@]}"; do
     echo "#include \"$header\"" |

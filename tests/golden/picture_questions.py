@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures and questions about them, made by rule (docs/image-text.md).
+"""Pictures and questions about them, made by rule (docs/image-text-examples.md).
 
   picture_questions.py OUT [--train N] [--held-out N] [--size PIXELS] [--seed S]
 

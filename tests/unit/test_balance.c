@@ -261,7 +261,7 @@ static int64_t *draw_rows(loong_context_t *ctx, loong_pack_table_t *t)
     return cost;
 }
 
-/* The figures of docs/image-text.md. */
+/* The figures of docs/image-text-data.md. */
 static void pictures_up_to_512_ranks(void **state)
 {
     static const int counts[] = {8, 64, 512};

@@ -71,7 +71,7 @@ if(MPI_C_FOUND)
     ${PROJECT_SOURCE_DIR}/tests/train/llava_train.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE} all)
   set_tests_properties(llava_train_long PROPERTIES LABELS "train;full"
-    TIMEOUT 600
+    TIMEOUT 5400
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   add_test(NAME vl_from_hf COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/vl_from_hf.sh ${PROJECT_BINARY_DIR}
@@ -83,7 +83,7 @@ if(MPI_C_FOUND)
     ${PROJECT_SOURCE_DIR}/tests/train/vl_pairs.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} all)
   set_tests_properties(vl_pairs_all PROPERTIES LABELS "train;full"
-    TIMEOUT 600)
+    TIMEOUT 3600)
   add_test(NAME vl_chat COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/vl_chat.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})

@@ -54,11 +54,11 @@ NAMES = [
 ] + [n for n in qwen2.NAMES if n[0].startswith(r"\.")]
 
 
-def make(**sizes):
+def make(video=PICTURE, **sizes):
     config = transformers.Ernie4_5_VLMoeConfig(
         vision_config=VISION, text_config=dict(TEXT, **sizes),
         image_token_id=PICTURE, image_start_token_id=LETTER,
-        image_end_token_id=LETTER, video_token_id=PICTURE,
+        image_end_token_id=LETTER, video_token_id=video,
         video_start_token_id=LETTER, video_end_token_id=LETTER,
         tie_word_embeddings=True)
     with llava_train.wide.widened():

@@ -6,8 +6,9 @@
                              LLaVA-1.5, LLaVA-OneVision, Qwen2-VL, InternVL3 and
                              GLM-4.1V are published with, MiniCPM-V 4.6's with a
                              picture as its one token and slices (PaliGemma without one: ours is proved to be
-                             what its processor does), conversations, and ids and masks as transformers
-                             has them, a picture as its one token
+                             what its processor does; ERNIE 4.5 VL's asks for an answer otherwise than it
+                             writes one, ours has the same text), conversations, and ids and masks as
+                             transformers has them, a picture as its one token
   vl_chat.py BUILD --check   writes them elsewhere, and compares with the ids
                              and masks of loong-data chat inspect, each picture
                              by as many tokens as the processor says
@@ -23,6 +24,8 @@ import types
 import tokenizers
 import transformers
 from PIL import Image
+from transformers.models.ernie4_5_vl_moe.image_processing_pil_ernie4_5_vl_moe \
+    import Ernie4_5_VLMoeImageProcessorPil
 from transformers.models.glm4v.image_processing_pil_glm4v import \
     Glm4vImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import \
@@ -115,9 +118,22 @@ SLICES = dict(image_start="<image>", image_end="</image>",
               image_id_start="<image_id>", image_id_end="</image_id>")
 NAMED = dict(context_image_token="<IMG_CONTEXT>", start_image_token="<img>",
              end_image_token="</img>", video_token="<video>")
-with open(os.path.join(SOURCE, "src/jinja/named/paligemma.jinja")) as file:
-    PALIGEMMA = file.read()
+
+
+def ours_named(name):
+    with open(os.path.join(SOURCE, "src/jinja/named", name + ".jinja")) as f:
+        return f.read()
+
+
+PALIGEMMA, ERNIE = ours_named("paligemma"), ours_named("ernie4.5-vl")
+MEDIA = {f"{of}{part}_token": f"<|{of.upper()}_{word}|>"
+         for of in ("image", "video")
+         for part, word in (("", "PLACEHOLDER"), ("_start", "START"),
+                            ("_end", "END"))}
 FAMILIES = {
+    "ernie4_5_vl": ("<|IMAGE_PLACEHOLDER|>", ERNIE,
+                    ["<unk>", "</s>", "<|begin_of_sentence|>",
+                     "<|end_of_sentence|>", *MEDIA.values()]),
     "paligemma": ("<image>", PALIGEMMA, ["<pad>", "<s>", "</s>", "<image>"]),
     "internvl": ("<IMG_CONTEXT>", INTERNVL,
                  ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
@@ -205,6 +221,7 @@ def write(name, place):
         "llava", "paligemma") else dict(
         eos_token="<|endoftext|>", pad_token="<|endoftext|>"
     ) if name == "glm4v" else dict(
+        eos_token="</s>", pad_token="<unk>") if name == "ernie4_5_vl" else dict(
         eos_token="<|im_end|>", pad_token="<|endoftext|>")
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=own, chat_template=template, **ends,
@@ -243,6 +260,16 @@ def minicpm(tokenizer, videos):
         tokenizer, chat_template=MINICPM)
 
 
+def ernie(tokenizer, videos):
+    for key, token in MEDIA.items():
+        setattr(tokenizer, key, token)
+        setattr(tokenizer, key + "_id", tokenizer.convert_tokens_to_ids(token))
+    return transformers.Ernie4_5_VLMoeProcessor(
+        Ernie4_5_VLMoeImageProcessorPil(
+            size=dict(shortest_edge=784, longest_edge=7840)),
+        tokenizer, videos, chat_template=ERNIE)
+
+
 def onevision(tokenizer, videos):
     transformers.ProcessorMixin.check_argument_for_proper_class = (
         lambda self, name, value: None)
@@ -279,6 +306,8 @@ def processor(name, tokenizer):
             tokenizer, None, image_seq_length=4, chat_template=INTERNVL)
     if name == "minicpmv4_6":
         return minicpm(tokenizer, None)
+    if name == "ernie4_5_vl":
+        return ernie(tokenizer, None)
     if name == "glm4v":
         tokenizer.image_token, tokenizer.video_token = token, "<|video|>"
         return transformers.Glm4vProcessor(
@@ -322,6 +351,8 @@ def expected(p, messages, rows):
         if message["role"] == "assistant":
             begin = len(ids_of(messages[:k], True))
             end = len(ids_of(messages[:k + 1], False))
+            if p.chat_template == ERNIE:  # asked for with an empty thought
+                begin -= len("<think>\n\n</think>\n\n")
             if p.chat_template == LLAVA:
                 begin += 1  # the blank behind ASSISTANT:
             elif p.chat_template == ONEVISION:

@@ -4,9 +4,10 @@
 
   vl_video_chat.py            writes vl_chat/video_ids.txt: ids of the record of
                               vl_chat/videos.jsonl as Qwen2.5-VL's, Qwen3-VL's,
-                              InternVL's, LLaVA-OneVision's and GLM-4.1V's
-                              processors have them, each run of one token that
-                              stands for a picture or a video as one
+                              InternVL's, LLaVA-OneVision's, GLM-4.1V's and
+                              ERNIE 4.5 VL's processors have them, each run
+                              of one token that stands for a picture or a
+                              video as one
   vl_video_chat.py --check    computes again and compares
 
 Templates and tokenizers are those of vl_chat.py, videos and their processors
@@ -51,7 +52,8 @@ KINDS = [("Qwen2VL", "qwen2_vl", dict(fps=5)),
          ("Qwen3VL", "qwen2_vl", dict(fps=5)),
          ("InternVL", "internvl", dict(num_frames=4)),
          ("LlavaOnevision", "llava_onevision", dict(num_frames=4)),
-         ("Glm4v", "glm4v", dict(fps=5))]
+         ("Glm4v", "glm4v", dict(fps=5)),
+         (videos.ERNIE, "ernie4_5_vl", dict(fps=5))]
 
 
 def processor(kind, name, tokenizer):
@@ -61,6 +63,8 @@ def processor(kind, name, tokenizer):
                                      max_patches=1),
             tokenizer, videos.InternVLVideoProcessor(**videos.INTERNVL),
             image_seq_length=4, chat_template=vl_chat.INTERNVL)
+    if kind == videos.ERNIE:
+        return vl_chat.ernie(tokenizer, videos.CLASSES[kind](**videos.ERNIES))
     if kind == "LlavaOnevision":
         return vl_chat.onevision(
             tokenizer, videos.LlavaOnevisionVideoProcessor(**videos.ONEVISION))
@@ -95,7 +99,9 @@ def line(kind, name, sampling, place):
     ids = found["input_ids"][0].tolist()
     stand = {tokenizer.convert_tokens_to_ids(token)
              for token in ("<IMG_CONTEXT>", "<|image_pad|>", "<|video_pad|>",
-                           "<image>", "<video>", "<|image|>")} - {None}
+                           "<image>", "<video>", "<|image|>",
+                           "<|IMAGE_PLACEHOLDER|>", "<|VIDEO_PLACEHOLDER|>")}
+    stand -= {None, tokenizer.unk_token_id}
     ids = [t for k, t in enumerate(ids)
            if not (t in stand and k > 0 and ids[k - 1] == t)]
     return f"{kind} " + " ".join(map(str, ids))

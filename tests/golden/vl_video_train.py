@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Twenty AdamW steps of transformers' Qwen2.5-VL, Qwen3-VL, LLaVA-OneVision and
-GLM-4.1V on texts, pictures and videos, from the engine's own start.
+"""Twenty AdamW steps of transformers' Qwen2.5-VL, Qwen3-VL, LLaVA-OneVision,
+GLM-4.1V and ERNIE 4.5 VL on texts, pictures and videos, from the engine's own
+start.
 
   vl_video_train.py BUILD          writes qwen2_5_vl_video_train.txt,
                                    qwen3_vl_video_train.txt,
                                    llava_onevision_video_train.txt,
-                                   two_encoders_video_train.txt and
-                                   glm4v_video_train.txt, as llava_train.py
+                                   two_encoders_video_train.txt,
+                                   glm4v_video_train.txt and
+                                   ernie4_5_vl_video_train.txt, as llava_train.py
   vl_video_train.py BUILD --check  computes again and compares
 
 Models and pictures are those of qwen2_5_vl_train.py, qwen3_vl_train.py,
-glm4v_train.py and llava_onevision_train.py (with patches of three a side, which
+glm4v_train.py, ernie4_5_vl_train.py and llava_onevision_train.py (with patches of three a side, which
 become two), the texts those of tests/train/texts_with_videos.sh. Frames are
 PyAV's, without loss and at their own size; their numbers, the sizes, the
 seconds of a row of patches and the times in a text are those of transformers'
@@ -38,6 +40,10 @@ from transformers.models.llava_onevision.image_processing_pil_llava_onevision \
     import LlavaOnevisionImageProcessorPil
 from transformers.models.llava_onevision.video_processing_llava_onevision \
     import LlavaOnevisionVideoProcessor
+from transformers.models.ernie4_5_vl_moe.image_processing_pil_ernie4_5_vl_moe \
+    import Ernie4_5_VLMoeImageProcessorPil
+from transformers.models.ernie4_5_vl_moe.video_processing_ernie4_5_vl_moe \
+    import Ernie4_5_VLMoeVideoProcessor
 from transformers.models.glm4v.video_processing_glm4v import \
     Glm4vVideoProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import \
@@ -49,6 +55,7 @@ from transformers.models.qwen3_vl.video_processing_qwen3_vl import \
     Qwen3VLVideoProcessor
 from transformers.video_utils import VideoMetadata
 
+import ernie4_5_vl_train
 import llava_onevision_train as onevision
 import glm4v_train
 import llava_train
@@ -60,12 +67,14 @@ PICTURE, VIDEO, BEGIN, END = 1, 2, 3, 4
 VOCAB = 34
 BOUNDS = {"qwen2_5_vl": dict(shortest_edge=64, longest_edge=384),
           "qwen3_vl": dict(shortest_edge=128, longest_edge=4096),
-          "glm4v": dict(shortest_edge=128, longest_edge=4096)}
-FPS = {"qwen2_5_vl": 2.0, "qwen3_vl": 1.5, "glm4v": 1.5}
+          "glm4v": dict(shortest_edge=128, longest_edge=4096),
+          "ernie4_5_vl": dict(shortest_edge=64, longest_edge=384)}
+FPS = {"qwen2_5_vl": 2.0, "qwen3_vl": 1.5, "glm4v": 1.5, "ernie4_5_vl": 1.8}
 KINDS = {"qwen2_5_vl": Qwen2VLVideoProcessor,
          "qwen3_vl": Qwen3VLVideoProcessor,
          "llava_onevision": LlavaOnevisionVideoProcessor,
-         "glm4v": Glm4vVideoProcessor}
+         "glm4v": Glm4vVideoProcessor,
+         "ernie4_5_vl": Ernie4_5_VLMoeVideoProcessor}
 SIDE, FRAMES = 12, 3
 PINS = [[12, 12], [36, 36], [72, 36], [24, 24]]
 TILES = dict(size=dict(height=SIDE, width=SIDE), image_grid_pinpoints=PINS)
@@ -75,7 +84,8 @@ OF_TOWER = [("image_encoder", "video_encoder"),
 # Behind the letters of the tokenizer.
 TOKENS = {"glm4v": ["<|begin_of_image|>", "<|end_of_image|>"]}
 MODULES = {"qwen2_5_vl": qwen2_5_vl_train, "qwen3_vl": qwen3_vl_train,
-           "llava_onevision": onevision, "glm4v": glm4v_train}
+           "llava_onevision": onevision, "glm4v": glm4v_train,
+           "ernie4_5_vl": ernie4_5_vl_train}
 
 
 def vocab_of(name):
@@ -84,12 +94,14 @@ def vocab_of(name):
 
 def settings_of(name):
     """Of how many frames are taken; GLM-4.1V's are so many a second."""
-    return {} if name == "glm4v" else dict(min_frames=2, max_frames=8)
+    return {} if name == "glm4v" else dict(
+        min_frames=2, max_frames=8,
+        **(dict(draw_on_frames=False) if name == "ernie4_5_vl" else {}))
 
 
 def processor_of(name):
     return KINDS[name](size=BOUNDS[name], fps=FPS[name], do_sample_frames=True,
-                       **({} if name == "glm4v" else
+                       **({} if name in ("glm4v", "ernie4_5_vl") else
                           dict(cap_pixels_per_frame=False)),
                        **settings_of(name), **qwen2.CUT)
 
@@ -99,7 +111,8 @@ def write(place, name, letters=""):
         ["bash", "-c", '. "$0/tests/train/texts_with_videos.sh"; '
          'write_videos "$0" "$@"', llava_train.SOURCE, place,
          *TOKENS.get(name, letters)], check=True)
-    keys = (glm4v_train if name == "glm4v" else qwen2).prepare(place)
+    keys = (MODULES[name] if name in ("glm4v", "ernie4_5_vl") else
+            qwen2).prepare(place)
     if name == "llava_onevision":
         return keys + write_onevision(place)
     path = os.path.join(place, "video_preprocessor_config.json")
@@ -112,6 +125,8 @@ def write(place, name, letters=""):
                    "model.foundation.max_position_embeddings=96",
                    "data.seq_length=96", "data.max_images=4",
                    "data.max_patches=160", "train.global_batch_size=8",
+                   *(["data.vision_token_ids=[1,2,4]"]
+                     if name == "ernie4_5_vl" else []),
                    f"data.chat.cache={place}/cache"]
 
 
@@ -151,6 +166,16 @@ def read_video(path, name):
                              duration=len(frames) / rate)
     indices = np.asarray(processor.sample_frames(
         metadata, **(dict(fps=FPS[name]))))
+    if name == "ernie4_5_vl":  # frames, of which two become a row
+        out = processor(videos=[torch.from_numpy(frames[indices].transpose(
+            0, 3, 1, 2).copy())], do_sample_frames=False, do_rescale=False,
+            do_normalize=False, return_tensors="pt")
+        patches = out["pixel_values_videos"].numpy().astype(np.float64)
+        values = values_of(patches.reshape(len(patches), 3, -1),
+                           *(np.reshape(v, (3, 1)) for v in (
+                               processor.image_mean, processor.image_std)))
+        return (torch.from_numpy(values.reshape(patches.shape)).double(),
+                out["video_grid_thw"][0].tolist(), 0.0, [])
     metadata.frames_indices = indices
     own = torch.from_numpy(frames[indices].transpose(0, 3, 1, 2).copy())
     resized = processor.resize(own[None], transformers.image_utils.SizeDict(
@@ -221,6 +246,9 @@ def samples(place, name):
     with open(os.path.join(place, "tokenizer.json")) as f:
         vocab = json.load(f)["model"]["vocab"]
     pictures = glm4v_train.processor() if name == "glm4v" else \
+        Ernie4_5_VLMoeImageProcessorPil(
+            size=qwen2.PIXELS, **ernie4_5_vl_train.CUT) \
+        if name == "ernie4_5_vl" else \
         Qwen2VLImageProcessorPil(size=qwen2.PIXELS, **qwen2.CUT)
     with open(os.path.join(place, "texts.jsonl")) as f:
         records = [json.loads(line) for line in f]
@@ -249,6 +277,8 @@ def samples(place, name):
                 if name == "qwen2_5_vl":
                     put([VIDEO] * (t * h * w // 4), False, 2)
                     continue
+                if name == "ernie4_5_vl":
+                    put([VIDEO] * (t * h * w // 8), False, 2)
                 for moment in times if name == "glm4v" else []:
                     put([vocab["<|begin_of_image|>"]], False)
                     put([PICTURE] * (h * w // 4), False, 2)
@@ -276,7 +306,10 @@ def samples(place, name):
         if name == "glm4v" and images and read:
             extra = as_pictures(record["text"], found, read)
             kinds = [min(kind, 1) for kind in kinds]
-        if extra:
+        if name == "ernie4_5_vl":
+            extra.update(ernie4_5_vl_train.types_of(
+                torch.tensor([ids]), (PICTURE, VIDEO)))
+        elif extra:
             extra["mm_token_type_ids"] = torch.tensor([kinds])
         yield torch.tensor([ids]), extra, torch.tensor(learned[1:])
 
@@ -307,6 +340,9 @@ def model_of(name):
         return glm4v_train.make(dict(
             glm4v_train.TEXT, vocab_size=vocab_of(name),
             max_position_embeddings=96), video_token_id=VIDEO)
+    if name == "ernie4_5_vl":
+        return ernie4_5_vl_train.make(
+            VIDEO, vocab_size=VOCAB, max_position_embeddings=96)
     text = dict(qwen2.TEXT, vocab_size=VOCAB, max_position_embeddings=96)
     ids = dict(image_token_id=PICTURE, video_token_id=VIDEO,
                vision_start_token_id=BEGIN, vision_end_token_id=END,

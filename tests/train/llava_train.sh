@@ -491,6 +491,19 @@ if [ -e "$build/libloong_video.so" ]; then
         parallel.pipeline_model_parallel_size=2
     write_videos "$source" "$place"
     keys+=(model.foundation.vocab_size=34)
+    # ERNIE 4.5 VL: two frames become one row, no time is drawn into them.
+    model=ernie4_5_vl_train golden=ernie4_5_vl_video_train
+    sed -i 's/Glm4v/Ernie4_5_VLMoe/; s/: 128/: 64/; s/: 768/: 384/
+        s/"temporal_patch_size": 2/"temporal_patch_size": 1/' \
+        "$place/preprocessor_config.json"
+    echo '{"video_processor_type": "Ernie4_5_VLMoeVideoProcessor", "fps": 1.8,
+        "draw_on_frames": false, "size": {"shortest_edge": 64, "longest_edge":
+        384},' "$cut}" >"$place/videos.json"
+    ids=('data.vision_token_ids=[1,2,4]' data.max_patches=240)
+    also 1 1 "${ids[@]}"
+    steps 2 1 "${ids[@]}" "${shared[@]}" data.row_patches=240 $x=2
+    also 4 1 "${ids[@]}" $x=2 join=phases \
+        parallel.pipeline_model_parallel_size=2 ${e}$t=2
     # Rows of frames are pooled, and one learned row ends a video.
     model=llava_onevision_train golden=llava_onevision_video_train
     size='"size": {"height": 12, "width": 12}'

@@ -26,11 +26,12 @@ inspect() {
     "$build/loong-data" chat inspect --tokenizer "$golden/$model" \
         --image-token "$token" --ids --count 99 "$@" "$file"
 }
-for pair in {llava,llava_onevision,qwen2_vl,internvl,glm4v,minicpmv4_6}\ {openai,sharegpt} "paligemma single"; do
+for pair in {llava,llava_onevision,qwen2_vl,internvl,glm4v,minicpmv4_6,ernie4_5_vl}\ {openai,sharegpt} "paligemma single"; do
     model=${pair% *} file=${pair#* } token='<image>'
     [ $model != qwen2_vl ] || token='<|image_pad|>'
     [ $model != internvl ] || token='<IMG_CONTEXT>'
     [ $model != glm4v ] || token='<|image|>'
+    [ $model != ernie4_5_vl ] || token='<|IMAGE_PLACEHOLDER|>'
     how=()
     [ $model != minicpmv4_6 ] || {
         token='<|image_pad|>'
@@ -65,7 +66,7 @@ done
 # Videos, in each of the forms that they take in a text.
 videos=$source/tests/fixtures/videos
 if [ -e "$build/libloong_video.so" ]; then
-    for kind in Qwen2VL Qwen3VL InternVL LlavaOnevision Glm4v; do
+    for kind in Qwen2VL Qwen3VL InternVL LlavaOnevision Glm4v Ernie4_5_VLMoe; do
         model=qwen2_vl token='<|image_pad|>' video='<|video_pad|>'
         chosen=(--video-fps 5)
         [[ $kind == Qwen* ]] || {
@@ -78,6 +79,10 @@ if [ -e "$build/libloong_video.so" ]; then
             model=glm4v token='<|image|>' video='<|video|>'
             chosen=(--video-fps 5)
         }
+        [ $kind != Ernie4_5_VLMoe ] || {
+            model=ernie4_5_vl token='<|IMAGE_PLACEHOLDER|>'
+            video='<|VIDEO_PLACEHOLDER|>' chosen=(--video-fps 5)
+        }
         inspect $model "$token" "$golden/videos.jsonl" --video-token "$video" \
             --image-root "$pictures" "${chosen[@]}" --video-processor \
             "$videos/$(tr '[:upper:]' '[:lower:]' <<<"$kind").json" |
@@ -86,6 +91,11 @@ if [ -e "$build/libloong_video.so" ]; then
     done >video_ids
     diff video_ids "$golden/video_ids.txt" >/dev/null ||
         fail "ids of videos are others than those of transformers"
+    inspect ernie4_5_vl '<|IMAGE_PLACEHOLDER|>' "$golden/videos.jsonl" \
+        --image-root "$pictures" --video-token '<|VIDEO_PLACEHOLDER|>' \
+        --video-processor Ernie4_5_VLMoe >out 2>&1
+    grep -qF '"draw_on_frames": false in the file' out ||
+        fail "frames with their times: $(tail -n 2 out)"
     # An internvl_chat's, of which its config.json says the size.
     echo '{"model_type": "internvl_chat", "force_image_size": 56}' >chat.json
     inspect internvl '<IMG_CONTEXT>' "$golden/videos.jsonl" --video-processor \

@@ -150,8 +150,9 @@ static loong_status_t describe(const opened_t *o,
                              .total = s->frames,
                              .fps = s->fps};
     LOONG_CHECK(o->ctx, !p->video.draw, LOONG_ERR_UNSUPPORTED,
-                "%s: the video processor has draw_on_frames true, as its class "
-                "when the file does not say; false is read",
+                "%s: the video processor draws the time of each frame into it, "
+                "which is not done here: \"draw_on_frames\": false in the file "
+                "of data.video_processor leaves it out (the class has true)",
                 o->path);
     LOONG_TRY(loongi_video_choose(o->ctx, o->path, p, video));
     loong_video_size(p, video->width, video->height, video->frames, size);

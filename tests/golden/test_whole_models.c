@@ -2,10 +2,11 @@
  *
  * Whole vision-language models against transformers (whole_models.py): loss and
  * the gradient of every tensor of a step on texts and pictures, in f64 to 1e-9,
- * in fp32 to 1e-5 of their norms (of one that nearly cancels, of a hundredth of
- * the whole gradient's), in bf16 inside what the type allows (test_bf16.c has
- * the reasons of the bound). Gradients are read from the first moments of a
- * checkpoint.
+ * in bf16 inside what the type allows (test_bf16.c has the reasons of the
+ * bound), in fp32 to 1e-5 of their norms (of one that nearly cancels, of a
+ * hundredth of the whole gradient's), or inside what that type allows where it
+ * is more: the same roundings, each 2^-16 as large. Gradients are read from the
+ * first moments of a checkpoint.
  *
  *   test_whole_models FAMILY...   all without arguments */
 #include <math.h>
@@ -28,7 +29,7 @@ static const double beta1 = 0.9;
 static const char *const families[] = {
     "llava",    "llava_onevision", "paligemma", "qwen2_vl", "qwen2_5_vl",
     "qwen3_vl", "qwen3_vl_moe",    "internvl",  "kimi_k25",
-    "llavaonevision1_5", "siglip2", "ernie4_5_vl"};
+    "llavaonevision1_5", "siglip2", "ernie4_5_vl", "glm4v"};
 
 typedef struct place {
     loong_context_t *ctx;
@@ -215,8 +216,9 @@ static void compare_narrow(const place_t *at, const tensor_t *t, int precision,
         norm += exact[i] * exact[i];
     }
     if (precision == F32) {
+        double own = at->narrowest == BF16 ? number(t->golden, 3) * 0x1p-16 : 0;
         note(worst, t->name, "error", sqrt(squares),
-             fmax(sqrt(norm), 0.01 * at->norm));
+             fmax(1e-5 * fmax(sqrt(norm), 0.01 * at->norm), ALLOWED * own));
         return;
     }
     double along = norm > 1e-24 ? dot / sqrt(norm) : 0;
@@ -257,16 +259,16 @@ static void compare(place_t *at)
         fail_msg("%s: f64: loss %.10g, not %.10g", at->family, at->loss[F64],
                  wanted);
     }
-    note(&worst[F32], "loss", "error", at->loss[F32] - wanted, wanted);
+    note(&worst[F32], "loss", "error", at->loss[F32] - wanted, 1e-5 * wanted);
     if (at->narrowest == BF16) {
         note(&worst[BF16], "loss", "error", at->loss[BF16] - wanted,
              number(loss, 1));
     }
     compare_tensors(at, worst);
-    print_message("%s: fp32 %.1e (%s), bf16 %.2f of %.0f (%s)\n", at->family,
-                  worst[F32].ratio, worst[F32].what, worst[BF16].ratio, ALLOWED,
-                  worst[BF16].what);
-    if (!(worst[F32].ratio <= 1e-5)) {
+    print_message("%s: fp32 %.2f of 1 (%s), bf16 %.2f of %.0f (%s)\n",
+                  at->family, worst[F32].ratio, worst[F32].what,
+                  worst[BF16].ratio, ALLOWED, worst[BF16].what);
+    if (!(worst[F32].ratio <= 1)) {
         fail_msg("%s: fp32: %s", at->family, worst[F32].what);
     }
     if (!(worst[BF16].ratio <= ALLOWED)) {

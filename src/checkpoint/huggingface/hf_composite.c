@@ -20,11 +20,11 @@ enum { KEY_BYTES = 160 };
 
 const loong_hf_composite_t *loongi_hf_composite_find(const char *model_type)
 {
-    const loong_hf_composite_t *c = loongi_hf_composites;
-    while (c->model_type != NULL && strcmp(c->model_type, model_type) != 0) {
+    const loong_hf_composite_t *const *c = loongi_hf_composites;
+    while (*c != NULL && strcmp((*c)->model_type, model_type) != 0) {
         c++;
     }
-    return c->model_type != NULL ? c : NULL;
+    return *c;
 }
 
 /* NULL when there is no such file. */
@@ -151,7 +151,7 @@ loongi_hf_composite_of_families(const char *const family[LOONG_HF_PARTS],
     if (as != NULL || c != NULL) {
         return c;
     }
-    for (c = loongi_hf_composites; c->model_type != NULL; c++) {
+    for (int i = 0; (c = loongi_hf_composites[i]) != NULL; i++) {
         if (has_families(c, family)) {
             return c;
         }

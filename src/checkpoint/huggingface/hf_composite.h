@@ -4,7 +4,7 @@
  * configurations), as data: which section of config.json describes which
  * component, and what the names of its tensors begin with. A component's own
  * fields and names are those of its kind (hf_kind.h); a further model of known
- * components is a row of src/model/composite/hf_composites.c. */
+ * components is listed in src/model/composite/hf_composites.c. */
 #ifndef LOONG_HF_COMPOSITE_H
 #define LOONG_HF_COMPOSITE_H
 
@@ -84,8 +84,8 @@ typedef struct loong_hf_composite {
     const char *written_as;
 } loong_hf_composite_t;
 
-/* src/model/composite/hf_composites.c; ends with a NULL model_type. */
-extern const loong_hf_composite_t loongi_hf_composites[];
+/* src/model/composite/hf_composites.c; ends with NULL. */
+extern const loong_hf_composite_t *const loongi_hf_composites[];
 
 /* NULL: no model of several components. */
 const loong_hf_composite_t *loongi_hf_composite_find(const char *model_type);

@@ -51,11 +51,11 @@ static const char *type_at(const loong_context_t *ctx, int64_t i)
             }
         }
     }
-    const loong_hf_composite_t *c = loongi_hf_composites;
-    while (c->model_type != NULL && i-- > 0) {
+    const loong_hf_composite_t *const *c = loongi_hf_composites;
+    while (*c != NULL && i-- > 0) {
         c++;
     }
-    return c->model_type;
+    return *c != NULL ? (*c)->model_type : NULL;
 }
 
 const char *loongi_hf_type_nearest(const loong_context_t *ctx,

@@ -153,8 +153,9 @@ for hf in e.hf g.hf; do
     has $hf/config.json '"video_end_token_id": 101307'
     has $hf/config.json '"patch_size":2'
 done
-for model in "$vl" "$source/tests/golden/fixtures/llama3_gqa_tied"; do
-    ! "$build/loongrun" recipe.yaml model.foundation.init.from_hf="$model" \
+for model in foundation.init.from_hf="$vl" \
+    from_hf="$source/tests/golden/fixtures/llama3_gqa_tied"; do
+    ! "$build/loongrun" recipe.yaml "model.$model" \
         'data.vision_token_ids=[3, 1000]' >out 2>err || fail "$model: not judged"
     has err "data.vision_token_ids[1]: 1000, the vocabulary has 0 to"
 done

@@ -33,6 +33,7 @@ typedef struct converter {
     loong_safetensors_set_t *set;
     loong_hf_quant_t quant;
     const loong_safetensor_t **from; /* by handle */
+    loong_hf_packed_t *packed;       /* likewise; bits 0: not */
     loong_dtype_t *dtypes;
 } converter_t;
 
@@ -104,6 +105,12 @@ static loong_status_t file_rows(void *user, int64_t index, int64_t row,
 {
     const converter_t *c = user;
     const loong_safetensor_t *t = c->from[index];
+    const loong_hf_packed_t *packed = &c->packed[index];
+    if (packed->bits > 0) {
+        return loongi_hf_packed_widen(
+            c->ctx, packed, row * packed->cols, rows * packed->cols,
+            c->dtypes[index], buffer);
+    }
     int64_t length = loongi_safetensors_row(t->ndim, t->shape);
     size_t size = loong_dtype_size(t->dtype);
     const char *src = (const char *)t->data + (size_t)(row * length) * size;
@@ -173,6 +180,28 @@ static loong_status_t check_scale(const converter_t *c,
     return LOONG_OK;
 }
 
+/* Under the name of the matrix. */
+static loong_status_t declare_packed(converter_t *c,
+                                     const loong_safetensor_t *words,
+                                     size_t length,
+                                     loong_safetensors_set_writer_t *out)
+{
+    loong_hf_packed_t packed;
+    char *name = NULL;
+    int64_t handle = 0;
+    LOONG_TRY(loongi_hf_packed_find(c->ctx, c->set, words, &c->quant.packing,
+                                    &packed));
+    LOONG_TRY(loongi_arena_printf(c->arena, &name, "%.*s", (int)length,
+                                  words->name));
+    const int64_t shape[2] = {packed.rows, packed.cols};
+    LOONG_TRY(loongi_safetensors_set_declare(out, name, c->params->dtype, 2,
+                                             shape, &handle));
+    c->from[handle] = words;
+    c->dtypes[handle] = c->params->dtype;
+    c->packed[handle] = packed;
+    return LOONG_OK;
+}
+
 static loong_status_t declare_all(converter_t *c, const loong_hf_map_t *map,
                                   loong_safetensors_set_writer_t *out)
 {
@@ -181,12 +210,20 @@ static loong_status_t declare_all(converter_t *c, const loong_hf_map_t *map,
         loongi_arena_alloc(c->arena, count * sizeof(*c->from), &c->from));
     LOONG_TRY(
         loongi_arena_alloc(c->arena, count * sizeof(*c->dtypes), &c->dtypes));
+    LOONG_TRY(
+        loongi_arena_alloc(c->arena, count * sizeof(*c->packed), &c->packed));
     for (size_t i = 0; i < count; i++) {
         const loong_safetensor_t *t =
             loongi_safetensors_set_get(c->set, (int64_t)i);
         int64_t handle = 0;
-        if (loongi_hf_quant_is_scale(c->set, t->name)) {
+        size_t length = 0;
+        if (loongi_hf_quant_is_scale(c->set, t->name) ||
+            loongi_hf_packed_beside(c->set, t->name)) {
             continue; /* they are in the products */
+        }
+        if (loongi_hf_packed_is_words(t, &length)) {
+            LOONG_TRY(declare_packed(c, t, length, out));
+            continue;
         }
         if (t->dtype == LOONG_F8_E4M3) {
             LOONG_TRY(check_scale(c, t));
@@ -196,11 +233,36 @@ static loong_status_t declare_all(converter_t *c, const loong_hf_map_t *map,
                                                  t->shape, &handle));
         c->from[handle] = t;
         c->dtypes[handle] = dtype;
+        c->packed[handle] = (loong_hf_packed_t){.bits = 0};
     }
     return LOONG_OK;
 }
 
-/* config.json with the new type, and without what told of fp8. */
+/* A value as it is, a section without what told of codes. */
+static void put_value(loong_text_t *text, const loong_json_t *value)
+{
+    bool told = loongi_json_kind(value) == LOONG_JSON_OBJECT &&
+                loongi_json_get(value, "quantization_config") != NULL;
+    const loong_json_member_t *m = told ? loongi_json_first(value) : NULL;
+    const char *between = "{";
+    if (!told) {
+        loongi_text_json(text, value);
+        return;
+    }
+    for (; m != NULL; m = loongi_json_next(value, m)) {
+        const char *key = loongi_json_member_key(m);
+        if (strcmp(key, "quantization_config") != 0) {
+            loongi_text_printf(text, "%s", between);
+            loongi_text_json_string(text, key);
+            loongi_text_printf(text, ": ");
+            loongi_text_json(text, loongi_json_member_value(m));
+            between = ", ";
+        }
+    }
+    loongi_text_printf(text, "%s}", between[0] == '{' ? between : "");
+}
+
+/* config.json with the new type, and without what told of codes. */
 static loong_status_t copy_config(const converter_t *c, const char *from,
                                   const char *to)
 {
@@ -228,7 +290,7 @@ static loong_status_t copy_config(const converter_t *c, const char *from,
         if (type) {
             loongi_text_json_string(&text, types[c->params->dtype]);
         } else {
-            loongi_text_json(&text, loongi_json_member_value(m));
+            put_value(&text, loongi_json_member_value(m));
         }
         named = named || type;
     }

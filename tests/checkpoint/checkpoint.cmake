@@ -24,6 +24,7 @@ loong_test(NAME fp8_families SOURCES tests/checkpoint/test_fp8_families.c
   tests/checkpoint/fp8_files.c LABELS "unit;models")
 target_include_directories(test_fp8_families PRIVATE tests/models)
 loong_test(NAME codes SOURCES tests/checkpoint/test_codes.c LABELS unit)
+loong_test(NAME packed SOURCES tests/checkpoint/test_packed.c LABELS unit)
 loong_test(NAME hf_types SOURCES tests/checkpoint/test_types.c LABELS unit)
 loong_test(NAME hf_import SOURCES tests/checkpoint/test_import.c LABELS unit)
 loong_test(NAME predictors SOURCES tests/checkpoint/test_predictors.c

@@ -31,6 +31,7 @@ typedef struct check {
     int64_t beside; /* tensors of other parts of the model */
     const char *beside_name; /* the first of them */
     int64_t scales_left_out;
+    int64_t packed; /* matrices of integers */
 } check_t;
 
 static bool same_shape(int ndim, const int64_t *a, int other_ndim,
@@ -126,7 +127,8 @@ static loong_status_t list_extra(check_t *c)
             c->layers_left_out++;
         } else if (loongi_hf_map_is_extra(hf->map, t->name)) {
             c->beside_name = c->beside++ == 0 ? t->name : c->beside_name;
-        } else if (loongi_hf_codes_beside(hf->set, t->name)) {
+        } else if (loongi_hf_codes_beside(hf->set, t->name) ||
+                   loongi_hf_packed_beside(hf->set, t->name)) {
             continue;
         } else if (loongi_hf_quant_is_scale(hf->set, t->name)) {
             c->scales_left_out += loongi_hf_quant_of_activations(t->name);
@@ -215,6 +217,20 @@ static bool is_again(const loong_hf_t *hf, const loong_hf_param_t *param,
            (piece >= param->units && t[piece - param->units] == t[piece]);
 }
 
+/* A matrix of packed integers against what it should be, `wanted`. */
+static void check_packed(check_t *c, const loong_hf_packed_t *packed,
+                         const int64_t *shape, int ndim, const char *wanted)
+{
+    c->packed++;
+    if (ndim != 2 || packed->rows != shape[0] || packed->cols != shape[1]) {
+        loongi_problems_add(&c->problems,
+                            "shape: %s are integers of %" PRId64 " x %" PRId64
+                            " elements, config.json says %s",
+                            packed->words->name, packed->rows, packed->cols,
+                            wanted);
+    }
+}
+
 /* The matrix of codes against what it should be, `wanted`. */
 static void check_codes(check_t *c, const loong_hf_codes_t *codes,
                         const int64_t *shape, int ndim,
@@ -246,6 +262,9 @@ static void check_piece(check_t *c, const loong_hf_param_t *param,
                             advice(c, nearest_extra(c, name), text));
     } else if (is_again(hf, param, piece)) {
         return;
+    } else if (hf->packed[param->first_piece + piece].bits > 0) {
+        check_packed(c, &hf->packed[param->first_piece + piece], shape, ndim,
+                     wanted);
     } else if (hf->codes[param->first_piece + piece].quant !=
                LOONG_QUANT_NONE) {
         check_codes(c, &hf->codes[param->first_piece + piece], shape, ndim,
@@ -307,8 +326,8 @@ static void check_extra(check_t *c)
     }
 }
 
-/* Not silently. */
-static void tell_left_out(const check_t *c)
+/* Not silently: what is left out, or read as something else. */
+static void tell(const check_t *c)
 {
     if (c->layers_left_out > 0) {
         loongi_log(c->hf->ctx, LOONG_LOG_WARN,
@@ -320,6 +339,14 @@ static void tell_left_out(const check_t *c)
                    "%s: %" PRId64 " tensors of other parts are left out (%s "
                    "and others)",
                    c->hf->dir, c->beside, c->beside_name);
+    }
+    if (c->packed > 0) {
+        loongi_log(c->hf->ctx, LOONG_LOG_INFO,
+                   "%s: %" PRId64 " matrices of int%d with scales are read as "
+                   "the products, in %s; an export has these, and no "
+                   "quantization_config",
+                   c->hf->dir, c->packed, c->hf->quant.packing.bits,
+                   loong_dtype_name(c->hf->quant.dtype));
     }
     if (c->scales_left_out > 0) {
         loongi_log(c->hf->ctx, LOONG_LOG_WARN,
@@ -341,7 +368,7 @@ loong_status_t loongi_hf_compare(const loong_hf_t *hf)
     if (status == LOONG_OK) {
         check_params(&check);
         check_extra(&check);
-        tell_left_out(&check);
+        tell(&check);
     }
     loong_status_t listed =
         loongi_problems_end(&check.problems, LOONG_ERR_MISMATCH, hf->dir);

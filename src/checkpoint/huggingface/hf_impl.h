@@ -6,6 +6,7 @@
 #define LOONG_HF_IMPL_H
 
 #include "hf_codes.h"
+#include "hf_packed.h"
 #include "hf_quant.h"
 #include "hf_weights.h"
 #include "peft_terms.h"
@@ -24,6 +25,7 @@ struct loong_hf {
     const loong_safetensor_t **tensors; /* per piece; NULL: not there */
     const loong_safetensor_t **scales;  /* beside them; NULL: none */
     loong_hf_codes_t *codes; /* per piece: what bitsandbytes quantised */
+    loong_hf_packed_t *packed; /* per piece: integers in words */
     loong_hf_quant_t quant;
     loong_peft_terms_t *merged; /* hf_merged.h; NULL: none, */
     bool *is_merged;            /* per parameter: one of them is beside it */

@@ -58,12 +58,17 @@ void loongi_hf_check_quant(loong_hf_reader_t *r, const loong_json_t *value)
     const char *fmt = text_of(value, "fmt");
     const char *format = text_of(value, "format");
     const char *algorithm = text_of(value, "quant_algo");
-    const char *name = NULL;
+    const char *name = NULL, *why = NULL;
     const loong_json_t *block = find_block(value, &name);
+    loong_hf_packing_t packing = loongi_hf_packing_of(value, &why);
+    if (why != NULL) {
+        loongi_hf_refuse(r, "quantization_config", value, why);
+        return;
+    }
     if (block != NULL && !is_block(block)) {
         loongi_hf_refuse(r, name, block, "two positive integers are needed");
     }
-    if (loongi_json_kind(value) == LOONG_JSON_NULL ||
+    if (loongi_json_kind(value) == LOONG_JSON_NULL || packing.bits > 0 ||
         (strcmp(method, "fp8") == 0 &&
          (fmt[0] == '\0' || strcmp(fmt, "e4m3") == 0 ||
           strcmp(fmt, "float8_e4m3fn") == 0)) ||
@@ -77,8 +82,25 @@ void loongi_hf_check_quant(loong_hf_reader_t *r, const loong_json_t *value)
     loongi_hf_refuse(r, "quantization_config", value,
                      "e4m3 is read: quant_method fp8, compressed-tensors with "
                      "format float-quantized, modelopt with quant_algo FP8; so "
-                     "is bitsandbytes: load_in_8bit, or load_in_4bit with "
+                     "are compressed-tensors with format pack-quantized and "
+                     "bitsandbytes: load_in_8bit, or load_in_4bit with "
                      "bnb_4bit_quant_type nf4");
+}
+
+/* A field of the whole or, where that has none, of the first section that
+ * does. */
+static const loong_json_t *find_field(const loong_json_t *json,
+                                      const char *name)
+{
+    const loong_json_t *found = loongi_hf_field(json, name);
+    const loong_json_member_t *m = loongi_json_first(json);
+    for (; m != NULL && found == NULL; m = loongi_json_next(json, m)) {
+        const loong_json_t *section = loongi_json_member_value(m);
+        found = loongi_json_kind(section) == LOONG_JSON_OBJECT
+                    ? loongi_hf_field(section, name)
+                    : NULL;
+    }
+    return found;
 }
 
 static loong_dtype_t read_type(const loong_json_t *json)
@@ -90,8 +112,9 @@ static loong_dtype_t read_type(const loong_json_t *json)
                  {"float16", LOONG_F16},
                  {"float32", LOONG_F32},
                  {"float64", LOONG_F64}};
-    const char *name = text_of(json, "dtype");
-    name = name[0] != '\0' ? name : text_of(json, "torch_dtype");
+    const loong_json_t *type = find_field(json, "dtype");
+    type = type != NULL ? type : find_field(json, "torch_dtype");
+    const char *name = type != NULL ? loongi_json_string(type) : "";
     for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
         if (strcmp(types[i].name, name) == 0) {
             return types[i].dtype;
@@ -116,7 +139,7 @@ static loong_status_t read_block(loong_context_t *ctx, const char *path,
 loong_status_t loongi_hf_quant_read(loong_context_t *ctx, const char *dir,
                                     loong_hf_quant_t *quant_p)
 {
-    loong_hf_quant_t quant = {{BLOCK, BLOCK}, LOONG_BF16};
+    loong_hf_quant_t quant = {{BLOCK, BLOCK}, LOONG_BF16, {0, 0, LOONG_BF16}};
     loong_json_t *json = NULL;
     loong_text_t path = loongi_text_begin(ctx);
     loongi_text_printf(&path, "%s/config.json", dir);
@@ -126,9 +149,11 @@ loong_status_t loongi_hf_quant_read(loong_context_t *ctx, const char *dir,
     }
     if (status == LOONG_OK && json != NULL) {
         quant.dtype = read_type(json);
-        status = read_block(
-            ctx, path.data, loongi_hf_field(json, "quantization_config"),
-            quant.block);
+        const loong_json_t *config = find_field(json, "quantization_config");
+        const char *why = NULL; /* of what is refused elsewhere */
+        status = read_block(ctx, path.data, config, quant.block);
+        quant.packing = loongi_hf_packing_of(config, &why);
+        quant.packing.dtype = quant.dtype;
         loongi_json_destroy(&json);
     }
     loongi_text_free(&path);

@@ -8,6 +8,7 @@
 #define LOONG_HF_QUANT_H
 
 #include "hf_config_read.h"
+#include "hf_packed.h"
 #include "safetensors.h"
 
 #ifdef __cplusplus
@@ -17,10 +18,11 @@ extern "C" {
 typedef struct loong_hf_quant {
     int64_t block[2];
     loong_dtype_t dtype; /* that the product is stored in */
+    loong_hf_packing_t packing;
 } loong_hf_quant_t;
 
-/* Of DIR/config.json; without one, or where it says nothing: blocks of 128,
- * bf16. */
+/* Of DIR/config.json, or of its part for texts; without one, or where it says
+ * nothing: blocks of 128, bf16. */
 LOONG_NODISCARD loong_status_t loongi_hf_quant_read(loong_context_t *ctx,
                                                     const char *dir,
                                                     loong_hf_quant_t *quant_p);

@@ -26,11 +26,12 @@ enum {
  * itself have it, without. */
 static const loong_safetensor_t *search(const loong_hf_t *hf,
                                         const loong_hf_param_t *param,
-                                        const char *name)
+                                        const char *name, const char *ending)
 {
     char full[512];
-    int length = snprintf(full, sizeof(full), "%s%s",
-                          loongi_hf_param_prefix(hf->map, param), name);
+    const char *prefix = loongi_hf_param_prefix(hf->map, param);
+    int length =
+        snprintf(full, sizeof(full), "%s%s%s", prefix, name, ending);
     const loong_safetensor_t *tensor =
         length < (int)sizeof(full)
             ? loongi_safetensors_set_find(hf->set, full)
@@ -38,7 +39,33 @@ static const loong_safetensor_t *search(const loong_hf_t *hf,
     if (tensor != NULL || hf->map->composite != NULL) {
         return tensor;
     }
-    return loongi_safetensors_set_find(hf->set, name);
+    return length < (int)sizeof(full)
+               ? loongi_safetensors_set_find(hf->set, full + strlen(prefix))
+               : NULL;
+}
+
+/* A piece's tensor, or the words that it is packed in, and what stands
+ * beside. */
+static loong_status_t find_piece(loong_hf_t *hf, const loong_hf_param_t *p,
+                                 int64_t k)
+{
+    const char *name = loongi_hf_piece_name(p, k);
+    const loong_safetensor_t *tensor = search(hf, p, name, "");
+    int64_t piece = p->first_piece + k;
+    if (tensor == NULL) {
+        tensor = search(hf, p, name, "_packed");
+        hf->tensors[piece] = tensor;
+        return tensor == NULL
+                   ? LOONG_OK
+                   : loongi_hf_packed_find(hf->ctx, hf->set, tensor,
+                                           &hf->quant.packing,
+                                           &hf->packed[piece]);
+    }
+    hf->tensors[piece] = tensor;
+    hf->scales[piece] = tensor->dtype == LOONG_F8_E4M3
+                            ? loongi_hf_quant_scale(hf->set, tensor)
+                            : NULL;
+    return loongi_hf_codes_find(hf->ctx, hf->set, tensor, &hf->codes[piece]);
 }
 
 static loong_status_t find_all(loong_hf_t *hf)
@@ -50,20 +77,12 @@ static loong_status_t find_all(loong_hf_t *hf)
                             "tensors of a model", &hf->scales));
     LOONG_TRY(loongi_calloc(hf->ctx, pieces, sizeof(*hf->codes),
                             "tensors of a model", &hf->codes));
+    LOONG_TRY(loongi_calloc(hf->ctx, pieces, sizeof(*hf->packed),
+                            "tensors of a model", &hf->packed));
     for (int64_t i = 0; i < loongi_hf_map_count(hf->map); i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(hf->map, i);
         for (int64_t k = 0; k < p->pieces; k++) {
-            const loong_safetensor_t *tensor =
-                search(hf, p, loongi_hf_piece_name(p, k));
-            hf->tensors[p->first_piece + k] = tensor;
-            if (tensor != NULL) {
-                LOONG_TRY(loongi_hf_codes_find(hf->ctx, hf->set, tensor,
-                                               &hf->codes[p->first_piece + k]));
-            }
-            if (tensor != NULL && tensor->dtype == LOONG_F8_E4M3) {
-                hf->scales[p->first_piece + k] =
-                    loongi_hf_quant_scale(hf->set, tensor);
-            }
+            LOONG_TRY(find_piece(hf, p, k));
         }
     }
     return LOONG_OK;
@@ -132,6 +151,7 @@ void loongi_hf_close(loong_hf_t **hf)
     loongi_hf_map_destroy(&(*hf)->map);
     loongi_pairs_destroy(&(*hf)->model);
     loongi_free((*hf)->ctx, (*hf)->is_merged);
+    loongi_free((*hf)->ctx, (*hf)->packed);
     loongi_free((*hf)->ctx, (*hf)->codes);
     loongi_free((*hf)->ctx, (*hf)->scales);
     loongi_free((*hf)->ctx, (*hf)->tensors);
@@ -153,7 +173,8 @@ const loong_hf_map_t *loongi_hf_get_map(const loong_hf_t *hf)
 static loong_dtype_t type_of_piece(const loong_hf_t *hf, int64_t piece)
 {
     loong_dtype_t dtype = hf->tensors[piece]->dtype;
-    bool codes = hf->codes[piece].quant != LOONG_QUANT_NONE;
+    bool codes = hf->codes[piece].quant != LOONG_QUANT_NONE ||
+                 hf->packed[piece].bits > 0;
     return dtype == LOONG_F8_E4M3 || codes ? hf->quant.dtype : dtype;
 }
 
@@ -211,7 +232,13 @@ static loong_status_t read_run(const reading_t *r, int64_t piece, int64_t at,
         hf->tensors[r->param->first_piece + piece];
     const loong_safetensor_t *scale = hf->scales[r->param->first_piece + piece];
     const loong_hf_codes_t *codes = &hf->codes[r->param->first_piece + piece];
+    const loong_hf_packed_t *packed =
+        &hf->packed[r->param->first_piece + piece];
     size_t size = loong_dtype_size(r->dtype);
+    if (packed->bits > 0) {
+        return loongi_hf_packed_widen(hf->ctx, packed, at, count, r->dtype,
+                                      dst);
+    }
     if (codes->quant != LOONG_QUANT_NONE) {
         return loongi_hf_codes_widen(hf->ctx, codes, at, count, r->dtype, dst);
     }
@@ -403,6 +430,7 @@ bool loongi_hf_lend(const loong_hf_t *hf, const char *name, int64_t row,
     if (param->transposed || param->places > 0 ||
         tensor->dtype == LOONG_F8_E4M3 ||
         hf->codes[param->first_piece + piece].quant != LOONG_QUANT_NONE ||
+        hf->packed[param->first_piece + piece].bits > 0 ||
         row % param->run + rows > param->run ||
         loongi_hf_is_merged(hf, param)) {
         return false;

@@ -144,10 +144,67 @@ static void nothing_is_passed_over(void **state)
     test_context_end(&ctx);
 }
 
+/* One table for both ends of the language model, of whole models: what is tied
+ * by config.json where the top says true, or false, and text_config true, false
+ * or nothing; as from_pretrained of transformers 5.23 does it with a file that
+ * has one table. */
+static void ties_of_whole_models(void **state)
+{
+    static const struct {
+        const char *type, *text, *tied;
+    } rows[] = {{"internvl", "qwen2", "111000"},
+                {"llava", "llama", "111100"},
+                {"llava_onevision", "qwen2", "111100"},
+                {"paligemma", "gemma", "111000"},
+                {"qwen2_vl", "qwen2_vl_text", "111100"},
+                {"qwen2_5_vl", "qwen2_5_vl_text", "111100"},
+                {"qwen3_vl", "qwen3_vl_text", "111000"},
+                {"qwen3_vl_moe", "qwen3_vl_moe_text", "111000"},
+                {"glm4v", "glm4v_text", "111100"}};
+    static const char *const said[] = {"true", "false", NULL};
+    loong_context_t *ctx = test_context();
+    (void)state;
+    for (int64_t i = 0; i < 6 * LOONG_COUNT_OF(rows); i++) {
+        const char *top = said[i % 6 / 3], *inside = said[i % 3];
+        loong_text_t text = loongi_text_begin(ctx);
+        loong_json_t *json = NULL;
+        loong_pairs_t *pairs = NULL;
+        loongi_text_printf(
+            &text,
+            "{\"model_type\":\"%s\",\"tie_word_embeddings\":%s,"
+            "\"vision_config\":{},\"text_config\":{\"model_type\":\"%s\","
+            "\"num_hidden_layers\":2,\"hidden_size\":64,"
+            "\"intermediate_size\":96,\"num_attention_heads\":4,"
+            "\"num_key_value_heads\":4,\"vocab_size\":31,"
+            "\"max_position_embeddings\":32%s%s%s}}",
+            rows[i / 6].type, top, rows[i / 6].text,
+            strstr(rows[i / 6].type, "moe") != NULL
+                ? ",\"num_experts\":4,\"moe_intermediate_size\":96"
+                : "",
+            inside != NULL ? ",\"tie_word_embeddings\":" : "",
+            inside != NULL ? inside : "");
+        assert_ok(ctx, loongi_json_parse(ctx, text.data, text.length,
+                                         "config.json", &json));
+        if (loongi_hf_config_read_json(ctx, "config.json", json, "foundation",
+                                       &pairs) != LOONG_OK) {
+            fail_msg("%s: %s", rows[i / 6].type, loong_context_error(ctx));
+        }
+        if (loongi_pairs_true(pairs, "untie_embeddings_and_output_weights") ==
+            (rows[i / 6].tied[i % 6] == '1')) {
+            fail_msg("%s: tied %s", rows[i / 6].type, text.data);
+        }
+        loongi_pairs_destroy(&pairs);
+        loongi_json_destroy(&json);
+        loongi_text_free(&text);
+    }
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_passed_over),
+        cmocka_unit_test(ties_of_whole_models),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

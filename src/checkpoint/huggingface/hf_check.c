@@ -302,7 +302,8 @@ static void check_tied(check_t *c, const loong_safetensor_t *head)
         memcmp(head->data, table->data, head->bytes) != 0) {
         loongi_problems_add(&c->problems,
                             "tied: config.json ties %s to the embedding, but "
-                            "the file has a different one", head->name);
+                            "the file has a different one, with which "
+                            "tie_word_embeddings is false", head->name);
     }
 }
 

@@ -72,6 +72,8 @@ typedef struct loong_hf_composite {
     /* A type of the last part that its class takes, of which transformers has
      * none alone; NULL: none. */
     const char *takes;
+    /* Where the top says tie_word_embeddings false, text_config's true ties. */
+    bool text_ties;
     bool foreign; /* transformers has no class for it: directories bring one */
     /* config.json says how pictures are processed, whatever stands beside. */
     bool states_processor;

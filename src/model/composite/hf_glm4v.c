@@ -29,6 +29,7 @@ static const loong_hf_layout_t glm4v_layouts[] = {
 const loong_hf_composite_t loongi_hf_glm4v = {
     .model_type = "glm4v",
     .architecture = "Glm4vForConditionalGeneration",
+    .text_ties = true,
     .parts = {ENCODER("glm4v_vision", "glm4v_vision"),
               PROJECTOR("glm4v_merger"),
               LANGUAGE("glm4v_text", "glm4")},

@@ -109,6 +109,7 @@ static const loong_hf_shared_field_t paligemma_fields[] = {
 const loong_hf_composite_t loongi_hf_llava = {
     .model_type = "llava",
     .architecture = "LlavaForConditionalGeneration",
+    .text_ties = true,
     .parts = {{.role = "image_encoder",
                .section = "vision_config",
                .type = "clip_vision_model",
@@ -126,6 +127,7 @@ const loong_hf_composite_t loongi_hf_llava = {
 const loong_hf_composite_t loongi_hf_llava_onevision = {
     .model_type = "llava_onevision",
     .architecture = "LlavaOnevisionForConditionalGeneration",
+    .text_ties = true,
     .parts = {{.role = "image_encoder",
                .section = "vision_config",
                .type = "siglip_vision_model",

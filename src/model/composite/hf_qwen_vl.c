@@ -84,6 +84,7 @@ static const loong_hf_layout_t qwen3_vl_layouts[] = {
 const loong_hf_composite_t loongi_hf_qwen2_vl = {
     .model_type = "qwen2_vl",
     .architecture = "Qwen2VLForConditionalGeneration",
+    .text_ties = true,
     .parts = {ENCODER("qwen2_vl_vision", "qwen2_vl_vision"),
               PROJECTOR("patch_merger"),
               {.role = "foundation",
@@ -108,6 +109,7 @@ const loong_hf_composite_t loongi_hf_llavaonevision1_5 = {
 const loong_hf_composite_t loongi_hf_qwen2_5_vl = {
     .model_type = "qwen2_5_vl",
     .architecture = "Qwen2_5_VLForConditionalGeneration",
+    .text_ties = true,
     .parts = {ENCODER("qwen2_5_vl_vision", "qwen2_5_vl_vision"),
               PROJECTOR("qwen2_5_vl_merger"),
               {.role = "foundation",

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "hf_composite.h"
 #include "hf_decoder.h"
 #include "hf_rows.h"
 
@@ -200,32 +201,25 @@ static const loong_hf_field_t whole_fields[] = {
     CODE_FIELD("video_token_id"),       CODE_FIELD("video_start_token_id"),
     CODE_FIELD("video_end_token_id"),   FIELDS_END};
 
-/* The class writes its default, true, into text_config and reads what stands
- * beside it. */
-static bool is_tied_beside(const loong_hf_reader_t *r)
-{
-    return loongi_hf_is_type(r, "qwen3_vl_moe_text");
-}
-
-/* What stands beside text_config holds where that says nothing. */
-static bool tied_with(loong_hf_reader_t *r)
+/* Classes of whole models read what stands at the top, some text_config's true
+ * as well; files of before transformers 5 say it in text_config alone. */
+static bool is_tied(loong_hf_reader_t *r)
 {
     static const char name[] = "tie_word_embeddings";
     const loong_json_t *text = r->json;
-    r->json = r->whole;
-    bool told = loongi_hf_field(r->whole, name) != NULL;
-    bool tied = loongi_hf_flag(r, name, r->type->tied);
-    r->json = text;
-    if (told && !is_tied_beside(r) && loongi_hf_flag(r, name, tied) != tied) {
-        loongi_hf_refuse(r, "text_config.tie_word_embeddings",
-                         loongi_hf_field(text, name),
-                         "it must be that beside text_config, or absent");
+    bool inside = loongi_hf_flag(r, name, r->type->tied);
+    if (r->whole == NULL || loongi_hf_field(r->whole, name) == NULL ||
+        (r->composite != NULL && r->composite->foreign)) {
+        return inside;
     }
-    return tied;
+    r->json = r->whole;
+    bool tied = loongi_hf_flag(r, name, false);
+    r->json = text;
+    return tied || (r->composite != NULL && r->composite->text_ties && inside);
 }
 
 /* From the whole file to its text_config. */
-static void enter_text(loong_hf_reader_t *r, bool *tied_p)
+static void enter_text(loong_hf_reader_t *r)
 {
     const loong_json_t *text = loongi_hf_field(r->json, "text_config");
     if (text == NULL || loongi_json_kind(text) != LOONG_JSON_OBJECT) {
@@ -237,16 +231,12 @@ static void enter_text(loong_hf_reader_t *r, bool *tied_p)
     loongi_hf_check_others(r, whole_fields);
     r->whole = r->json;
     r->json = text;
-    *tied_p = tied_with(r);
 }
 
 loong_status_t loongi_hf_decoder_read(loong_hf_reader_t *r)
 {
-    bool tied = r->type->tied;
     if (loongi_hf_has_field(r->type->fields, "text_config")) {
-        enter_text(r, &tied);
-    } else if (r->section != NULL) {
-        tied = tied_with(r);
+        enter_text(r);
     }
     bool gpt2 = strcmp(r->type->family, "gpt2") == 0;
     LOONG_TRY(loongi_pairs_set(r->pairs, "family", r->type->family));
@@ -262,9 +252,7 @@ loong_status_t loongi_hf_decoder_read(loong_hf_reader_t *r)
                                              : map_rotary(r));
     LOONG_TRY(map_activation(r));
     LOONG_TRY(loongi_pairs_set_bool(
-        r->pairs, "untie_embeddings_and_output_weights",
-        !(is_tied_beside(r) ? tied
-                            : loongi_hf_flag(r, "tie_word_embeddings", tied))));
+        r->pairs, "untie_embeddings_and_output_weights", !is_tied(r)));
     check_architecture(r);
     loongi_hf_check_others(r, r->type->fields);
     return LOONG_OK;

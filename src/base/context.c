@@ -165,6 +165,19 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
+/* Some line is that one. */
+static bool has_line(const char *text, const char *line)
+{
+    size_t length = strlen(line);
+    for (const char *at = text; (at = strstr(at, line)) != NULL; at++) {
+        if ((at == text || at[-1] == '\n') &&
+            (at[length] == '\0' || at[length] == '\n')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What a user mends, who does not look for it in our code. */
 static bool is_users(loong_status_t status)
 {
@@ -185,7 +198,9 @@ loong_status_t loongi_fail_at(loong_context_t *ctx, loong_status_t status,
         snprintf(text + n, sizeof(text) - (size_t)n, " (%s:%d)",
                  base_name(file), line);
     }
-    trail_append(ctx, text);
+    if (!has_line(ctx->trail, text)) { /* several may meet one cause */
+        trail_append(ctx, text);
+    }
     return status;
 }
 

@@ -16,9 +16,12 @@ enum { SHOWN_BYTES = 6144 };
 void loongi_problems_add(loong_problems_t *problems, const char *fmt, ...)
 {
     char line[1000];
+    int begin = problems->in != NULL
+                    ? snprintf(line, 100, "%.90s: ", problems->in)
+                    : 0;
     va_list args;
     va_start(args, fmt);
-    vsnprintf(line, sizeof(line), fmt, args);
+    vsnprintf(line + begin, sizeof(line) - (size_t)begin, fmt, args);
     va_end(args);
     problems->count++;
     if (problems->text.length + strlen(line) < SHOWN_BYTES) {
@@ -33,8 +36,9 @@ loong_status_t loongi_problems_end(loong_problems_t *problems,
     loong_context_t *ctx = problems->text.ctx;
     loong_status_t outcome = problems->text.status;
     if (outcome == LOONG_OK && problems->count > 0) {
-        outcome = LOONG_FAIL(ctx, status, "%s: %" PRId64 " problem%s", where,
-                             problems->count, problems->count > 1 ? "s" : "");
+        outcome = status;
+        loongi_error_note(ctx, "%s: %" PRId64 " problem%s", where,
+                          problems->count, problems->count > 1 ? "s" : "");
         for (char *line = problems->text.data; *line != '\0';) {
             char *end = strchr(line, '\n');
             *end = '\0';

@@ -16,11 +16,12 @@ typedef struct loong_problems {
     loong_text_t text; /* lines ended by newline */
     int64_t count;
     int64_t shown; /* lines in text: as many as the error trail can hold */
+    const char *in; /* stands before those that are added; NULL: nothing */
 } loong_problems_t;
 
 static inline loong_problems_t loongi_problems_begin(loong_context_t *ctx)
 {
-    loong_problems_t problems = {loongi_text_begin(ctx), 0, 0};
+    loong_problems_t problems = {loongi_text_begin(ctx), 0, 0, NULL};
     return problems;
 }
 void loongi_problems_add(loong_problems_t *problems, const char *fmt, ...)

@@ -64,6 +64,7 @@ typedef struct loong_plan {
     const loong_train_settings_t *set; /* borrowed */
     bool evaluate_only;
     bool plan_only;            /* nothing will run */
+    bool unknown_model; /* it could not be read: what follows is not judged */
     bool judge;                /* a plan for this machine and what is on it */
     bool reads_data;           /* a run, or a plan whose data is here */
     bool decode;               /* and every picture is decoded */

@@ -118,7 +118,7 @@ static int64_t video_frames(const loong_source_info_t *info)
 }
 
 /* As the recipe says, else what the model and the phase read; NULL: of what is
- * wrong with the model that is not known. */
+ * wrong with the model that is not known, and texts are made for the model. */
 const char *loongi_run_data_source_class(const loong_run_data_t *d,
                                          const char *list, int64_t i)
 {
@@ -128,10 +128,10 @@ const char *loongi_run_data_source_class(const loong_run_data_t *d,
     const char *name = loong_recipe_text(d->plan->recipe, key);
     bool sees = loong_recipe_component(d->plan->recipe, 1) != NULL;
     bool tunes = loongi_recipe_finetunes(d->plan->recipe);
-    if (name != NULL) {
+    if (name != NULL && !d->plan->unknown_model) {
         return sees && strcmp(name, "chat") == 0 ? "image_chat" : name;
     }
-    return role == NULL                         ? NULL
+    return role == NULL || d->plan->unknown_model ? NULL
            : sees && tunes                      ? "image_chat"
            : sees                               ? "image_text"
            : strcmp(role, "image_encoder") == 0 ? "images"

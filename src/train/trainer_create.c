@@ -306,6 +306,7 @@ static loong_status_t complete(loong_trainer_t *t,
     bool filled = false;
     loong_status_t status = loong_trainer_fill_recipe(
         t->ctx, t->recipe, loong_comm_rank(t->comm) == 0);
+    t->plan.unknown_model = status != LOONG_OK;
     /* What is opened before all is checked asks for settings. */
     LOONG_FILL(t->recipe, "", loong_train_settings_t, &t->set);
     if (status == LOONG_OK && t->plan.evaluate_only) {

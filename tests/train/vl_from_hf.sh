@@ -86,6 +86,20 @@ sed -i 's/"vision_feature_layer": -2/"vision_feature_layer": 0/' \
 "$ckpt" verify "$place/first" >"$place/text" 2>&1 && fail "a layer 0 is read"
 grep -q 'vision_feature_layer = 0 is not supported' "$place/text" ||
     fail "layer 0: $(cat "$place/text")"
+# A model that cannot be read has its cause told, once, and nothing is judged
+# that would follow from it: phase, records, what stands for pictures.
+broken() {
+    "$build/loongrun" "$golden/vl_from_hf.yaml" --check training_phase=sft \
+        "data.train=[$place/texts.jsonl]" "init.from_hf=$place/first" \
+        "log.dir=$place/log" >"$place/text" 2>&1 && fail "$1: it is read"
+    grep -c . "$place/text" | grep -qx "$2" && grep -qF "$1" "$place/text" ||
+        fail "$1: $(cat "$place/text")"
+}
+sed -i 's/"vision_feature_layer": 0/"vision_feature_layer": -2/
+    s/"head_dim": 4/"head_dim": 4, "foo": 1/' "$place/first/config.json"
+broken 'text_config: foo = 1 is not supported' 5
+sed -i 's/"foo": 1,//; s/"vision_config"/"vision"/' "$place/first/config.json"
+broken 'vision_config, an object with the image_encoder, is missing' 5
 # Of each component a directory.
 i=init.from_hf
 step qwen3_vl_moe model.foundation.$i="$from" model.image_encoder.$i="$from" \

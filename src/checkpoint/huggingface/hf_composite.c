@@ -219,27 +219,27 @@ static void check_top(loong_hf_reader_t *r)
         }
     }
     top.json = r->whole;
-    top.section = NULL;
+    top.section = top.problems.in = NULL;
     top.kind = &none;
     loongi_hf_check_others(&top, &end);
+    top.problems.in = r->problems.in;
     r->problems = top.problems;
 }
 
-/* Its section, or the whole as before there were sections. */
-static void enter_section(loong_hf_reader_t *r, const loong_hf_part_t *p)
+/* Its section, or the whole as before there were sections; false: it must have
+ * one. */
+static bool enter_section(loong_hf_reader_t *r, const loong_hf_part_t *p)
 {
-    r->section = p->section;
     r->json = find_section(r, p->section);
-    if (r->json == NULL) {
-        r->section = NULL;
-        r->json = r->whole;
-        if (!p->flat) {
-            loongi_problems_add(&r->problems,
-                                "%s, an object with the %s, is "
-                                "missing",
-                                p->section, p->role);
-        }
+    if (r->json == NULL && !p->flat) {
+        loongi_problems_add(&r->problems,
+                            "%s, an object with the %s, is missing", p->section,
+                            p->role);
+        return false;
     }
+    r->section = r->problems.in = r->json != NULL ? p->section : NULL;
+    r->json = r->json != NULL ? r->json : r->whole;
+    return true;
 }
 
 const char *loongi_hf_composite_enter(loong_hf_reader_t *r, int part)
@@ -258,7 +258,9 @@ const char *loongi_hf_composite_enter(loong_hf_reader_t *r, int part)
         r->type = &r->plain;
         return p->family;
     }
-    enter_section(r, p);
+    if (!enter_section(r, p)) {
+        return NULL;
+    }
     const loong_json_t *type = loongi_hf_field(r->json, "model_type");
     const char *own = type != NULL ? loongi_json_string(type) : "";
     bool states = own[0] != '\0' && loongi_hf_composite_find(own) == NULL;
@@ -286,6 +288,7 @@ static loong_status_t map_fields(loong_hf_reader_t *r, const char *role)
         bool shared = own.key == NULL && own.kind != LOONG_HF_CODE;
         own.key = own_key(&f->field, role);
         r->json = find_section(r, f->section);
+        r->problems.in = r->json != NULL ? f->section : NULL;
         r->json = r->json != NULL ? r->json : r->whole;
         if (own.key != NULL || shared) {
             LOONG_TRY(loongi_hf_map_field(r, &own));
@@ -379,6 +382,7 @@ loong_status_t loongi_hf_composite_map(loong_hf_reader_t *r, int part)
     }
     LOONG_TRY(map_fields(r, p->role));
     r->section = section;
+    r->problems.in = NULL;
     r->json = json;
     if (p->family != NULL && strcmp(p->family, r->type->family) != 0) {
         loongi_problems_add(&r->problems,

@@ -128,7 +128,7 @@ int loongi_hf_composite_part(const loong_hf_composite_t *composite,
 
 /* Turns the reader of a whole file to the fields of a part: its json, section
  * and type, which is NULL when the name that is returned is no type. Problems
- * are added. */
+ * are added. NULL: its section is missing. */
 const char *loongi_hf_composite_enter(loong_hf_reader_t *r, int part);
 /* Adds the keys of the part that other fields say. */
 LOONG_NODISCARD loong_status_t loongi_hf_composite_map(loong_hf_reader_t *r,

@@ -393,6 +393,9 @@ static loong_status_t read_config(loong_hf_reader_t *r, const char *role,
     } else {
         r->type = loongi_hf_type_find(r->ctx, name);
     }
+    if (name == NULL) {
+        return loongi_problems_end(&r->problems, LOONG_ERR_FORMAT, r->path);
+    }
     if (r->type == NULL) {
         loongi_text_free(&r->problems.text); /* they follow from it */
         return unknown_type(r, name);

@@ -195,10 +195,12 @@ loong_status_t loongi_check_export(loong_context_t *ctx,
         loongi_error_note(ctx, "wanted for export.hf");
         status = status == LOONG_ERR_UNSUPPORTED ? LOONG_ERR_CONFIG : status;
     } else if (status != LOONG_OK) {
-        loongi_log(ctx, LOONG_LOG_WARN,
-                   "the model as it is cannot be exported to Hugging Face "
-                   "form: %s",
-                   loong_context_error(ctx));
+        if (status == LOONG_ERR_UNSUPPORTED || status == LOONG_ERR_CONFIG) {
+            loongi_log(ctx, LOONG_LOG_WARN,
+                       "the model as it is cannot be exported to Hugging Face "
+                       "form: %s",
+                       loong_context_error(ctx));
+        } /* else a file is broken, which who reads it tells */
         loong_context_clear_error(ctx);
         status = LOONG_OK;
     }

@@ -315,7 +315,27 @@ static loong_status_t set_processor(loong_recipe_t *recipe,
     return LOONG_OK;
 }
 
-/* Every component of a directory of several, unless it has one of its own. */
+static loong_status_t adopt_parts(const adoption_t *from, const char *key,
+                                  const loong_hf_composite_t *composite,
+                                  bool tells, bool sets)
+{
+    const char *dir = loong_recipe_text(from->recipe, key);
+    for (int i = 0; i < LOONG_HF_PARTS; i++) {
+        adoption_t a = *from;
+        char init[64];
+        a.role = composite->parts[i].role;
+        snprintf(init, sizeof(init), "model.%s.init.from_hf", a.role);
+        LOONG_TRY(adopt(a, key, tells, sets));
+        if (sets && i < LOONG_HF_PART_LOSS &&
+            strcmp(key, "init.from_hf") == 0) {
+            LOONG_TRY(set_open(from->recipe, init, dir, dir));
+        }
+    }
+    return LOONG_OK;
+}
+
+/* Every component of a directory of several, unless it has one of its own; all,
+ * or where one is wrong none, by which the rest of the recipe were judged. */
 static loong_status_t adopt_whole(const adoption_t *from, const char *key,
                                   bool tells, bool *whole_p)
 {
@@ -328,17 +348,12 @@ static loong_status_t adopt_whole(const adoption_t *from, const char *key,
     }
     LOONG_TRY(loongi_hf_composite_of(from->ctx, dir, &composite));
     *whole_p = composite != NULL;
-    for (int i = 0; i < LOONG_HF_PARTS && composite != NULL; i++) {
-        adoption_t a = *from;
-        char init[64];
-        a.role = composite->parts[i].role;
-        snprintf(init, sizeof(init), "model.%s.init.from_hf", a.role);
-        LOONG_TRY(adopt(a, key, tells, true));
-        if (i < LOONG_HF_PART_LOSS && strcmp(key, "init.from_hf") == 0) {
-            LOONG_TRY(set_open(recipe, init, dir, dir));
-        }
+    if (composite == NULL) {
+        return LOONG_OK;
     }
-    return composite != NULL ? set_processor(recipe, composite, dir) : LOONG_OK;
+    LOONG_TRY(adopt_parts(from, key, composite, false, false));
+    LOONG_TRY(adopt_parts(from, key, composite, tells, true));
+    return set_processor(recipe, composite, dir);
 }
 
 loong_status_t loongi_recipe_fill_loss(loong_context_t *ctx,

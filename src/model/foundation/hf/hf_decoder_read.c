@@ -231,6 +231,7 @@ static void enter_text(loong_hf_reader_t *r)
     loongi_hf_check_others(r, whole_fields);
     r->whole = r->json;
     r->json = text;
+    r->problems.in = "text_config";
 }
 
 loong_status_t loongi_hf_decoder_read(loong_hf_reader_t *r)

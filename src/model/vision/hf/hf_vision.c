@@ -288,6 +288,7 @@ static loong_status_t read_config(loong_hf_reader_t *r)
         }
         loongi_hf_check_others(r, whole_fields);
         r->json = own;
+        r->problems.in = "vision_config";
     }
     LOONG_TRY(loongi_hf_map_table(r));
     LOONG_TRY(loongi_hf_set_fixed(r));

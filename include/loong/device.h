@@ -248,6 +248,9 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_stream_copy(loong_device_t *device, void *stream, void *dst,
                          const void *src, size_t bytes);
 LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_stream_fill(loong_device_t *device, void *stream, void *dst,
+                         int byte, size_t bytes);
+LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_stream_copy_rows(loong_device_t *device, void *stream,
                               const loong_device_rows_t *rows);
 LOONG_API LOONG_NODISCARD loong_status_t

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What rows of an edge go over where the ranks at its two ends have devices of
- * one kind: a communicator of all these ranks of the cell, and another one for
- * gradients. A rank begins what it sends and receives where its list has it,
- * which is a part of one order of all ranks (cell_lists.c); messages with one
- * maker are a group, and a group stands behind what a rank computes before. So
- * the earliest group that has not ended waits for nothing. Called by model.c.
- * Read edges.h and src/engine/links.h before. */
+ * What goes through host memory: what ranks with devices of several kinds read
+ * from each other, and, where the recipe says so, what waits for a reader in
+ * more micro-batches than its device has windows for. All else goes from device
+ * to device, over a communicator of the ranks of an edge in the cell, and
+ * another one for gradients. A rank begins what it sends and receives where its
+ * list has it, which is a part of one order of all ranks (cell_lists.c);
+ * messages with one maker are a group, and a group stands behind what a rank
+ * computes before. So the earliest group that has not ended waits for nothing.
+ * Called by model.c. Read edges.h and src/engine/links.h before. */
 #include <stdio.h>
 #include <string.h>
 
@@ -65,15 +67,17 @@ static loong_status_t take_ends(const loong_model_t *m, ends_t *ends)
     return LOONG_OK;
 }
 
-/* ---- which edges --------------------------------------------------------- */
+/* ---- what goes through host memory --------------------------------------- */
 
 static bool is_one_kind(const loong_model_t *m, const ends_t *ends)
 {
     const loong_staging_t *s = &m->components[0]->params.resources.staging;
     const char *kind = NULL;
-    for (int r = 0; r < m->ranks.count && s->kinds != NULL; r++) {
-        const char *own = s->kinds[loongi_model_job_rank(m, r)];
-        if (ends->has[r] && kind != NULL && strcmp(own, kind) != 0) {
+    for (int r = 0; r < m->ranks.count; r++) {
+        const char *own =
+            s->kinds != NULL ? s->kinds[loongi_model_job_rank(m, r)] : "";
+        if (ends->has[r] && (s->always ||
+                             (kind != NULL && strcmp(own, kind) != 0))) {
             return false;
         }
         kind = ends->has[r] ? own : kind;
@@ -81,18 +85,45 @@ static bool is_one_kind(const loong_model_t *m, const ends_t *ends)
     return true;
 }
 
+/* Wait rows of more micro-batches for a component than a device has windows
+ * for? */
+static bool accumulates(const loong_model_t *m, const loong_cell_t *cell,
+                        int component, int back)
+{
+    for (int i = 0; cell != NULL && i < cell->params.num_components; i++) {
+        if (loongi_model_number(m, i) != component) {
+            continue;
+        }
+        for (int c = cell->first_chunk[i]; c < cell->first_chunk[i + 1]; c++) {
+            for (int r = 0; r < cell->params.ranks; r++) {
+                if (cell->ranks[r].chunks[c].areas[back] > LOONG_EDGE_WINDOWS) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
 loong_status_t loongi_edges_settle(loong_model_t *model)
 {
     loong_model_t *m = model;
+    const char *asked = m->components[m->num_components - 1]->params.features;
+    bool host = asked != NULL && strcmp(asked, "host") == 0;
     ends_t ends;
     LOONG_TRY(take_ends(m, &ends));
-    for (int e = 0; e < m->num_edges; e++) {
+    for (int i = 0; i < DIRECTIONS * m->num_components; i++) {
+        int reader = i / DIRECTIONS;
+        int back = i % DIRECTIONS;
         forget_ends(m, &ends);
-        add_ends(m, DIRECTIONS * e, &ends);
-        add_ends(m, DIRECTIONS * e + 1, &ends);
-        m->edges[e].direct =
-            !m->components[0]->params.resources.staging.always &&
-            is_one_kind(m, &ends);
+        for (int e = 0; e < m->num_edges; e++) {
+            if (loongi_edge_reader(&m->edges[e], back) == reader) {
+                add_ends(m, DIRECTIONS * e + back, &ends);
+            }
+        }
+        m->on_host[reader][back] =
+            !is_one_kind(m, &ends) ||
+            (host && accumulates(m, m->training, reader, back));
     }
     loongi_free(m->ctx, ends.has);
     return LOONG_OK;
@@ -116,7 +147,8 @@ static bool has_end(const loong_model_t *m, const loong_cell_t *cell, int link)
 bool loongi_edges_has_link(const loong_model_t *model, int edge, bool backward)
 {
     int link = DIRECTIONS * edge + backward;
-    return model->edges[edge].direct &&
+    int reader = loongi_edge_reader(&model->edges[edge], backward);
+    return !model->on_host[reader][backward] &&
            (has_end(model, model->training, link) ||
             has_end(model, model->evaluation, link));
 }
@@ -157,7 +189,8 @@ static loong_status_t open_links(loong_model_t *m, ends_t *ends,
         loong_link_params_t *p = &params[i];
         forget_ends(m, ends);
         add_ends(m, i, ends);
-        bool mine = edge->direct && ends->has[m->ranks.cell_rank];
+        bool mine = !m->on_host[loongi_edge_reader(edge, back)][back] &&
+                    ends->has[m->ranks.cell_rank];
         snprintf(p->name, sizeof(p->name), "%s%s", edge->name,
                  back ? ".grad" : "");
         p->color = mine ? loongi_model_job_rank(m, 0) : -1;
@@ -178,11 +211,7 @@ loong_status_t loongi_edges_open(loong_model_t *model)
     loong_link_params_t *params = NULL;
     loong_link_message_t *messages = NULL;
     size_t count = DIRECTIONS * (size_t)m->num_edges;
-    bool none = m->resources->device_world == NULL;
-    for (int e = 0; e < m->num_edges; e++) {
-        m->edges[e].direct = m->edges[e].direct && !none;
-    }
-    if (none || m->num_edges == 0) {
+    if (m->resources->device_world == NULL || m->num_edges == 0) {
         return LOONG_OK;
     }
     LOONG_TRY(take_ends(m, &ends));

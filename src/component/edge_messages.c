@@ -2,12 +2,11 @@
  *
  * The messages of edges that are under way on a rank. Each segment is a message
  * of its own, from rows of the sender's port to those of the receiver's; on one
- * rank it is a copy. Between devices of one kind it goes over a communicator of
- * theirs (edge_links.c). Else it goes through host memory: a device's port is
- * mirrored before rows of it are sent, and what arrives does so in an image of
- * the edges' memory (model_memory.c), from which it is copied when a program
- * reads it. Called by
- * model.c; created by edge_room.c. Read edges.h before. */
+ * rank it is a copy. It goes from device to device, or through host memory
+ * (edge_links.c): a device's port is mirrored before rows of it are sent, and
+ * what arrives does so in host memory, from which it is copied when a program
+ * reads it (edge_windows.c). Called by model.c; created by edge_room.c. Read
+ * edges.h before. */
 #include <stdio.h>
 #include <string.h>
 
@@ -88,20 +87,6 @@ static loong_status_t list_segments(loong_edges_t *e, int32_t message,
     return LOONG_OK;
 }
 
-/* What a device receives arrives in host memory. */
-static bool has_image(const loong_edges_t *e, const loong_message_t *m)
-{
-    return e->landed != NULL && !loongi_edges_is_direct(e, m);
-}
-
-/* Of what lies in the edges' memory of a device. */
-static char *image_of(const loong_edges_t *e, const loong_message_t *m,
-                      const char *data)
-{
-    return e->model->images[m->backward] +
-           (data - e->model->run.base[LOONG_BASE_EDGE + m->backward]);
-}
-
 /* What no message brings is zero. */
 static loong_status_t clear(loong_edges_t *e, const loong_binding_t *run,
                             const loong_entry_t *entry, bool backward)
@@ -124,7 +109,7 @@ static bool is_mirrored(const loong_edges_t *e, const char *data)
     for (int64_t k = 0; k < e->num_own; k++) {
         int32_t i = e->own[k];
         if (e->states[i].sent > 0 && e->states[i].from == data &&
-            !loongi_edges_is_direct(e, &e->cell->params.messages[i])) {
+            loongi_edges_is_on_host(e, &e->cell->params.messages[i])) {
             return true;
         }
     }
@@ -139,7 +124,7 @@ static loong_status_t find_source(const loong_edges_t *e,
 {
     loong_device_t *device = e->model->run.device;
     *from_p = data;
-    if (loong_device_is_host(device) || loongi_edges_is_direct(e, m)) {
+    if (loong_device_is_host(device) || !loongi_edges_is_on_host(e, m)) {
         return LOONG_OK;
     }
     if (!is_mirrored(e, data)) {
@@ -151,9 +136,10 @@ static loong_status_t find_source(const loong_edges_t *e,
 }
 
 static loong_status_t begin_send(loong_edges_t *e, const loong_entry_t *entry,
-                                 const loong_port_t *port, const char *data)
+                                 const loong_port_t *port)
 {
     const loong_message_t *m = loongi_edges_message(e, entry);
+    const char *data = loongi_edges_data(e, entry, port);
     loong_edge_state_t *s = &e->states[entry->message];
     const void *from = NULL;
     s->slot = entry->slot;
@@ -176,33 +162,62 @@ static loong_status_t begin_send(loong_edges_t *e, const loong_entry_t *entry,
     return LOONG_OK;
 }
 
+/* Where a message arrives, which may be what was read before: in host memory,
+ * from which that has been copied then. */
+static loong_status_t find_target(loong_edges_t *e,
+                                  const loong_binding_t *run,
+                                  const loong_entry_t *entry,
+                                  const loong_port_t *port)
+{
+    const loong_message_t *m = loongi_edges_message(e, entry);
+    const loong_model_t *model = e->model;
+    loong_edge_state_t *s = &e->states[entry->message];
+    if (!loongi_edges_waits(e, m)) {
+        s->to = loongi_edges_data(e, entry, port);
+        return clear(e, run, entry, m->backward);
+    }
+    s->to = model->areas[m->backward] + port->operand.offset +
+            loongi_memory_plan_area(model->memory_plan,
+                                    model->use[e->variant], entry,
+                                    m->backward);
+    return s->list.count > 0 && m->from_rank != m->to_rank
+               ? loong_device_event_await(run->device, model->copies.done,
+                                          port->name)
+               : LOONG_OK;
+}
+
+/* Within this rank. */
+static loong_status_t copy_segment(const loong_edges_t *e,
+                                   const loong_message_t *m,
+                                   loong_edge_state_t *s,
+                                   const loong_segment_t *g)
+{
+    char *to = s->to + (size_t)g->to_row * s->row;
+    const char *from = s->from + (size_t)g->from_row * s->row;
+    size_t bytes = (size_t)g->rows * s->row;
+    s->copied = loongi_edges_waits(e, m);
+    return s->copied ? loongi_windows_save(e, to, from, bytes)
+                     : loong_device_copy(e->model->run.device, to, from, bytes);
+}
+
 static loong_status_t begin_receive(loong_edges_t *e,
                                     const loong_binding_t *run,
                                     const loong_entry_t *entry,
-                                    const loong_port_t *port, char *data)
+                                    const loong_port_t *port)
 {
     const loong_message_t *m = loongi_edges_message(e, entry);
     loong_edge_state_t *s = &e->states[entry->message];
-    bool here = m->from_rank == m->to_rank;
-    char *image = data;
-    LOONG_TRY(clear(e, run, entry, m->backward));
+    s->row = row_bytes(port);
     LOONG_TRY(list_segments(e, entry->message, port, false));
-    s->to = data;
-    if (s->list.count > 0 && !here && has_image(e, m)) {
-        LOONG_TRY(loong_device_event_await(run->device, e->landed, port->name));
-        image = image_of(e, m, data);
-    }
+    LOONG_TRY(find_target(e, run, entry, port));
     for (int64_t i = 0; i < s->list.count; i++) {
         const loong_segment_t *g = &s->list.segments[i];
-        size_t at = (size_t)g->to_row * row_bytes(port);
-        size_t bytes = (size_t)g->rows * row_bytes(port);
-        if (here) {
-            LOONG_TRY(loong_device_copy(
-                run->device, data + at,
-                s->from + (size_t)g->from_row * row_bytes(port), bytes));
+        if (m->from_rank == m->to_rank) {
+            LOONG_TRY(copy_segment(e, m, s, g));
             continue;
         }
-        LOONG_TRY(loong_comm_irecv(s->comm, image + at, bytes, s->from_rank,
+        LOONG_TRY(loong_comm_irecv(s->comm, s->to + (size_t)g->to_row * s->row,
+                                   (size_t)g->rows * s->row, s->from_rank,
                                    FIRST_TAG + 2 * m->edge + m->backward,
                                    &s->receive[i]));
         s->received++;
@@ -236,13 +251,12 @@ loong_status_t loongi_edges_begin(loong_edges_t *edges,
     loong_comm_t *comm = e->states[entry->message].comm;
     const loong_port_t *port = NULL;
     LOONG_TRY(loongi_edges_port(e, entry, send, &port));
-    char *data = loongi_edges_data(e, entry, port);
     if (!e->grouping) {
         LOONG_TRY(loongi_comm_group_messages(comm, true));
         e->grouping = true;
     }
-    LOONG_TRY(send ? begin_send(e, entry, port, data)
-                   : begin_receive(e, &run, entry, port, data));
+    LOONG_TRY(send ? begin_send(e, entry, port)
+                   : begin_receive(e, &run, entry, port));
     if (!loongi_edges_goes_on(e, entry)) {
         e->grouping = false;
         LOONG_TRY(loongi_comm_group_messages(comm, false));
@@ -263,35 +277,25 @@ static loong_status_t wait_for(const loong_edge_state_t *s,
     return LOONG_OK;
 }
 
-/* What has arrived in an image goes to the device, in the order of what it
- * computes. */
-static loong_status_t receive(loong_edges_t *e, const loong_message_t *m,
-                              loong_edge_state_t *s)
+bool loongi_edges_is_end(const loong_edges_t *edges, const loong_entry_t *entry,
+                         const loong_message_t *message, bool sender)
 {
-    loong_device_t *device = e->model->run.device;
-    int64_t count = s->received;
-    LOONG_TRY(wait_for(s, s->receive, &s->received));
-    if (!has_image(e, m)) {
-        return LOONG_OK;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        char *image = s->receive[i].data;
-        char *to = s->to + (image - image_of(e, m, s->to));
-        LOONG_TRY(
-            loong_device_copy(device, to, image, s->receive[i].bytes));
-    }
-    return loong_device_event_record(device, e->landed,
-                                     loong_device_stream(device));
-}
-
-/* Is one end of a message a chunk's entry? */
-static bool is_end(const loong_edges_t *e, const loong_entry_t *entry,
-                   const loong_message_t *m, bool sender)
-{
-    const loong_cell_edge_t *edge = &e->cell->params.edges[m->edge];
+    const loong_message_t *m = message;
+    const loong_cell_edge_t *edge = &edges->cell->params.edges[m->edge];
     int component = sender != m->backward ? edge->from : edge->to;
     return component == entry->component &&
-           (sender ? m->from_rank : m->to_rank) == e->model->ranks.cell_rank;
+           (sender ? m->from_rank : m->to_rank) ==
+               edges->model->ranks.cell_rank;
+}
+
+/* What was sent from the slot of a forward has gone. */
+static loong_status_t leave(loong_edges_t *e, loong_edge_state_t *s)
+{
+    if (s->copied) {
+        s->copied = false;
+        return loongi_windows_saved(e);
+    }
+    return wait_for(s, s->send, &s->sent);
 }
 
 loong_status_t loongi_edges_need(loong_edges_t *edges,
@@ -304,28 +308,29 @@ loong_status_t loongi_edges_need(loong_edges_t *edges,
         loong_edge_state_t *s = &e->states[i];
         bool forward =
             entry->kind == LOONG_ENTRY_F || entry->kind == LOONG_ENTRY_E;
-        if (s->received > 0 && is_end(e, entry, m, false) &&
+        if (s->received > 0 && loongi_edges_is_end(e, entry, m, false) &&
             m->to_micro_batch == entry->micro_batch &&
             m->backward == !forward) {
-            LOONG_TRY(receive(e, m, s));
+            LOONG_TRY(wait_for(s, s->receive, &s->received));
         }
-        if (s->sent > 0 && forward && is_end(e, entry, m, true) &&
-            s->slot == entry->slot &&
+        if ((s->sent > 0 || s->copied) && forward &&
+            loongi_edges_is_end(e, entry, m, true) && s->slot == entry->slot &&
             m->from_micro_batch != entry->micro_batch) {
-            LOONG_TRY(wait_for(s, s->send, &s->sent));
+            LOONG_TRY(leave(e, s));
         }
     }
-    return LOONG_OK;
+    return e != NULL && e->made != NULL ? loongi_windows_fill(e, entry)
+                                        : LOONG_OK;
 }
 
 loong_status_t loongi_edges_finish(loong_edges_t *edges)
 {
     loong_edges_t *e = edges;
     for (int64_t k = 0; e != NULL && k < e->num_own; k++) {
-        loong_edge_state_t *s = &e->states[e->own[k]];
-        LOONG_TRY(wait_for(s, s->send, &s->sent));
+        LOONG_TRY(leave(e, &e->states[e->own[k]]));
     }
     if (e != NULL) {
+        loongi_windows_forget(e);
         memset(e->cleared, 0,
                (size_t)(2 * e->model->num_chunks * e->micro_batches));
     }

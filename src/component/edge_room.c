@@ -4,7 +4,6 @@
  * and the room for what will be under way. Called by model.c and the planner.
  * Read edges.h before. */
 #include "edges_impl.h"
-#include "model_memory.h"
 
 /* ---- mirrors ------------------------------------------------------------- */
 
@@ -18,7 +17,7 @@ static bool goes_through_mirror(const loong_edges_t *e,
                                 const loong_entry_t *entry)
 {
     return loongi_entry_sends_edge(entry) && !is_local(e, entry) &&
-           !loongi_edges_is_direct(e, loongi_edges_message(e, entry));
+           loongi_edges_is_on_host(e, loongi_edges_message(e, entry));
 }
 
 /* Mirrors of all ports that are sent so, as no step allocates. */
@@ -86,8 +85,7 @@ loong_status_t loongi_edges_pinned(const loong_model_t *model, int64_t *bytes_p)
         }
         most = LOONG_MAX(most, bytes);
     }
-    *bytes_p = most + loongi_model_image_bytes(model, false) +
-               loongi_model_image_bytes(model, true);
+    *bytes_p = most + model->area_bytes[0] + model->area_bytes[1];
     return LOONG_OK;
 }
 
@@ -190,7 +188,7 @@ static loong_status_t take_room(loong_edges_t *e)
         return LOONG_OK;
     }
     LOONG_TRY(reserve(e));
-    LOONG_TRY(loong_device_event_create(e->model->run.device, &e->landed));
+    LOONG_TRY(loongi_windows_create(e));
     return make_mirrors(e);
 }
 
@@ -229,9 +227,7 @@ void loongi_edges_destroy(loong_edges_t **edges_p)
     if (e == NULL) {
         return;
     }
-    if (e->landed != NULL) {
-        loong_device_event_destroy(e->model->run.device, e->landed);
-    }
+    loongi_windows_destroy(e);
     loongi_free(e->ctx, e->requests);
     loongi_free(e->ctx, e->cleared);
     loongi_free(e->ctx, e->segments);

@@ -49,7 +49,7 @@ static loong_status_t bind_ports(loong_model_t *m, int to)
                     "first rank of a pipeline is there",
                     c->params.name, name, stages_of(c));
         m->edges[m->num_edges++] =
-            (loong_edge_t){from, to, stage, name, false, false};
+            (loong_edge_t){from, to, stage, name, false};
     }
     return LOONG_OK;
 }

@@ -59,9 +59,9 @@ LOONG_NODISCARD loong_status_t loongi_edges_messages(
     const loong_model_t *model, int micro_batches, bool train,
     loong_cell_edge_t *edges, loong_message_t **messages_p, int64_t *count_p);
 
-/* Finds which edges go from device to device, of a model with its cells. */
+/* Finds what goes through host memory, of a model with its cells. */
 LOONG_NODISCARD loong_status_t loongi_edges_settle(loong_model_t *model);
-/* Has this rank an end of such an edge, in messages between ranks? */
+/* Has this rank an end of an edge that does not, in messages between ranks? */
 bool loongi_edges_has_link(const loong_model_t *model, int edge, bool backward);
 /* Opens what they go over: resources->edges. Collective on: world. */
 LOONG_NODISCARD loong_status_t loongi_edges_open(loong_model_t *model);

@@ -18,10 +18,19 @@ typedef struct loong_edge_state {
     int32_t slot;           /* of the sender; -1: nothing is sent */
     const char *from;       /* the sender's port, where it is on this rank */
     char *to;               /* the receiver's, likewise */
+    size_t row;             /* bytes of each of its rows */
+    bool copied;            /* within this rank, to host memory */
     int64_t sent, received; /* segments under way */
     loong_segment_list_t list;
     loong_comm_request_t *send, *receive; /* of each segment */
 } loong_edge_state_t;
+
+/* Where programs of a device read an area of host memory. */
+typedef struct loong_edge_window {
+    int32_t micro_batch; /* that it has; -1: none of this list's */
+    bool read;           /* by the last program */
+    void *free;          /* event: by no program of before */
+} loong_edge_window_t;
 
 struct loong_edges {
     loong_context_t *ctx;
@@ -40,7 +49,10 @@ struct loong_edges {
      * component has: the area has been cleared. */
     bool *cleared;
     int micro_batches;
-    void *landed; /* event: images have been copied; NULL: a processor */
+    /* Per chunk, two directions and LOONG_EDGE_WINDOWS; NULL: none. */
+    loong_edge_window_t *windows;
+    int64_t num_windows;
+    void *made; /* event: rows that are copied to host memory; NULL: none are */
 };
 
 /* The port of a message's entry, and where it is. */
@@ -63,13 +75,41 @@ loongi_edges_message(const loong_edges_t *edges, const loong_entry_t *entry)
     return &edges->cell->params.messages[entry->message];
 }
 
-/* A communicator of devices takes their memory. */
-static inline bool loongi_edges_is_direct(const loong_edges_t *edges,
-                                          const loong_message_t *message)
+static inline bool loongi_edges_is_on_host(const loong_edges_t *edges,
+                                           const loong_message_t *message)
 {
+    const loong_model_t *m = edges->model;
     int edge = loongi_cell_edge(edges->cell, message->edge);
-    return edges->model->edges[edge].direct;
+    int reader = loongi_edge_reader(&m->edges[edge], message->backward);
+    return m->on_host[reader][message->backward];
 }
+
+/* In areas that a device of this rank has in host memory? */
+static inline bool loongi_edges_waits(const loong_edges_t *edges,
+                                      const loong_message_t *message)
+{
+    return edges->made != NULL && loongi_edges_is_on_host(edges, message);
+}
+
+/* Windows of what a program reads, which has arrived, are filled before it
+ * runs; programs of before read theirs no more. */
+LOONG_NODISCARD loong_status_t loongi_windows_create(loong_edges_t *edges);
+void loongi_windows_destroy(loong_edges_t *edges);
+LOONG_NODISCARD loong_status_t
+loongi_windows_fill(const loong_edges_t *edges, const loong_entry_t *entry);
+/* The device's memory is another list's. */
+void loongi_windows_forget(const loong_edges_t *edges);
+/* Rows of a device go to host memory, behind what it computes. */
+LOONG_NODISCARD loong_status_t
+loongi_windows_save(const loong_edges_t *edges, char *to, const char *from,
+                    size_t bytes);
+/* What it computes from here on is behind them. */
+LOONG_NODISCARD loong_status_t
+loongi_windows_saved(const loong_edges_t *edges);
+
+/* Is this rank's end of a message a chunk's entry? */
+bool loongi_edges_is_end(const loong_edges_t *edges, const loong_entry_t *entry,
+                         const loong_message_t *message, bool sender);
 
 /* Has the next entry of the list a message of the same maker? */
 bool loongi_edges_goes_on(const loong_edges_t *edges,

@@ -11,6 +11,7 @@
 #include "edges.h"
 #include "model_memory.h"
 #include "model_messages.h"
+#include "planned.h"
 #include "stage_work.h"
 #include "steps.h"
 
@@ -190,6 +191,13 @@ static bool has_variant(const loong_model_t *m, int variant)
     return i < m->num_chunks;
 }
 
+/* With memory of its own. */
+static bool has_device(const loong_model_t *m)
+{
+    return !loongi_device_kind_is_host(m->ctx,
+                                       m->components[0]->params.compile.device);
+}
+
 static loong_status_t plan_rank(loong_model_t *m)
 {
     loong_memory_plan_use_t uses[LOONG_VARIANT_COUNT];
@@ -206,9 +214,15 @@ static loong_status_t plan_rank(loong_model_t *m)
     }
     const loong_cell_t *most =
         m->training != NULL ? m->training : m->evaluation;
+    bool on_host[2 * LOONG_MAX_COMPONENTS][2] = {{false}};
+    for (int i = 0; i < most->params.num_components; i++) {
+        for (int d = 0; d < 2 && has_device(m); d++) {
+            on_host[i][d] = m->on_host[loongi_model_number(m, i)][d];
+        }
+    }
     const loong_memory_plan_params_t params = {
-        most->params.num_components, most->first_chunk, most->forward_of, count,
-        uses};
+        most->params.num_components, most->first_chunk, most->forward_of,
+        on_host, count, uses};
     loongi_memory_plan_destroy(&m->memory_plan);
     return loongi_memory_plan_create(m->ctx, &params, &m->memory_plan);
 }
@@ -216,6 +230,7 @@ static loong_status_t plan_rank(loong_model_t *m)
 static void add_up(loong_model_t *m)
 {
     memcpy(m->bytes, m->memory_plan->bytes, sizeof(m->bytes));
+    memcpy(m->area_bytes, m->memory_plan->host_bytes, sizeof(m->area_bytes));
     for (int i = 0; i < m->num_stages; i++) {
         const loong_optimizer_t *o = m->stages[i]->optimizer;
         if (o == NULL) {
@@ -456,6 +471,14 @@ loong_status_t loongi_model_plan_step(loong_model_t *model, int micro_batches)
                     "are planned",
                     micro_batches, (long long)m->memory_plan->bytes[b],
                     loongi_base_name((loong_base_t)b), (long long)m->bytes[b]);
+    }
+    for (int d = 0; d < 2; d++) {
+        LOONG_CHECK(m->ctx, m->memory_plan->host_bytes[d] <= m->area_bytes[d],
+                    LOONG_ERR_INTERNAL,
+                    "a step of %d micro-batches needs %lld bytes of areas of "
+                    "edges, %lld are planned",
+                    micro_batches, (long long)m->memory_plan->host_bytes[d],
+                    (long long)m->area_bytes[d]);
     }
     bind_stages(m);
     LOONG_TRY(loongi_model_create_edges(m));

@@ -21,10 +21,21 @@ typedef struct loong_edge {
     int to_stage;     /* that reads it; the last stage makes it */
     const char *name; /* of the port, at both ends */
     bool gradient;    /* comes back */
-    bool direct;      /* the ranks at its ends have devices of one kind */
 } loong_edge_t;
 
 enum { LOONG_MAX_EDGES = 8 };
+
+/* Who reads rows of an edge, or their gradients. */
+static inline int loongi_edge_reader(const loong_edge_t *edge, bool backward)
+{
+    return backward ? edge->from : edge->to;
+}
+
+/* Of a device, to and from areas in host memory. */
+typedef struct loong_edge_copies {
+    void *stream; /* NULL: there are none */
+    void *done;   /* event: all that were put on it */
+} loong_edge_copies_t;
 
 typedef struct loong_model {
     loong_context_t *ctx;
@@ -49,9 +60,13 @@ typedef struct loong_model {
     int use[LOONG_VARIANT_COUNT];   /* of rank */
     loong_resources_t *resources;   /* borrowed; NULL until allocate */
     void *shared[LOONG_BASE_COUNT]; /* memory that peers read; NULL: none */
-    /* Of a device's memory of edges, and of their gradients, in host memory,
-     * where messages arrive; NULL: from other ranks none do. */
-    char *images[2];
+    /* What a component reads of edges, forward and backward, goes through host
+     * memory, and waits there until it is computed with. */
+    bool on_host[LOONG_MAX_COMPONENTS][2];
+    /* Its areas on this rank, if that has a device; NULL: none. */
+    char *areas[2];
+    int64_t area_bytes[2]; /* planned, equal to allocated */
+    loong_edge_copies_t copies;
     bool busy; /* messages are under way that cannot be given up */
     int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
     /* device: NULL until allocate; groups: the last one's that is here */

@@ -28,41 +28,40 @@ static loong_status_t take_shared(loong_model_t *m, int b)
     return LOONG_OK;
 }
 
-static bool receives(const loong_model_t *m, const loong_cell_t *cell,
-                     bool backward)
+static loong_status_t take_areas(loong_model_t *m)
 {
-    for (int64_t i = 0; cell != NULL && i < cell->params.num_messages; i++) {
-        const loong_message_t *message = &cell->params.messages[i];
-        int edge = loongi_cell_edge(cell, message->edge);
-        if (message->backward == backward && !m->edges[edge].direct &&
-            message->to_rank == m->ranks.cell_rank &&
-            message->from_rank != message->to_rank) {
-            return true;
-        }
-    }
-    return false;
-}
-
-int64_t loongi_model_image_bytes(const loong_model_t *model, bool backward)
-{
-    return receives(model, model->training, backward) ||
-                   receives(model, model->evaluation, backward)
-               ? model->bytes[LOONG_BASE_EDGE + backward]
-               : 0;
-}
-
-static loong_status_t take_images(loong_model_t *m)
-{
+    loong_device_t *device = m->run.device;
     for (int back = 0; back < 2; back++) {
-        int64_t bytes = loongi_model_image_bytes(m, back);
-        void *image = NULL;
-        if (bytes > 0) {
-            LOONG_TRY(loong_device_host_alloc(m->run.device, (size_t)bytes,
-                                              "images of edges", &image));
-            m->images[back] = image;
+        void *area = NULL;
+        if (m->area_bytes[back] > 0) {
+            LOONG_TRY(loong_device_host_alloc(device,
+                                              (size_t)m->area_bytes[back],
+                                              "areas of edges", &area));
+            m->areas[back] = area;
         }
     }
-    return LOONG_OK;
+    if (m->areas[0] == NULL && m->areas[1] == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_device_event_create(device, &m->copies.done));
+    return loong_device_stream_create(device, &m->copies.stream);
+}
+
+static void give_areas_back(loong_model_t *m)
+{
+    if (m->copies.stream != NULL) {
+        loong_device_stream_destroy(m->run.device, m->copies.stream);
+    }
+    if (m->copies.done != NULL) {
+        loong_device_event_destroy(m->run.device, m->copies.done);
+    }
+    m->copies = (loong_edge_copies_t){NULL, NULL};
+    for (int back = 0; back < 2; back++) {
+        if (m->areas[back] != NULL) {
+            loong_device_host_free(m->run.device, m->areas[back]);
+            m->areas[back] = NULL;
+        }
+    }
 }
 
 /* Ranks without any of what is shared (a stage may be frozen) take part where
@@ -91,7 +90,7 @@ loong_status_t loongi_model_take_memory(loong_model_t *model)
             m->run.base[b] = memory;
         }
     }
-    return host ? LOONG_OK : take_images(m);
+    return take_areas(m);
 }
 
 void loongi_model_give_memory_back(loong_model_t *model)
@@ -105,10 +104,5 @@ void loongi_model_give_memory_back(loong_model_t *model)
         m->run.base[b] = NULL;
         loong_comm_free_shared(m->resources->world, &m->shared[b]);
     }
-    for (int back = 0; back < 2; back++) {
-        if (m->images[back] != NULL) {
-            loong_device_host_free(m->run.device, m->images[back]);
-            m->images[back] = NULL;
-        }
-    }
+    give_areas_back(m);
 }

@@ -12,8 +12,6 @@ extern "C" {
  * exchanged, where peers of the machine read it. Collective on: world. */
 LOONG_NODISCARD loong_status_t
 loongi_model_take_memory(loong_model_t *model);
-/* Of the images (model.h) that a rank takes if it has a device. */
-int64_t loongi_model_image_bytes(const loong_model_t *model, bool backward);
 /* What there is of it. Collective on: world. */
 void loongi_model_give_memory_back(loong_model_t *model);
 

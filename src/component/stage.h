@@ -61,6 +61,8 @@ typedef struct loong_component_params {
                                  a part of that; 0: 1 */
     int micro_batches;     /* of the last one in the largest step */
     const char *join; /* of the last component, see cell.h; NULL: coupled */
+    /* Likewise: where rows of edges wait; "host"; NULL: on the device. */
+    const char *features;
     /* Data-parallel replicas that read a micro-batch, those behind them the
      * next; 0: all of the cell. */
     int turn;

@@ -238,8 +238,8 @@ loong_status_t loong_device_copy(loong_device_t *device, void *dst,
 loong_status_t loong_device_fill(loong_device_t *device, void *dst, int byte,
                                  size_t bytes)
 {
-    return device->ops->fill(device->data, loong_device_stream(device), dst,
-                             byte, bytes);
+    return loong_device_stream_fill(device, loong_device_stream(device), dst,
+                                    byte, bytes);
 }
 
 void *loong_device_stream(const loong_device_t *device)
@@ -514,6 +514,12 @@ loong_status_t loong_device_read(loong_device_t *device, void *dst,
 }
 
 /* ---- one stream ---------------------------------------------------------- */
+
+loong_status_t loong_device_stream_fill(loong_device_t *device, void *stream,
+                                        void *dst, int byte, size_t bytes)
+{
+    return device->ops->fill(device->data, stream, dst, byte, bytes);
+}
 
 loong_status_t loong_device_stream_copy_rows(loong_device_t *device,
                                              void *stream,

@@ -56,6 +56,17 @@ loong_status_t loongi_device_check_planned(loong_context_t *ctx,
     return LOONG_OK;
 }
 
+bool loongi_device_kind_is_host(const loong_context_t *ctx, const char *kind)
+{
+    const loong_device_ops_t *of = loong_device_find_kind(ctx, kind);
+    loong_device_caps_t caps;
+    memset(&caps, 0, sizeof(caps));
+    if (of != NULL) {
+        of->caps(NULL, &caps);
+    }
+    return loong_caps_have(&caps, LOONG_FEATURE_HOST_MEMORY);
+}
+
 loong_status_t loong_device_create_planned(loong_context_t *ctx,
                                            const char *name,
                                            loong_device_t **device_p)

@@ -15,6 +15,9 @@ extern "C" {
 LOONG_NODISCARD loong_status_t
 loongi_device_check_planned(loong_context_t *ctx, const char *name);
 
+/* Is the memory of such devices the host's? */
+bool loongi_device_kind_is_host(const loong_context_t *ctx, const char *kind);
+
 /* A device of a backend's table. data: of a planned one, whose table has no
  * `create`; else NULL. */
 LOONG_NODISCARD loong_status_t

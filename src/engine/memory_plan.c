@@ -11,9 +11,20 @@
 
 /* ---- memory ------------------------------------------------------------- */
 
+/* Areas of edges, or the windows in which they are read. */
+static int64_t edge_bytes(const loong_model_chunk_t *c,
+                          const loong_chunk_slots_t *n, const bool on_host[2],
+                          int back)
+{
+    int64_t count = on_host[back] ? LOONG_MIN(n->areas[back],
+                                              LOONG_EDGE_WINDOWS)
+                                  : n->areas[back];
+    return count * c->edge_bytes[back];
+}
+
 /* Bytes of one chunk in every base but those that all share, in one use. */
 static void chunk_bytes(const loong_model_chunk_t *c,
-                        const loong_chunk_slots_t *n,
+                        const loong_chunk_slots_t *n, const bool on_host[2],
                         int64_t bytes[LOONG_BASE_COUNT])
 {
     const int64_t own[LOONG_BASE_COUNT] = {
@@ -22,8 +33,8 @@ static void chunk_bytes(const loong_model_chunk_t *c,
         [LOONG_BASE_STATE] = c->state_bytes,
         [LOONG_BASE_SLOT] = n->slots * c->slot_bytes,
         [LOONG_BASE_INPUT] = n->slots * c->input_bytes,
-        [LOONG_BASE_EDGE] = n->areas[0] * c->edge_bytes[0],
-        [LOONG_BASE_EDGE_GRAD] = n->areas[1] * c->edge_bytes[1],
+        [LOONG_BASE_EDGE] = edge_bytes(c, n, on_host, 0),
+        [LOONG_BASE_EDGE_GRAD] = edge_bytes(c, n, on_host, 1),
     };
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         bytes[b] = LOONG_MAX(bytes[b], own[b]);
@@ -37,24 +48,36 @@ static bool is_own(int base)
            base == LOONG_BASE_EDGE || base == LOONG_BASE_EDGE_GRAD;
 }
 
-static void place_chunk(loong_memory_plan_t *r, int component, int number)
+static void place_chunk(loong_memory_plan_t *r, int component, int number,
+                        const bool on_host[2])
 {
     int chunk = r->first_chunk[component] + number;
     int of = r->first_chunk[r->forward_of[component]] + number;
+    loong_chunk_bases_t *place = &r->places[chunk];
     int64_t bytes[LOONG_BASE_COUNT] = {0};
+    int64_t areas[2] = {0, 0};
     for (int u = 0; u < r->num_uses; u++) {
         const loong_model_chunk_t *c = r->use[u].chunks[chunk];
         const loong_chunk_slots_t *n = &r->use[u].list->chunks[chunk];
         if (c != NULL) {
-            chunk_bytes(c, n, bytes);
+            chunk_bytes(c, n, on_host, bytes);
+            for (int d = 0; d < 2; d++) {
+                int64_t all = n->areas[d] * c->edge_bytes[d];
+                areas[d] = LOONG_MAX(areas[d], on_host[d] ? all : 0);
+            }
         }
+    }
+    for (int d = 0; d < 2; d++) {
+        place->on_host[d] = on_host[d];
+        place->area[d] = r->host_bytes[d];
+        r->host_bytes[d] += areas[d];
     }
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         if (of != chunk && !is_own(b)) {
-            r->places[chunk].begin[b] = r->places[of].begin[b];
+            place->begin[b] = r->places[of].begin[b];
             continue;
         }
-        r->places[chunk].begin[b] = r->bytes[b];
+        place->begin[b] = r->bytes[b];
         r->bytes[b] += bytes[b];
     }
 }
@@ -161,14 +184,16 @@ static loong_status_t run_pair(const loong_memory_plan_t *r,
 
 /* ---- the whole ---------------------------------------------------------- */
 
-static loong_status_t plan(loong_memory_plan_t *r, int components)
+static loong_status_t plan(loong_memory_plan_t *r, int components,
+                           const bool (*on_host)[2])
 {
+    static const bool none[2];
     LOONG_TRY(loongi_calloc(r->ctx, (size_t)r->chunks, sizeof(*r->places),
                             "places of chunks", &r->places));
     for (int c = 0; c < components; c++) {
         int count = r->first_chunk[c + 1] - r->first_chunk[c];
         for (int k = 0; k < count; k++) {
-            place_chunk(r, c, k);
+            place_chunk(r, c, k, on_host != NULL ? on_host[c] : none);
         }
     }
     for (int u = 0; u < r->num_uses; u++) {
@@ -199,7 +224,7 @@ loongi_memory_plan_create(loong_context_t *ctx,
     for (int u = 0; u < params->num_uses; u++) {
         r->use[u] = params->uses[u];
     }
-    loong_status_t status = plan(r, params->num_components);
+    loong_status_t status = plan(r, params->num_components, params->on_host);
     if (status != LOONG_OK) {
         loongi_memory_plan_destroy(&r);
         return status;
@@ -240,12 +265,16 @@ loong_binding_t loongi_memory_plan_bind(const loong_memory_plan_t *plan,
     int index = loongi_memory_plan_index(plan, entry);
     loong_binding_t bound = loongi_memory_plan_chunk(plan, run, index);
     const loong_model_chunk_t *c = plan->use[use].chunks[index];
+    const bool *on_host = plan->places[index].on_host;
+    int32_t edge[2];
+    for (int d = 0; d < 2; d++) {
+        edge[d] = on_host[d] ? entry->window[d] : entry->area[d];
+    }
     const int64_t within[LOONG_BASE_COUNT] = {
         [LOONG_BASE_SLOT] = LOONG_MAX(entry->slot, 0) * c->slot_bytes,
         [LOONG_BASE_INPUT] = LOONG_MAX(entry->slot, 0) * c->input_bytes,
-        [LOONG_BASE_EDGE] = LOONG_MAX(entry->area[0], 0) * c->edge_bytes[0],
-        [LOONG_BASE_EDGE_GRAD] =
-            LOONG_MAX(entry->area[1], 0) * c->edge_bytes[1],
+        [LOONG_BASE_EDGE] = LOONG_MAX(edge[0], 0) * c->edge_bytes[0],
+        [LOONG_BASE_EDGE_GRAD] = LOONG_MAX(edge[1], 0) * c->edge_bytes[1],
     };
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         if (bound.base[b] != NULL) {
@@ -253,6 +282,15 @@ loong_binding_t loongi_memory_plan_bind(const loong_memory_plan_t *plan,
         }
     }
     return bound;
+}
+
+int64_t loongi_memory_plan_area(const loong_memory_plan_t *plan, int use,
+                                const loong_entry_t *entry, bool backward)
+{
+    int index = loongi_memory_plan_index(plan, entry);
+    const loong_model_chunk_t *c = plan->use[use].chunks[index];
+    return plan->places[index].area[backward] +
+           LOONG_MAX(entry->area[backward], 0) * c->edge_bytes[backward];
 }
 
 static bool came_before(const loong_entry_t *list, int64_t index)

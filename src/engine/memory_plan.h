@@ -36,6 +36,9 @@ typedef struct loong_memory_plan_params {
     /* Per component: that whose forward it runs as E, with its parameters; else
      * itself. */
     const int32_t *forward_of;
+    /* Per component: edges arrive in host memory, forward and backward; NULL:
+     * none do. */
+    const bool (*on_host)[2];
     int num_uses;
     const loong_memory_plan_use_t
         *uses; /* only the list of use 0 may have pairs */
@@ -44,6 +47,8 @@ typedef struct loong_memory_plan_params {
 /* Where the bases of a chunk begin; slots and areas lie one behind the other.*/
 typedef struct loong_chunk_bases {
     int64_t begin[LOONG_BASE_COUNT];
+    bool on_host[2]; /* of edges the base has windows, areas are elsewhere, */
+    int64_t area[2]; /* where they begin */
 } loong_chunk_bases_t;
 
 /* Several uses have the same memory one after the other: training and
@@ -56,6 +61,7 @@ typedef struct loong_memory_plan {
     loong_memory_plan_use_t use[LOONG_MAX_USES];
     loong_chunk_bases_t *places;     /* of each chunk */
     int64_t bytes[LOONG_BASE_COUNT]; /* to allocate, exactly */
+    int64_t host_bytes[2]; /* of areas in host memory, forward and backward */
     uint8_t *orders; /* of the pairs of use 0; per (F chunk, B chunk) */
     int64_t *order_at;
 } loong_memory_plan_t;
@@ -84,6 +90,11 @@ loong_binding_t loongi_memory_plan_chunk(const loong_memory_plan_t *plan,
 loong_binding_t loongi_memory_plan_bind(const loong_memory_plan_t *plan,
                                         int use, const loong_binding_t *run,
                                         const loong_entry_t *entry);
+
+/* The area of an entry, of a chunk whose areas are in host memory, among
+ * these. */
+int64_t loongi_memory_plan_area(const loong_memory_plan_t *plan, int use,
+                                const loong_entry_t *entry, bool backward);
 
 /* Loads every program of every use at the bases of its entries, with the run
  * of its component; `again`: when these have changed (loongi_program_load). */

@@ -55,7 +55,12 @@ typedef struct loong_entry {
     int32_t peer;        /* rank at the other end of a send or receive, or -1 */
     int32_t message;     /* of the cell's table; -1: none */
     int32_t area[2]; /* where edges arrive, forward and backward; -1: none */
+    /* Where a computation reads its area if that is in host memory. */
+    int32_t window[2];
 } loong_entry_t;
+
+/* Of a chunk, in each direction, at most: one is read, the next one filled. */
+enum { LOONG_EDGE_WINDOWS = 2 };
 
 /* An entry of component 0 that has nothing else yet. */
 static inline loong_entry_t loongi_entry(loong_entry_kind_t kind, int chunk,
@@ -69,7 +74,8 @@ static inline loong_entry_t loongi_entry(loong_entry_kind_t kind, int chunk,
                            .pair = -1,
                            .peer = -1,
                            .message = -1,
-                           .area = {-1, -1}};
+                           .area = {-1, -1},
+                           .window = {-1, -1}};
     return entry;
 }
 

@@ -436,6 +436,33 @@ static loong_status_t check_areas(const checker_t *k, int chunk, int backward)
     return check_spans(k, n, k->span, areas, "area");
 }
 
+/* Computations with areas of two micro-batches, one after the other, read these
+ * in two windows; of one micro-batch in one. */
+static loong_status_t check_windows(const checker_t *k, int chunk, int backward)
+{
+    int32_t areas = k->chunks[chunk].areas[backward];
+    int32_t count = LOONG_MIN(areas, LOONG_EDGE_WINDOWS);
+    const loong_entry_t *before = NULL;
+    for (int64_t p = 0; p < k->list->num_entries; p++) {
+        const loong_entry_t *e = &k->list->entries[p];
+        if (e->component != k->component || e->chunk != chunk ||
+            !loongi_entry_computes(e) || e->area[backward] < 0) {
+            continue;
+        }
+        int32_t at = e->window[backward];
+        bool same = before != NULL && before->micro_batch == e->micro_batch;
+        bool last = before != NULL && before->window[backward] == at;
+        if (at < 0 || at >= count ||
+            (before != NULL && count > 1 && same != last)) {
+            return FAIL_AT(k, p, "window %d of %d, the one before is %d",
+                           (int)at, (int)count,
+                           before != NULL ? (int)before->window[backward] : -1);
+        }
+        before = e;
+    }
+    return LOONG_OK;
+}
+
 /* The generator's promise: micro-batches of all chunks alive at one time. */
 static loong_status_t check_promise(const checker_t *k)
 {
@@ -465,6 +492,8 @@ static loong_status_t check_rank(checker_t *k)
         LOONG_TRY(check_slots(k, c));
         LOONG_TRY(check_areas(k, c, 0));
         LOONG_TRY(check_areas(k, c, 1));
+        LOONG_TRY(check_windows(k, c, 0));
+        LOONG_TRY(check_windows(k, c, 1));
     }
     return k->alone ? check_promise(k) : LOONG_OK;
 }

@@ -5,7 +5,8 @@
  * out in the order of the list, lowest first, the slots of a chunk are exactly
  * as many as micro-batches live at one time. The area where edges arrive for a
  * micro-batch is held from the first receive to the last computation that may
- * read it. Called by schedule.c and cell_lists.c. Read schedule_impl.h
+ * read it. Where areas are in host memory a computation reads its own in a
+ * window. Called by schedule.c and cell_lists.c. Read schedule_impl.h
  * before. */
 #include "schedule_impl.h"
 
@@ -153,6 +154,33 @@ static loong_status_t colour(const loong_entry_writer_t *w, int chunk,
     return LOONG_OK;
 }
 
+/* That of before where it has this micro-batch, else not the last one that was
+ * read: it may still be. */
+static void give_windows(const loong_entry_writer_t *w, int chunk, int back,
+                         int32_t areas)
+{
+    int32_t has[LOONG_EDGE_WINDOWS];
+    int32_t count = LOONG_MIN(areas, LOONG_EDGE_WINDOWS);
+    int32_t last = 0;
+    for (int i = 0; i < LOONG_EDGE_WINDOWS; i++) {
+        has[i] = -1;
+    }
+    for (int64_t k = 0; k < w->list->num_entries; k++) {
+        loong_entry_t *e = &w->list->entries[k];
+        int32_t at = 0;
+        if (e->component != w->component || e->chunk != chunk ||
+            e->area[back] < 0 || !loongi_entry_computes(e)) {
+            continue;
+        }
+        while (at < count && has[at] != e->micro_batch) {
+            at++;
+        }
+        last = at < count ? at : (last + 1) % count;
+        has[last] = e->micro_batch;
+        e->window[back] = last;
+    }
+}
+
 loong_status_t loongi_schedule_colour(const loong_entry_writer_t *w,
                                       loong_chunk_slots_t *chunks)
 {
@@ -161,6 +189,8 @@ loong_status_t loongi_schedule_colour(const loong_entry_writer_t *w,
         LOONG_TRY(colour(w, c, CLASS_SLOT, &n->slots));
         LOONG_TRY(colour(w, c, CLASS_FORWARD, &n->areas[0]));
         LOONG_TRY(colour(w, c, CLASS_BACKWARD, &n->areas[1]));
+        give_windows(w, c, 0, n->areas[0]);
+        give_windows(w, c, 1, n->areas[1]);
     }
     return LOONG_OK;
 }

@@ -48,6 +48,12 @@ static const loong_recipe_field_t keys[] = {
            "bubbles: in the gaps of the pipeline that reads them, each replica "
            "on its own",
            OF(join)),
+    CHOICE("features", "device", "device host", FREE,
+           "where rows that one component makes wait for the one that reads "
+           "them, and their gradients: host: in its pinned memory, where those "
+           "of more than two micro-batches wait; a device then holds those of "
+           "two",
+           OF(features)),
     INT("parallel.context_parallel_size", "1", 1, 1024, FREE,
         "ranks that share each sequence; twice as many divide seq_length",
         MESH(cp)),
@@ -183,6 +189,20 @@ static loong_status_t read_compile(const loong_plan_t *plan,
                              &p->compile.num_watch, &p->compile.watch);
 }
 
+static loong_status_t check_features(const loong_plan_t *plan,
+                                     const loong_component_params_t *p)
+{
+    LOONG_CHECK(plan->ctx,
+                strcmp(p->features, "host") != 0 ||
+                    !loong_device_is_host(plan->device) ||
+                    loongi_devices_are_mixed(plan),
+                LOONG_ERR_CONFIG,
+                "%s: features: host: all ranks run on the processor, whose "
+                "memory is the host's",
+                loong_recipe_where(plan->recipe, "features"));
+    return LOONG_OK;
+}
+
 loong_status_t loongi_component_params(const loong_plan_t *plan,
                                        int64_t segments, loong_arena_t *arena,
                                        loong_component_params_t *p)
@@ -197,6 +217,7 @@ loong_status_t loongi_component_params(const loong_plan_t *plan,
                 loong_recipe_where(plan->recipe, pair_key), pair_key);
     loongi_parallel_request(&plan->parallel, &plan->mesh, &p->request);
     p->request.max_segments *= segments;
+    LOONG_TRY(check_features(plan, p));
     LOONG_TRY(read_compile(plan, arena, p));
     loongi_optimizer_settings(plan->recipe, &p->optimizer);
     for (int i = 0; i < p->optimizer.num_groups; i++) {

@@ -11,6 +11,7 @@
 #include "first.h"
 #include "loong/launch.h"
 #include "loong/register.h"
+#include "planned.h"
 #include "predict.h"
 #include "progress.h"
 
@@ -213,13 +214,7 @@ bool loongi_devices_are_mixed(const loong_plan_t *plan)
 
 static bool is_processor(const loong_plan_t *plan, const char *kind)
 {
-    const loong_device_ops_t *of = loong_device_find_kind(plan->ctx, kind);
-    loong_device_caps_t caps;
-    memset(&caps, 0, sizeof(caps));
-    if (of != NULL) {
-        of->caps(NULL, &caps);
-    }
-    return loong_caps_have(&caps, LOONG_FEATURE_HOST_MEMORY);
+    return loongi_device_kind_is_host(plan->ctx, kind);
 }
 
 bool loongi_devices_is_processor(const loong_plan_t *plan, int rank)

@@ -408,7 +408,7 @@ static void check_components(check_t *c)
 #define OWN "model.image_encoder.parallel."
     static const char *const only[] = {
         "join", OWN "pipeline_model_parallel_size", OWN "sequence_parallel",
-        "model.image_encoder.train.micro_batch_size",
+        "features", "model.image_encoder.train.micro_batch_size",
         OWN "tensor_model_parallel_size", OWN "context_parallel_size",
         OWN "num_layers_per_virtual_pipeline_stage"};
     static const char layer[] = "model.image_encoder.feature_layer";

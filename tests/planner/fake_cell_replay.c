@@ -37,6 +37,46 @@ static void spoil(replay_t *r, int rank, loong_base_t base, int index,
                        bytes);
 }
 
+/* The area of an entry, and where that is: *begin_p. */
+static fake_region_t *area_of(const replay_t *r, int rank,
+                              const loong_entry_t *e, int back,
+                              int64_t *begin_p)
+{
+    int index = index_of(r, e);
+    const loong_memory_plan_t *plan = r->ranks[rank];
+    loong_base_t base = LOONG_BASE_EDGE + back;
+    if (plan->places[index].on_host[back]) {
+        *begin_p = loongi_memory_plan_area(plan, 0, e, back);
+        return r->host[rank][back];
+    }
+    *begin_p = plan->places[index].begin[base] +
+               e->area[back] * r->chunks[rank][index]->edge_bytes[back];
+    return r->base[rank][base];
+}
+
+/* A program reads its area in a window, which is spoilt behind it. */
+static void move_window(replay_t *r, int rank, const loong_entry_t *e,
+                        const loong_binding_t *run, bool fill)
+{
+    int index = index_of(r, e);
+    for (int d = 0; d < 2; d++) {
+        int64_t bytes = r->chunks[rank][index]->edge_bytes[d];
+        int64_t begin = 0;
+        if (e->area[d] < 0 || !r->ranks[rank]->places[index].on_host[d]) {
+            continue;
+        }
+        char *window = run->base[LOONG_BASE_EDGE + d];
+        if (!fill) {
+            spoil(r, rank, LOONG_BASE_EDGE + d, index, e->window[d], bytes);
+            continue;
+        }
+        const fake_region_t *area = area_of(r, rank, e, d, &begin);
+        r->windows++;
+        memcpy(window, area->data + begin, (size_t)bytes);
+        fake_world_write(&r->world, window, bytes, "window");
+    }
+}
+
 static int both(int a, int b)
 {
     return LOONG_MIN(a, b);
@@ -79,24 +119,22 @@ static void take_area(replay_t *r, int rank, const loong_entry_t *e,
 {
     int index = index_of(r, e);
     const loong_model_chunk_t *c = r->chunks[rank][index];
-    loong_base_t base = backward ? LOONG_BASE_EDGE_GRAD : LOONG_BASE_EDGE;
     int64_t bytes = c->edge_bytes[backward];
+    int64_t begin = 0;
     bool *cleared = &r->cleared[rank][index][backward][e->micro_batch];
-    int area = e->area[backward];
+    fake_region_t *area = area_of(r, rank, e, backward, &begin);
     if (*cleared) {
         return;
     }
     *cleared = true;
     r->areas++;
-    int64_t begin = r->ranks[rank]->places[index].begin[base] + area * bytes;
     if (fake_is(r, FAULT_NOT_CLEARED)) {
         r->planted++;
         return;
     }
-    spoil(r, rank, base, index, area, bytes);
-    memset(r->base[rank][base]->data + begin, 0, (size_t)bytes);
-    fake_world_write(&r->world, r->base[rank][base]->data + begin, bytes,
-                     "area");
+    fake_region_poison(area, begin, bytes);
+    memset(area->data + begin, 0, (size_t)bytes);
+    fake_world_write(&r->world, area->data + begin, bytes, "area");
 }
 
 /* Spoils the areas that no later entry of the list reads. */
@@ -113,10 +151,10 @@ static void give_areas_back(replay_t *r, int rank, int64_t at)
                    other->micro_batch != e->micro_batch;
         }
         if (last) {
-            loong_base_t base = d ? LOONG_BASE_EDGE_GRAD : LOONG_BASE_EDGE;
-            int index = index_of(r, e);
-            spoil(r, rank, base, index, e->area[d],
-                  r->chunks[rank][index]->edge_bytes[d]);
+            int64_t begin = 0;
+            fake_region_t *area = area_of(r, rank, e, d, &begin);
+            fake_region_poison(area, begin,
+                               r->chunks[rank][index_of(r, e)]->edge_bytes[d]);
         }
     }
 }
@@ -180,10 +218,11 @@ static int run_program(replay_t *r, int rank, const loong_entry_t *e)
         }
         fake_fill(data, (size_t)fake_port_bytes(ids), fake_ids_key(&frame));
     }
-    return loongi_memory_plan_run(r->ranks[rank], 0, &r->run[rank], r->at[rank],
-                                  frames) == LOONG_OK
-               ? MOVES
-               : WRONG;
+    move_window(r, rank, e, &run, true);
+    loong_status_t status = loongi_memory_plan_run(
+        r->ranks[rank], 0, &r->run[rank], r->at[rank], frames);
+    move_window(r, rank, e, &run, false);
+    return status == LOONG_OK ? MOVES : WRONG;
 }
 
 static int run_message(replay_t *r, int rank, const loong_entry_t *e)
@@ -193,7 +232,11 @@ static int run_message(replay_t *r, int rank, const loong_entry_t *e)
     loong_binding_t run =
         loongi_memory_plan_bind(r->ranks[rank], 0, &r->run[rank], e);
     if (!send) {
-        take_area(r, rank, e, e->kind == LOONG_ENTRY_RECV_EDGE_BACKWARD);
+        bool back = e->kind == LOONG_ENTRY_RECV_EDGE_BACKWARD;
+        int64_t begin = 0;
+        take_area(r, rank, e, back);
+        const fake_region_t *area = area_of(r, rank, e, back, &begin);
+        run.base[LOONG_BASE_EDGE + back] = area->data + begin;
     }
     return fake_post(r, message, &run, send) ? MOVES : WRONG;
 }
@@ -441,9 +484,15 @@ loong_status_t fake_replay_plan(replay_t *r, int rank)
 {
     const loong_cell_t *cell = fake_cell_of(r);
     loong_memory_plan_use_t use = {&cell->ranks[rank], r->chunks[rank]};
+    bool on_host[2 * FAKE_COMPONENTS][2];
     const loong_memory_plan_params_t params = {cell->params.num_components,
                                                cell->first_chunk,
-                                               cell->forward_of, 1, &use};
+                                               cell->forward_of, on_host, 1,
+                                               &use};
+    for (int i = 0; i < 2 * cell->params.num_components; i++) {
+        on_host[i / 2][i % 2] =
+            ((int)r->fake->seed + fake_own(r->fake, i / 2) + i) % 3 == 0;
+    }
     each_chunk(r, rank, false);
     LOONG_TRY(
         loongi_memory_plan_create(r->fake->ctx, &params, &r->ranks[rank]));
@@ -454,6 +503,10 @@ loong_status_t fake_replay_plan(replay_t *r, int rank)
             fake_world_add(&r->world, loongi_base_name((loong_base_t)b),
                            r->ranks[rank]->bytes[b]);
         r->run[rank].base[b] = r->base[rank][b]->data;
+    }
+    for (int d = 0; d < 2; d++) {
+        r->host[rank][d] = fake_world_add(&r->world, "areas on the host",
+                                          r->ranks[rank]->host_bytes[d]);
     }
     return LOONG_OK;
 }
@@ -479,6 +532,17 @@ static bool is_exact(replay_t *r)
                                 "touched",
                                 rank, (long long)region->bytes, region->name,
                                 (long long)region->touched);
+                return false;
+            }
+        }
+        for (int d = 0; d < 2; d++) {
+            const fake_region_t *host = r->host[rank][d];
+            if (loongi_round_up(host->touched, 64) != host->bytes) {
+                fake_world_fail(&r->world,
+                                "rank %d: %lld bytes of areas are planned on "
+                                "the host, %lld touched",
+                                rank, (long long)host->bytes,
+                                (long long)host->touched);
                 return false;
             }
         }

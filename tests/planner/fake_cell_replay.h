@@ -64,6 +64,7 @@ typedef struct replay {
     loong_model_chunk_t *chunks[FAKE_RANKS][MOST_CHUNKS];
     loong_binding_t run[FAKE_RANKS];
     fake_region_t *base[FAKE_RANKS][LOONG_BASE_COUNT];
+    fake_region_t *host[FAKE_RANKS][2]; /* areas that are in host memory */
     int64_t at[FAKE_RANKS];
     int32_t slot[FAKE_RANKS][MOST_CHUNKS][FAKE_MICRO]; /* holders */
     int32_t area[FAKE_RANKS][MOST_CHUNKS][2][FAKE_MICRO];
@@ -83,7 +84,7 @@ typedef struct replay {
     bool waits[FAKE_RANKS]; /* in the next one */
     int step;
     uint64_t drawn;
-    int64_t reused, carried, hollow, areas, met_in_all, tied;
+    int64_t reused, carried, hollow, areas, windows, met_in_all, tied;
 } replay_t;
 
 static inline bool fake_is(const replay_t *r, fault_t fault)

@@ -115,8 +115,8 @@ loong_status_t fake_plan_create(replay_t *r)
         const int32_t first_chunk[] = {0, o->params.chunks}, itself[] = {0};
         loong_memory_plan_use_t use = {&r->schedule->ranks[rank],
                                        r->chunks[rank]};
-        const loong_memory_plan_params_t params = {1, first_chunk, itself, 1,
-                                                   &use};
+        const loong_memory_plan_params_t params = {1, first_chunk, itself, NULL,
+                                                   1, &use};
         LOONG_TRY(loongi_memory_plan_create(r->ctx, &params, &r->ranks[rank]));
         r->run[rank].ctx = r->ctx;
         r->run[rank].stream = &r->world;

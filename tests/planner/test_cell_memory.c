@@ -129,7 +129,7 @@ static bool replay(replay_t *r)
 /* ---- cases --------------------------------------------------------------- */
 
 typedef struct counters {
-    int64_t reused, carried, hollow, met, tied, areas, components;
+    int64_t reused, carried, hollow, met, tied, areas, windows, components;
 } counters_t;
 
 /* What went wrong, "" for nothing. */
@@ -154,6 +154,7 @@ static bool run_case(loong_context_t *ctx, uint64_t seed, const char *join,
     n->met += r->met_in_all;
     n->tied += r->tied;
     n->areas += r->areas;
+    n->windows += r->windows;
     n->components += fake.cell->params.num_components;
     bool planted = r->planted > 0;
     for (int rank = 0; rank < FAKE_RANKS; rank++) {
@@ -185,14 +186,16 @@ static void test_random(void **state)
             }
         }
         print_message("%s: %lld components, %lld slots taken over, %lld "
-                      "segments carried, %lld areas, %lld hollow entries, "
-                      "%lld collectives, %lld ties of three and more\n",
+                      "segments carried, %lld areas, %lld windows, %lld hollow "
+                      "entries, %lld collectives, %lld ties of three and "
+                      "more\n",
                       name, (long long)n.components, (long long)n.reused,
                       (long long)n.carried, (long long)n.areas,
-                      (long long)n.hollow, (long long)n.met, (long long)n.tied);
+                      (long long)n.windows, (long long)n.hollow,
+                      (long long)n.met, (long long)n.tied);
         int64_t least = (int64_t)seeds;
         assert_true(n.components > 2 * least && n.reused > least &&
-                    n.carried > least && n.areas > least &&
+                    n.carried > least && n.areas > least && n.windows > least &&
                     n.hollow > least / 2 && n.met > least &&
                     n.tied > least / 4);
     }

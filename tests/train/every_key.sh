@@ -596,6 +596,7 @@ run components <<KEYS
 version=1
 device=cpu
 join=phases
+features=device
 model.image_encoder.init.from_hf=image_encoder
 model.image_projector.init.from_hf=whole
 model.foundation.init.from_hf=foundation

@@ -123,6 +123,10 @@ long cuda_edges wait 60
 long cuda_edges wait 80
 long cuda_edges wait 100
 long cuda_edges wait 130
+long cuda_edges wait 150
+long cuda_edges wait 180
+long cuda_edges wait 210
+long cuda_edges wait 280
 long cuda_nccl launch 5
 LIST
 echo "$count planted, $missed missed"

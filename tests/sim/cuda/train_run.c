@@ -220,6 +220,11 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
         status = sum_params(ctx, trainer,
                             &job->params[loong_comm_rank(comm) % 4]);
     }
+    if (status == LOONG_OK) {
+        const loong_model_t *m = trainer->component->model;
+        __atomic_fetch_add(&job->waiting, m->area_bytes[0] + m->area_bytes[1],
+                           __ATOMIC_RELAXED);
+    }
     if (status == LOONG_OK && loong_comm_rank(comm) == 0) {
         status = note_memory(trainer, job);
     }

@@ -44,7 +44,8 @@ typedef struct job {
     double blocked[STEPS + 1]; /* seconds of rank 0, as in its figures */
     loong_replay_stats_t replayed[STEPS + 1];
     uint64_t collectives; /* of rank 0's data-parallel group */
-    int links; /* of rank 0, of edges */
+    int links; /* of rank 0, of edges; */
+    int64_t waiting; /* bytes of their areas in host memory, of all ranks */
     int64_t pinned; /* of rank 0, between devices of several kinds; */
     int64_t pinned_planned;
     uint32_t params[4]; /* checksum of the last ones, of each rank */

@@ -34,7 +34,8 @@ typedef struct loong_raw_kernel {
     X(multiply) X(scale) X(cast) X(dropout) X(copy) X(zero) X(concat) \
     X(slice_grad) X(select_rows) X(zigzag) X(repeat_heads) X(sum_heads) \
     X(latent_keys) X(latent_keys_grad) X(embedding) X(embedding_grad) \
-    X(bias) X(expert_counts) X(expert_excess) X(expert_order) \
+    X(bias) X(expert_capacity) X(expert_counts) X(expert_excess) \
+    X(expert_order) \
     X(expert_rounds) X(expert_window) X(expert_routes) X(topk_router) \
     X(topk_router_grad) X(router_loss) X(router_loss_grad) X(permute) \
     X(unpermute) X(unpermute_dw) X(sigmoid_gate) X(sigmoid_gate_grad) \
@@ -44,7 +45,8 @@ typedef struct loong_raw_kernel {
     X(ema_swap) X(muon_momentum) X(muon_normalize) X(muon_polynomial) \
     X(muon_step) X(sign_step) X(sum) X(sumsq) X(rope) X(rope_table) \
     X(rope_angles) X(rope_table_grad) X(segment_sum) X(segment_repeat) \
-    X(loss_scale) X(magnitude) X(tensor_stats)
+    X(loss_scale) X(kl_estimate) X(kl_estimate_grad) X(magnitude) \
+    X(tensor_stats)
 #define LOONG_RAW_DECLARE(op_) extern const loong_raw_kernel_t loong_raw_##op_;
 LOONG_RAW_KERNELS(LOONG_RAW_DECLARE)
 #undef LOONG_RAW_DECLARE

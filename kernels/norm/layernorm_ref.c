@@ -4,8 +4,8 @@
  *   y = (x - m) r w + b
  *   with n = (x - m) r and g = dy w:  dx = r (g - mean(g) - n mean(g n))
  *   dw = sum dy n,  db = sum dy
- * add_layernorm normalises x + residual and gives the sum out; layernorm_grad
- * adds `dsum`, the gradient that reaches the sum directly.
+ * add_layernorm normalises x + residual as it is stored, and gives that out;
+ * layernorm_grad adds `dsum`, the gradient that reaches the sum directly.
  *
  * Listed as references in kernels/list.h; read ref.h before. */
 #include "list.h"

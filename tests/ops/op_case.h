@@ -24,6 +24,8 @@ typedef struct op_arg {
     int within; /* its rows begin as those of operand within - 1; 0: own ones */
     int64_t spare; /* rows behind the last: NaN where they are read, and left as
                       they are where others are written */
+    double step; /* normal values are multiples of it, at most 64: bf16 holds
+                    the sum of two. 0: they are not */
 } op_arg_t;
 
 /* The L2 error may be `roundings` times the rounding unit of the storage type
@@ -53,13 +55,13 @@ typedef struct op_case {
 
 static inline op_arg_t op_mat(loong_dtype_t dtype, int64_t rows, int64_t cols)
 {
-    op_arg_t arg = {dtype, 2, {rows, cols, 0, 0}, 0, 0.0, NULL, NULL, 0, 0, 0};
+    op_arg_t arg = {.dtype = dtype, .rank = 2, .dim = {rows, cols}};
     return arg;
 }
 
 static inline op_arg_t op_vec(loong_dtype_t dtype, int64_t size)
 {
-    op_arg_t arg = {dtype, 1, {size, 0, 0, 0}, 0, 0.0, NULL, NULL, 0, 0, 0};
+    op_arg_t arg = {.dtype = dtype, .rank = 1, .dim = {size}};
     return arg;
 }
 

@@ -95,6 +95,9 @@ double op_value(const op_case_t *c, int i, int64_t n)
                        : loongi_rng_normal(c->seed > 0 ? c->seed : 17, stream,
                                            (uint64_t)n) *
                              (a->scale > 0.0 ? a->scale : 1.0);
+    if (a->step > 0.0) {
+        value = a->step * fmax(-64.0, fmin(64.0, round(value / a->step)));
+    }
     assert_int_equal(
         loongi_convert(NULL, LOONG_F64, &value, a->dtype, narrow, 1), LOONG_OK);
     return converted(a->dtype, narrow);

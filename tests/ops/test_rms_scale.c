@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * mean_squares and rms_scale, the RMS norm of channels that ranks share: every
- * kernel against the reference. Gradients: test_gradients.c. */
+ * kernel against the reference; of what add_layernorm takes the statistics.
+ * Gradients: test_gradients.c. */
 #include "op_case.h"
+#include "op_device.h"
 #include "op_draw.h"
 
 typedef struct shape {
@@ -96,12 +98,41 @@ static void test_drawn(void **state)
     }
 }
 
+/* 1 + 2^-9 is 1 in bf16: beside -1 the mean is 0, and 2^-10 in fp32. */
+static void test_stored_sum(void **state)
+{
+    (void)state;
+    static const double x[] = {1.0, -1.0};
+    static const double residual[] = {0x1p-9, 0.0};
+    for (int half = 0; half < 2; half++) {
+        static const loong_norm_attr_t attr = {1e-5};
+        op_case_t c = {
+            .op = "add_layernorm", .attr = &attr, .num_in = 4, .num_out = 4};
+        double *out[LOONG_MAX_OPERANDS] = {NULL};
+        c.arg[0] = op_mat(half ? LOONG_BF16 : LOONG_F32, 1, 2);
+        c.arg[1] = c.arg[4] = c.arg[7] = c.arg[0];
+        c.arg[0].wide_values = x;
+        c.arg[1].wide_values = residual;
+        c.arg[2] = op_vec(LOONG_F32, 2);
+        c.arg[5] = c.arg[6] = op_mat(LOONG_F32, 1, 1);
+        if (!op_present(c.op)) {
+            continue;
+        }
+        op_case_outputs(&c, NULL, out);
+        assert_true(out[1][0] == (half ? 0.0 : 0x1p-10));
+        for (int o = 0; o < c.num_out; o++) {
+            free(out[o]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_drawn),
+        cmocka_unit_test(test_stored_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

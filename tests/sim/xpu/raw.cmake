@@ -65,10 +65,10 @@ set_tests_properties(xpu_raw_long PROPERTIES LABELS "sim;ops;full" TIMEOUT 600
 # The tests of these ops, with the raw kernels among the others.
 set(LOONG_RAW_OP_TESTS optimizer moe in_place softmax_cross_entropy
   attention pointwise router router_sets rms_scale select_rows segment tables
-  update muon_ops)
+  update muon_ops adamw_bf16 kl_estimate)
 foreach(name ${LOONG_RAW_OP_TESTS})
   set(labels "sim;ops")
-  if(NOT name MATCHES "^(update|muon_ops)$") # these take a second
+  if(NOT name MATCHES "^(update|muon_ops|kl_estimate)$") # these take a second
     string(APPEND labels ";full")
   endif()
   clustersim_test(xpu_raw_op_${name} loong_raw_sim LABELS "${labels}"
@@ -113,3 +113,6 @@ endforeach()
 add_test(NAME xpu_presets COMMAND ${xpusim}/presets.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})
 set_tests_properties(xpu_presets PROPERTIES LABELS "sim;full" TIMEOUT 1800)
+add_test(NAME xpu_features COMMAND ${xpusim}/features.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR})
+set_tests_properties(xpu_features PROPERTIES LABELS "sim;full" TIMEOUT 300)

@@ -141,6 +141,25 @@ static void expert_excess(const variant_t *v, op_case_t *c)
     c->arg[1] = wide(EXPERTS);
 }
 
+/* Weights of few values, so that many are equal; with the option the first
+ * slots stay, whatever they weigh. */
+static void expert_capacity(const variant_t *v, op_case_t *c)
+{
+    static loong_expert_capacity_attr_t attr;
+    static double weights[MOST * CHOSEN];
+    attr = (loong_expert_capacity_attr_t){EXPERTS, v->rows / 5 + 1,
+                                          (v->bits & OPTION) != 0};
+    for (int i = 0; i < MOST * CHOSEN; i++) {
+        weights[i] = (i * 7 % 9 - 3) * 0.125;
+    }
+    c->attr = &attr;
+    operands(c, 2, 1);
+    c->arg[0] = choices(v, true);
+    c->arg[1] = op_mat(LOONG_F32, v->rows, CHOSEN);
+    c->arg[1].wide_values = weights;
+    c->arg[2] = op_mat(LOONG_I32, v->rows, CHOSEN);
+}
+
 static void expert_order(const variant_t *v, op_case_t *c)
 {
     static loong_expert_order_attr_t attr;
@@ -227,6 +246,7 @@ const raw_case_t raw_cases_experts[] = {
     {"router_loss_grad", router_loss_grad},
     {"expert_counts", expert_counts},
     {"expert_excess", expert_excess},
+    {"expert_capacity", expert_capacity},
     {"expert_order", expert_order},
     {"expert_rounds", expert_rounds},
     {"expert_window", expert_window},

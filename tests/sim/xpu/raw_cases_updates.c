@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizers, merged attention and codes. Read raw_cases.h before; called by
- * test_raw.c. */
+ * Optimizers, estimates, merged attention and codes. Read raw_cases.h before;
+ * called by test_raw.c. */
 #include "raw_cases.h"
 
 #include "loong/quantize.h"
@@ -33,6 +33,54 @@ static void update(const variant_t *v, op_case_t *c)
     c->frame.updates = 3;
     c->frame.grad_scale = 0.5;
     c->frame.lr[1] = 1e-3;
+}
+
+/* Three parameters, the last of which the rank has every other run of. */
+static void by_chance(const variant_t *v, op_case_t *c)
+{
+    static loong_update_piece_t pieces[3];
+    static loong_update_attr_t attr;
+    int64_t n = v->rows * v->cols;
+    pieces[0] = (loong_update_piece_t){0, 11, 3, 0, n + 3, n + 3};
+    pieces[1] = (loong_update_piece_t){n / 3, 12, 0, 5, n, n};
+    pieces[2] = (loong_update_piece_t){n / 2, 13, 2, 7, 6, 12};
+    attr = *(const loong_update_attr_t *)c->attr;
+    attr.num_pieces = 3;
+    attr.pieces = pieces;
+    c->attr = &attr;
+    for (int i = 3; i < c->num_in + c->num_out; i++) {
+        c->arg[i].dtype = LOONG_BF16;
+    }
+    c->frame.seed = 77;
+    c->frame.step = 5;
+}
+
+static void update_by_chance(const variant_t *v, op_case_t *c)
+{
+    update(v, c);
+    by_chance(v, c);
+}
+
+static void adamw_by_chance(const variant_t *v, op_case_t *c)
+{
+    update(v, c);
+    c->num_out = 4;
+    c->arg[4] = c->arg[3];
+    by_chance(v, c);
+}
+
+/* Near each other, where the estimate is a small part of the exponential, and
+ * far from each other. */
+static void kl_estimate(const variant_t *v, op_case_t *c)
+{
+    int64_t n = v->rows * v->cols;
+    c->num_in = strcmp(c->op, "kl_estimate") == 0 ? 2 : 3;
+    c->num_out = 1;
+    for (int i = 0; i < 4; i++) {
+        c->arg[i] = op_vec(LOONG_F32, n);
+        c->arg[i].scale = v->bits & OPTION ? 0.001 : 3.0;
+    }
+    c->bound.terms = 1;
 }
 
 /* Rows and columns of a larger matrix. */
@@ -190,6 +238,10 @@ static void tensor_stats(const variant_t *v, op_case_t *c)
 const raw_case_t raw_cases_updates[] = {
     {"magnitude", magnitude},
     {"tensor_stats", tensor_stats},
+    {"kl_estimate", kl_estimate},
+    {"kl_estimate_grad", kl_estimate},
+    {"adamw", adamw_by_chance},
+    {"lion", update_by_chance},
     {"lion", update},
     {"sgd", update},
     {"ema", update},

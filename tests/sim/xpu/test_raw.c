@@ -100,6 +100,7 @@ static void plant_all(int k, clustersim_plant_t what, const variant_t *v,
         clustersim_plant("", what, n);
         loong_status_t status = op_case_status(&c, name, text);
         if (!clustersim_planted()) {
+            assert_int_equal(status, LOONG_OK);
             break;
         }
         *count += 1;

@@ -49,6 +49,8 @@ if(LOONG_ORACLE)
     ${PROJECT_BINARY_DIR} --check)
   loong_oracle_test(internvl_chat tests/golden/internvl_chat.py
     ${PROJECT_BINARY_DIR})
+  loong_oracle_test(kimi_k25_published tests/golden/kimi_k25_published.py
+    ${PROJECT_BINARY_DIR})
   loong_oracle_test(vision_export tests/golden/vision.py --export
     ${PROJECT_BINARY_DIR})
   loong_oracle_test(fields tests/golden/fields.py --check)

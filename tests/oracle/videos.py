@@ -8,13 +8,16 @@ them.
 
 Codecs mpeg4 and h264 among others, odd rates, frames at uneven times, turned
 ones, audio beside; the classes of Qwen2-VL, Qwen3-VL, InternVL, LLaVA-OneVision,
-GLM-4.1V and ERNIE 4.5 VL (no times drawn into frames) by their defaults, by a rate and by a number of frames. The numbers of the frames are
+GLM-4.1V and ERNIE 4.5 VL (no times drawn into frames) by their defaults, by a
+rate and by a number of frames; and Kimi-K2.5's by the rule of its publisher
+(media_proc_cfg). The numbers of the frames are
 equal, and so are sizes, rows of patches and seconds; every pixel is within
 1/255, of the same frames by PyAV's own FFmpeg (a turned one is turned here).
 Needs av, numpy, torchvision and transformers.
 """
 import ctypes
 import json
+import math
 import os
 import random
 import sys
@@ -24,6 +27,7 @@ from fractions import Fraction
 import av
 import numpy as np
 import torch
+from PIL import Image
 from transformers.models.ernie4_5_vl_moe.video_processing_ernie4_5_vl_moe \
     import Ernie4_5_VLMoeVideoProcessor
 from transformers.models.glm4v.video_processing_glm4v import \
@@ -81,7 +85,7 @@ class Library(odd_images.Library):
                   I64(frames))
         return own
 
-    def read(self, own, path, patch, merge, frames):
+    def read(self, own, path, patch, merge, frames, chunk=0):
         """The video, numbers of its frames, its size and its patches."""
         video = Video()
         self.call("loong_video_measure", self.ctx, own, path.encode(),
@@ -97,7 +101,7 @@ class Library(odd_images.Library):
                   ctypes.byref(video), pixels.ctypes.data_as(ctypes.c_void_p))
         item = Item(size=(video.width, video.height), frames=video.frames,
                     pixels=pixels.ctypes.data)
-        cut = odd_images.Cut(patch, merge, frames, 0)
+        cut = odd_images.Cut(patch, merge, frames, 0, False, 0, chunk)
         moments = -(-video.frames // frames)
         out = np.zeros((moments * (size[0] // patch) * (size[1] // patch),
                         3 * frames * patch * patch), np.float32)
@@ -193,7 +197,52 @@ def internvl_patches(values, patch):
     return cut.transpose(0, 2, 4, 1, 3, 5).reshape(-1, c * patch * patch)
 
 
+def media_frames(settings, path):
+    """Numbers, size and patches by the rule of Kimi's publisher."""
+    frames, metadata = decode(path)
+    total, fps = len(frames), metadata.fps
+    count = max(round(total * min(settings["sample_fps"], fps) / fps), 1)
+    numbers = np.linspace(0, total - 1, count).round().astype(int).tolist()
+    patch, side = settings["patch_size"], settings["patch_limit_on_one_side"]
+    h, w = frames.shape[1:3]
+    scale = min(1.0, math.sqrt(settings["in_patch_limit_each_frame"] /
+                               (max(1, w // patch) * max(1, h // patch))),
+                side * patch / w, side * patch / h)
+    w, h = (min(max(1, int(s * scale)), side * patch) for s in (w, h))
+    block = patch * settings["merge_kernel_size"]
+    out = []
+    for k in numbers:
+        x = np.asarray(Image.fromarray(np.ascontiguousarray(frames[k])).resize(
+            (w, h), Image.Resampling.BICUBIC))
+        x = np.pad(x, ((0, -h % block), (0, -w % block), (0, 0))) / 127.5 - 1
+        size = x.shape[:2]
+        out.append(x.reshape(size[0] // patch, patch, size[1] // patch, patch,
+                             3).transpose(0, 2, 4, 1, 3))
+    return numbers, [size[1], size[0]], np.stack(out)
+
+
+def raster(out, frames, size, patch, merge):
+    """Our rows, whole blocks behind one another, as frames of patches."""
+    h, w = size[1] // patch, size[0] // patch
+    return out.reshape(frames, h // merge, w // merge, merge, merge, 3, patch,
+                       patch).transpose(0, 1, 3, 2, 4, 5, 6, 7).reshape(
+        frames, h, w, 3, patch, patch)
+
+
+def compare_media(library, settings, path):
+    own = library.processor(dict(media_proc_cfg=settings), 0, 0)
+    patch, merge = settings["patch_size"], settings["merge_kernel_size"]
+    numbers, size, wanted = media_frames(settings, path)
+    _, got, found, out = library.read(
+        own, path, patch, merge, 1, settings["temporal_merge_kernel_size"])
+    assert got == numbers and found == size, (path, got, numbers, found, size)
+    off = raster(out, len(numbers), size, patch, merge) - wanted
+    return float(np.abs(off).max() * 127.5)
+
+
 def compare(library, kind, settings, path, sampling):
+    if kind == "Kimi_K25Media":
+        return compare_media(library, settings, path)
     processor = CLASSES[kind](**settings)
     try:
         found, numbers, metadata = theirs(processor, path, sampling)
@@ -241,6 +290,12 @@ ONEVISION = INTERNVL
 ERNIES = dict(size=dict(shortest_edge=3136, longest_edge=50176), patch_size=14,
               temporal_patch_size=2, merge_size=2, min_frames=4, max_frames=21,
               draw_on_frames=False)
+MEDIA = dict(
+    in_patch_limit=16384, patch_size=14, image_mean=[0.5] * 3,
+    image_std=[0.5] * 3, merge_kernel_size=2, fixed_output_tokens=None,
+    patch_limit_on_one_side=16, in_patch_limit_each_frame=60,
+    in_patch_limit_video=None, sample_fps=2.0, max_num_frames_each_video=None,
+    temporal_merge_kernel_size=4, timestamp_mode="hh:mm:ss.fff")
 # Some of the videos are longer than a second.
 GLM4V = dict(size=dict(shortest_edge=12544, longest_edge=100352),
              max_duration=1, patch_size=14, temporal_patch_size=2, merge_size=2)
@@ -283,6 +338,8 @@ def main():
                  ("Qwen3VL", dict(QWEN3, cap_pixels_per_frame=True,
                                   max_video_tokens=20)),
                  ("Glm4v", GLM4V), ("Glm4v", dict(GLM4V, max_duration=4)),
+                 ("Kimi_K25Media", MEDIA),
+                 ("Kimi_K25Media", dict(MEDIA, sample_fps=5.0)),
                  (ERNIE, ERNIES), (ERNIE, dict(ERNIES, max_frames=8)),
                  ("InternVL", INTERNVL), ("LlavaOnevision", ONEVISION),
                  ("InternVL", dict(INTERNVL, initial_shift=False))])

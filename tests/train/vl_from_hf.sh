@@ -61,6 +61,33 @@ for model in internvl_chat glm4v ernie4_5_vl_moe llava qwen2_vl \
     "$ckpt" inspect "$from" | grep -q '^model.image_projector family: ' ||
         fail "$model: inspect"
 done
+# As Kimi-K2.5 is published: the publisher's names and processor, experts of
+# int4, whose products an export has (kimi_k25_published.py).
+kimi=$golden/vl_from_hf/kimi_k25
+for text in '"a<|media_pad|>b", "images": ["rgb.png"]' \
+    '"c<|im_middle|>d<|im_middle|>e"' \
+    '"<|media_pad|>k<|media_pad|>n", "images": ["j420.jpg", "rgb.png"]' \
+    '"x<|im_middle|>y"'; do
+    echo "{\"text\": $text}"
+done >"$place/kimi.jsonl"
+step kimi_k25 "init.from_hf=$kimi" "~data.image_token" data.seq_length=64 \
+    "data.train=[$place/kimi.jsonl]" train.global_batch_size=4 \
+    model.foundation.moe_router_bias_update_rate=0
+grep -q '12 matrices of int4 with scales are read as the products, in bf16' \
+    "$place/text" || fail "kimi_k25: int4 is not told"
+"$ckpt" import "$kimi" "$place/kimi" >/dev/null
+"$ckpt" export "$place/kimi" "$place/kimi.hf" >/dev/null
+for other in "$kimi" "$place/kimi.hf"; do
+    "$ckpt" diff "$other" "$place/kimi" >/dev/null || fail "kimi_k25: $other"
+done
+"$ckpt" inspect "$place/kimi.hf" >"$place/text"
+grep -q 'experts.3.down_proj.weight bf16' "$place/text" ||
+    fail "kimi_k25: $(grep experts.3 "$place/text")"
+for file in tiktoken.model preprocessor_config.json; do
+    cmp "$kimi/$file" "$place/kimi.hf/$file" || fail "kimi_k25: $file"
+done
+grep -E 'quantization_config|vt_hidden_size|auto_map' \
+    "$place/kimi.hf/config.json" && fail "kimi_k25: config.json"
 # What OpenGVLab publishes is an internvl of transformers' as well, and nothing
 # that this class has not goes along.
 "$ckpt" export --as internvl "$place/internvl_chat" "$place/as" >/dev/null

@@ -42,6 +42,17 @@ static loong_status_t load(loong_context_t *ctx, const char *dir,
     return status;
 }
 
+/* That of the same model_type which the file is of. */
+static const loong_hf_composite_t *told_apart(const loong_hf_composite_t *c,
+                                              const loong_json_t *config)
+{
+    const loong_json_t *section =
+        c->other != NULL ? loongi_hf_field(config, c->parts[0].section) : NULL;
+    return section != NULL && loongi_hf_field(section, c->other_has) != NULL
+               ? c->other
+               : c;
+}
+
 const loong_hf_composite_t *
 loongi_hf_composite_of_json(const loong_context_t *ctx,
                             const loong_json_t *config)
@@ -50,6 +61,7 @@ loongi_hf_composite_of_json(const loong_context_t *ctx,
         config != NULL ? loongi_hf_field(config, "model_type") : NULL;
     const char *name = type != NULL ? loongi_json_string(type) : "";
     const loong_hf_composite_t *c = loongi_hf_composite_find(name);
+    c = c != NULL ? told_apart(c, config) : c;
     bool whole = c != NULL && (loongi_hf_field(config, c->parts[0].section) ||
                                loongi_hf_type_find(ctx, name) == NULL);
     return whole ? c : NULL;

@@ -84,6 +84,10 @@ typedef struct loong_hf_composite {
     /* Exports are of this type, whose tensors are called the same; NULL: of its
      * own. */
     const char *written_as;
+    /* Another one of the same model_type, and a field of the first part's
+     * section that its files have; NULL: there is none. */
+    const struct loong_hf_composite *other;
+    const char *other_has;
 } loong_hf_composite_t;
 
 /* src/model/composite/hf_composites.c; ends with NULL. */

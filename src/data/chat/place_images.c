@@ -66,7 +66,9 @@ static void put_video(const chat_conversation_t *c, const loong_video_t *video,
             loongi_text_printf(to,
                                "<|media_begin|>video<|media_content|>%s"
                                "<|media_end|>",
-                               c->rules.video_token);
+                               loong_video_as_pictures(p)
+                                   ? c->rules.token
+                                   : c->rules.video_token);
             break;
         case LOONG_VIDEO_FRAMES:
             loongi_text_printf(to, "%sFrame%lld: %s", k > 0 ? "\n" : "",

@@ -143,13 +143,14 @@ loong_status_t loongi_processor_check_cut(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-/* At another size, as the class' own backend does it. */
-static loong_status_t resize(loong_context_t *ctx,
-                             const loong_image_processor_t *p,
-                             const loong_image_t *image, const int64_t size[2],
-                             loong_image_t *resized)
+loong_status_t loongi_processor_resize(loong_context_t *ctx,
+                                       const loong_image_processor_t *p,
+                                       const loong_image_t *image,
+                                       const int64_t size[2],
+                                       loong_image_t *resized)
 {
-    return loongi_processor_is_padded(p) || p->video.form != LOONG_VIDEO_NONE
+    bool padded = loongi_processor_is_padded(p);
+    return (padded || p->video.form != LOONG_VIDEO_NONE) && !p->is_media
                ? loongi_image_resize_as_torch(ctx, image, size, p->filter,
                                               resized)
                : loong_image_resize(ctx, image, size[0], size[1], p->filter,
@@ -220,7 +221,7 @@ static loong_status_t put_tiles(job_t *job, const loong_image_t *image,
         loongi_seen_size(p, image->width, image->height, to);
     }
     if (to[0] != image->width || to[1] != image->height) {
-        LOONG_TRY(resize(job->ctx, p, image, to, &resized));
+        LOONG_TRY(loongi_processor_resize(job->ctx, p, image, to, &resized));
         image = &resized;
     }
     int64_t pixels = t->columns * t->width * t->rows * t->height;

@@ -5,6 +5,7 @@
 #define LOONG_IMAGE_PROCESSOR_H
 
 #include "base.h"
+#include "json.h"
 #include "loong/image.h"
 #include "loong/video.h"
 
@@ -35,6 +36,7 @@ typedef struct video_rules {
     int64_t num_frames, min_frames, max_frames; /* likewise */
     int64_t max_seconds; /* of longer ones as many frames as of these */
     double shift;                               /* of the first; < 0: half */
+    bool even; /* from the first one to the last, at most all there are */
     bool cap;                                   /* pixels of a frame */
     int64_t max_tokens;                         /* by which it is capped */
     /* Frames are made a multiple of it, the last one repeated, and their
@@ -60,6 +62,9 @@ struct loong_image_processor {
     bool is_tiled, tile; /* it may cut pictures into tiles, and does */
     bool thumbnail;      /* the whole picture stands behind several */
     bool is_model;       /* its file says much else of the model */
+    /* By Kimi's publisher's code: sizes are made as PIL does it, and what
+     * stands for a picture in a text stands for a chunk of frames. */
+    bool is_media;
     int64_t min_tiles, max_tiles; /* while read, also size.all_patches */
     bool is_gridded; /* tiles are of grids; else of numbers between these */
     grids_t grids;
@@ -107,6 +112,12 @@ void loongi_slice_size(const loong_image_processor_t *p,
                        const loong_image_tiles_t *slices, int64_t width,
                        int64_t height, int64_t size[2]);
 
+/* Takes the value of a field. Errors: LOONG_ERR_FORMAT, and
+ * LOONG_ERR_UNSUPPORTED of one that no processor here has, with the path. */
+LOONG_NODISCARD loong_status_t loongi_processor_read_field(
+    loong_image_processor_t *p, const char *path, const char *key,
+    const loong_json_t *value);
+
 /* Frames of a part of a text. */
 static inline int64_t loongi_patch_frames(const loong_image_processor_t *p)
 {
@@ -146,6 +157,11 @@ int64_t loongi_processor_narrowest(const loong_image_processor_t *p);
 LOONG_NODISCARD loong_status_t loongi_image_resize_as_torch(
     loong_context_t *ctx, const loong_image_t *image, const int64_t size[2],
     loong_image_filter_t filter, loong_image_t *resized);
+
+/* At another size, as the class' own backend does it: torch or PIL. */
+LOONG_NODISCARD loong_status_t loongi_processor_resize(
+    loong_context_t *ctx, const loong_image_processor_t *p,
+    const loong_image_t *image, const int64_t size[2], loong_image_t *resized);
 
 /* Of the pixels of a picture, to frames [first, last) of each patch. */
 void loongi_process_frame(const loong_image_processor_t *p,

@@ -66,6 +66,11 @@ const loong_processor_kind_t loongi_processor_kinds[] = {
     {"Kimi_K25",
      {PADDED(4096),
       .video = {.form = LOONG_VIDEO_CHUNKS, .sample = true, .fps = 2.0}}},
+    {"Kimi_K25Media", {PADDED(16384), .is_media = true}}, /* media_proc_cfg */
+    {"Kimi_K25Media",
+     {PADDED(16384), .is_media = true,
+      .video = {.form = LOONG_VIDEO_CHUNKS, .sample = true, .fps = 2.0,
+                .even = true}}},
     {"Qwen2VL",
      {BOUNDED(14), CLIP_COLOURS,
       .size = {.min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280}}},

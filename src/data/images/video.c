@@ -235,8 +235,7 @@ static loong_status_t read_frame(opened_t *o, const loong_image_processor_t *p,
         return LOONG_OK;
     }
     const int64_t size[2] = {to->width, to->height};
-    LOONG_TRY(loongi_image_resize_as_torch(o->ctx, image, size, p->filter,
-                                           &resized));
+    LOONG_TRY(loongi_processor_resize(o->ctx, p, image, size, &resized));
     memcpy(to->pixels, resized.pixels, bytes);
     loong_image_free(o->ctx, &resized);
     return LOONG_OK;

@@ -18,7 +18,8 @@ loong_video_processor_form(const loong_image_processor_t *processor)
 
 bool loong_video_as_pictures(const loong_image_processor_t *processor)
 {
-    return processor->video.form == LOONG_VIDEO_FRAMES ||
+    return processor->is_media ||
+           processor->video.form == LOONG_VIDEO_FRAMES ||
            processor->video.form == LOONG_VIDEO_SECONDS;
 }
 
@@ -77,7 +78,8 @@ loong_video_processor_hash(const loong_image_processor_t *processor)
                          (double)processor->size.slice,
                          (double)processor->max_tiles,
                          processor->tile,
-                         processor->numbered};
+                         processor->numbered,
+                         processor->is_media};
     return XXH3_64bits(of, sizeof(of));
 }
 
@@ -104,7 +106,7 @@ static bool is_bounded(const video_rules_t *v)
  * whole parts of the video, rounded down. */
 static bool is_plain(const video_rules_t *v)
 {
-    return v->form == LOONG_VIDEO_CHUNKS ||
+    return (v->form == LOONG_VIDEO_CHUNKS && !v->even) ||
            (v->form == LOONG_VIDEO_WHOLE && v->max_frames == 0);
 }
 
@@ -181,6 +183,10 @@ static double wanted_frames(const video_rules_t *v, int64_t each,
     if (v->num_frames > 0) {
         return (double)v->num_frames;
     }
+    if (v->even) {
+        double rate = fmin(v->fps, video->fps);
+        return fmax(nearbyint(total * rate / video->fps), 1.0);
+    }
     if (v->fps == 0.0) {
         return v->form == LOONG_VIDEO_TIMES
                    ? fmin(fmax(total, (double)v->min_frames),
@@ -216,7 +222,8 @@ static int64_t chosen_frames(const loong_image_processor_t *p,
         return video->total;
     }
     double wanted = wanted_frames(v, loongi_patch_frames(p), video);
-    return v->form == LOONG_VIDEO_TIMES || v->form == LOONG_VIDEO_SECONDS ||
+    return v->even || v->form == LOONG_VIDEO_TIMES ||
+                   v->form == LOONG_VIDEO_SECONDS ||
                    v->form == LOONG_VIDEO_SLICES || is_plain(v)
                ? (int64_t)wanted
                : range(shift_of(v, total, wanted), total, total / wanted);
@@ -282,7 +289,7 @@ int64_t loong_video_frame(const loong_image_processor_t *processor,
                    : take_by_second(v, video, k, &number));
         return number;
     }
-    if (v->form == LOONG_VIDEO_TIMES) {
+    if (v->form == LOONG_VIDEO_TIMES || v->even) {
         double step = (total - 1.0) / (double)LOONG_MAX(video->frames - 1, 1);
         return k > 0 && k == video->frames - 1
                    ? video->total - 1

@@ -146,11 +146,17 @@ static loong_status_t map_windows(loong_hf_reader_t *r)
 /* Positions stand in a square. */
 static loong_status_t map_grid(loong_hf_reader_t *r)
 {
-    static const char height[] = "pos_emb_height", width[] = "pos_emb_width";
+    static const char *const names[][2] = {
+        {"pos_emb_height", "pos_emb_width"},
+        {"init_pos_emb_height", "init_pos_emb_width"}};
     int64_t side[2];
-    if (!loongi_hf_has_field(r->type->fields, height)) {
+    int k = loongi_hf_has_field(r->type->fields, names[0][0])   ? 0
+            : loongi_hf_has_field(r->type->fields, names[1][0]) ? 1
+                                                                : -1;
+    if (k < 0) {
         return LOONG_OK;
     }
+    const char *height = names[k][0], *width = names[k][1];
     for (int i = 0; i < 2; i++) {
         const loong_json_t *value =
             loongi_hf_field(r->json, i == 0 ? height : width);
@@ -158,7 +164,7 @@ static loong_status_t map_grid(loong_hf_reader_t *r)
     }
     if (side[0] != side[1] || side[0] < 1 || side[0] > 1000) {
         loongi_hf_refuse(r, width, loongi_hf_field(r->json, width),
-                         "that of pos_emb_height, 1 to 1000, is");
+                         "that of the height, 1 to 1000, is");
         return LOONG_OK;
     }
     return loongi_pairs_set_int(r->pairs, "num_position_embeddings",

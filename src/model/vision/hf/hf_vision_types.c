@@ -193,6 +193,20 @@ static const loong_hf_field_t kimi_fields[] = {
     CODE_FIELD("hidden_act"),
     CODE_FIELD("rope_parameters"),
     CODE_FIELD(NULL)};
+/* The publisher's; what its code can be otherwise is neutral. */
+static const loong_hf_field_t moonvit_fields[] = {
+    INT_FIELD("vt_num_hidden_layers", "num_layers", "27"),
+    INT_FIELD("vt_hidden_size", "hidden_size", "1152"),
+    INT_FIELD("vt_intermediate_size", "ffn_hidden_size", "4304"),
+    INT_FIELD("vt_num_attention_heads", "num_attention_heads", "16"),
+    INT_FIELD("patch_size", "patch_size", "14"),
+    CODE_FIELD("init_pos_emb_height"),
+    CODE_FIELD("init_pos_emb_width"),
+    INT_FIELD("init_pos_emb_time", "chunk_frames", "4"),
+    NEUTRAL_FIELD("pos_emb_type", "\"divided_fixed\""),
+    NEUTRAL_FIELD("video_attn_type", "\"spatial_temporal\""),
+    NEUTRAL_FIELD("merge_type", "\"sd2_tpool\""),
+    CODE_FIELD(NULL)};
 /* Norms of layers have an epsilon of the class' own. */
 static const loong_hf_field_t rice_fields[] = {
     INT_FIELD("depth", "num_layers", "24"),
@@ -416,6 +430,11 @@ const loong_hf_type_t loongi_hf_vision_types[] = {
      .fields = intern_vit_fields,
      .fixed = internvl_fixed},
     TYPE("kimi_k25_vision", "Kimi_K25Vision", "kimi_k25_vision", kimi),
+    {.model_type = "moonvit3d",
+     .architecture = "MoonViT3d",
+     .family = "kimi_k25_vision",
+     .fields = moonvit_fields,
+     .fixed = kimi_fixed},
     TYPE("rice_vit", "Rice", "rice_vit", rice),
     TYPE("siglip2_vision_model", "Siglip2", "siglip2_vision_model", siglip2),
     TYPE("siglip2", "Siglip2", "siglip2_vision_model", siglip2),

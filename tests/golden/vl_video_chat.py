@@ -4,8 +4,9 @@
 
   vl_video_chat.py            writes vl_chat/video_ids.txt: ids of the record of
                               vl_chat/videos.jsonl as Qwen2.5-VL's, Qwen3-VL's,
-                              InternVL's, LLaVA-OneVision's, GLM-4.1V's and
-                              ERNIE 4.5 VL's processors have them, each run
+                              InternVL's, LLaVA-OneVision's, GLM-4.1V's,
+                              ERNIE 4.5 VL's and MiniCPM-V 4.6's
+                              processors have them, each run
                               of one token that stands for a picture or a
                               video as one
   vl_video_chat.py --check    computes again and compares
@@ -53,7 +54,9 @@ KINDS = [("Qwen2VL", "qwen2_vl", dict(fps=5)),
          ("InternVL", "internvl", dict(num_frames=4)),
          ("LlavaOnevision", "llava_onevision", dict(num_frames=4)),
          ("Glm4v", "glm4v", dict(fps=5)),
-         (videos.ERNIE, "ernie4_5_vl", dict(fps=5))]
+         (videos.ERNIE, "ernie4_5_vl", dict(fps=5)),
+         (videos.SLICES, "minicpmv4_6", {})]
+SLICED = dict(patch_size=2, scale_resolution=24, max_slice_nums=4)
 
 
 def processor(kind, name, tokenizer):
@@ -65,6 +68,9 @@ def processor(kind, name, tokenizer):
             image_seq_length=4, chat_template=vl_chat.INTERNVL)
     if kind == videos.ERNIE:
         return vl_chat.ernie(tokenizer, videos.CLASSES[kind](**videos.ERNIES))
+    if kind == videos.SLICES:
+        return vl_chat.minicpm(
+            tokenizer, videos.MiniCPMV4_6VideoProcessor(**SLICED))
     if kind == "LlavaOnevision":
         return vl_chat.onevision(
             tokenizer, videos.LlavaOnevisionVideoProcessor(**videos.ONEVISION))

@@ -10,7 +10,7 @@ Codecs mpeg4 and h264 among others, odd rates, frames at uneven times, turned
 ones, audio beside; the classes of Qwen2-VL, Qwen3-VL, InternVL, LLaVA-OneVision,
 GLM-4.1V and ERNIE 4.5 VL (no times drawn into frames) by their defaults, by a
 rate and by a number of frames; and Kimi-K2.5's by the rule of its publisher
-(media_proc_cfg). The numbers of the frames are
+(media_proc_cfg), MiniCPM-V 4.6's in slices. The numbers of the frames are
 equal, and so are sizes, rows of patches and seconds; every pixel is within
 1/255, of the same frames by PyAV's own FFmpeg (a turned one is turned here).
 Needs av, numpy, torchvision and transformers.
@@ -36,6 +36,8 @@ from transformers.models.internvl.video_processing_internvl import \
     InternVLVideoProcessor
 from transformers.models.llava_onevision.video_processing_llava_onevision \
     import LlavaOnevisionVideoProcessor
+from transformers.models.minicpmv4_6.video_processing_minicpmv4_6 import \
+    MiniCPMV4_6VideoProcessor
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import \
     Qwen2VLVideoProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import \
@@ -53,6 +55,7 @@ CLASSES = {"Qwen2VL": Qwen2VLVideoProcessor, "Qwen3VL": Qwen3VLVideoProcessor,
            "Glm4v": Glm4vVideoProcessor,
            "Ernie4_5_VLMoe": Ernie4_5_VLMoeVideoProcessor}
 ERNIE = "Ernie4_5_VLMoe"  # a frame a patch; the last one fills a pair up
+SLICES = "MiniCPMV4_6"
 FRAMES = ("InternVL", "LlavaOnevision")  # a frame a patch, of one size
 
 
@@ -85,7 +88,7 @@ class Library(odd_images.Library):
                   I64(frames))
         return own
 
-    def read(self, own, path, patch, merge, frames, chunk=0):
+    def read(self, own, path, patch, merge, frames, chunk=0, rows=0):
         """The video, numbers of its frames, its size and its patches."""
         video = Video()
         self.call("loong_video_measure", self.ctx, own, path.encode(),
@@ -103,8 +106,8 @@ class Library(odd_images.Library):
                     pixels=pixels.ctypes.data)
         cut = odd_images.Cut(patch, merge, frames, 0, False, 0, chunk)
         moments = -(-video.frames // frames)
-        out = np.zeros((moments * (size[0] // patch) * (size[1] // patch),
-                        3 * frames * patch * patch), np.float32)
+        rows = rows or moments * (size[0] // patch) * (size[1] // patch)
+        out = np.zeros((rows, 3 * frames * patch * patch), np.float32)
         self.call("loong_video_process", self.ctx, own, ctypes.byref(item),
                   ctypes.byref(cut), out.ctypes.data_as(ctypes.c_void_p))
         return video, numbers, list(size), out
@@ -240,7 +243,35 @@ def compare_media(library, settings, path):
     return float(np.abs(off).max() * 127.5)
 
 
+def compare_slices(library, settings, path, sampling):
+    """MiniCPM-V's: each frame whole and in slices of their own sizes."""
+    processor = MiniCPMV4_6VideoProcessor(**settings)
+    try:
+        found, numbers, _ = theirs(processor, path, sampling)
+    except ValueError:
+        found = None
+    own = library.processor(dict(
+        video_processor_type="MiniCPMV4_6VideoProcessor", **settings), 0, 0)
+    patch = processor.patch_size
+    merge = 2 if processor.downsample_mode == "4x" else 4
+    sizes = found["target_sizes_videos"].tolist() if found else []
+    rows = sum(h * w for h, w in sizes)
+    video, got, _, out = library.read(own, path, patch, merge, 1, rows=rows)
+    assert got == numbers, (path, got, numbers)
+    assert video.parts == len(sizes), (path, video.parts, sizes)
+    wanted = found["pixel_values_videos"].numpy()[0]
+    wanted = wanted.reshape(3, patch, -1, patch).transpose(2, 0, 1, 3)
+    order, before = [], 0
+    for h, w in sizes:
+        order.append(before + odd_images.blocks(h, w, merge))
+        before += h * w
+    off = out - wanted.reshape(len(wanted), -1)[np.concatenate(order)]
+    return float(np.abs(off).max() * 127.5)
+
+
 def compare(library, kind, settings, path, sampling):
+    if kind == SLICES:
+        return compare_slices(library, settings, path, {})
     if kind == "Kimi_K25Media":
         return compare_media(library, settings, path)
     processor = CLASSES[kind](**settings)
@@ -338,6 +369,9 @@ def main():
                  ("Qwen3VL", dict(QWEN3, cap_pixels_per_frame=True,
                                   max_video_tokens=20)),
                  ("Glm4v", GLM4V), ("Glm4v", dict(GLM4V, max_duration=4)),
+                 (SLICES, dict(scale_resolution=56)),
+                 (SLICES, dict(scale_resolution=100, max_slice_nums=4,
+                               max_num_frames=5, downsample_mode="4x")),
                  ("Kimi_K25Media", MEDIA),
                  ("Kimi_K25Media", dict(MEDIA, sample_fps=5.0)),
                  (ERNIE, ERNIES), (ERNIE, dict(ERNIES, max_frames=8)),

@@ -66,7 +66,8 @@ done
 # Videos, in each of the forms that they take in a text.
 videos=$source/tests/fixtures/videos
 if [ -e "$build/libloong_video.so" ]; then
-    for kind in Qwen2VL Qwen3VL InternVL LlavaOnevision Glm4v Ernie4_5_VLMoe; do
+    for kind in Qwen2VL Qwen3VL InternVL LlavaOnevision Glm4v Ernie4_5_VLMoe \
+        MiniCPMV4_6; do
         model=qwen2_vl token='<|image_pad|>' video='<|video_pad|>'
         chosen=(--video-fps 5)
         [[ $kind == Qwen* ]] || {
@@ -82,6 +83,10 @@ if [ -e "$build/libloong_video.so" ]; then
         [ $kind != Ernie4_5_VLMoe ] || {
             model=ernie4_5_vl token='<|IMAGE_PLACEHOLDER|>'
             video='<|VIDEO_PLACEHOLDER|>' chosen=(--video-fps 5)
+        }
+        [ $kind != MiniCPMV4_6 ] || {
+            model=minicpmv4_6 token='<|image_pad|>' video='<|video_pad|>'
+            chosen=(--image-processor "$golden/$model/preprocessor_config.json")
         }
         inspect $model "$token" "$golden/videos.jsonl" --video-token "$video" \
             --image-root "$pictures" "${chosen[@]}" --video-processor \

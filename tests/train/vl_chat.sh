@@ -373,6 +373,10 @@ cannot 'pictures of family clip_vision_model are all of one size' \
     data.max_patches=64
 cannot 'data.max_tiles: found 5, the image processor makes up to 3' \
     data.image_processor="$pictures/tiles.json" data.max_tiles=5
+echo '{"image_processor_type": "CLIPImageProcessor", "do_center_crop": false,
+    "size": {"shortest_edge": 28}}' >uncut.json
+cannot 'keeps proportions (size has shortest_edge 28 and do_center_crop is' \
+    data.image_processor=uncut.json
 cannot 'image_token_index is 257, the token of data.image_token has id 258' \
     model.from_hf=other 'data.image_token=<image>'
 cannot 'no whole blocks of 64' finetune.method=qlora

@@ -168,7 +168,8 @@ static loong_status_t check_size(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-/* Whatever its own size, where all become the same. */
+/* Whatever its own size, where all become the same. Of pictures that are not
+ * resized each may have been made for the encoder, and decides. */
 static loong_status_t check_all_sizes(loong_context_t *ctx,
                                       const loong_patch_params_t *p,
                                       const char *data)
@@ -179,7 +180,15 @@ static loong_status_t check_all_sizes(loong_context_t *ctx,
     loongi_processor_size(p->processor, &p->cut, wide[0], wide[1], a);
     loongi_processor_size(p->processor, &p->cut, high[0], high[1], b);
     if (memcmp(a, b, sizeof(a)) != 0) {
-        return LOONG_OK; /* that of each picture decides */
+        LOONG_CHECK(ctx, !loongi_grids_all_equal(p) || !p->processor->resize,
+                    LOONG_ERR_CONFIG,
+                    "data '%s': the image processor keeps proportions (size "
+                    "has shortest_edge %" PRId64 " and do_center_crop is "
+                    "false), the model takes %" PRId64 " x %" PRId64
+                    " pixels: do_center_crop leaves square ones as they are",
+                    data, p->processor->size.edge, p->image_size,
+                    p->image_size);
+        return LOONG_OK;
     }
     snprintf(name, sizeof(name), "data '%s': every picture", data);
     return check_size(ctx, p, name, wide);

@@ -282,8 +282,6 @@ static bool take_video(options_t *o, const char *command, int option)
     case 'v':
         o->video_token = optarg;
         return o->chat.images = true;
-    case 'b':
-        return o->chat.decode = true;
     case 'V':
         o->video_processor = optarg;
         return true;
@@ -333,6 +331,8 @@ static bool take(options_t *o, const char *command, int option)
         return o->chat.train_on_tool_results = true;
     case 'u':
         return o->chat.use_chosen = true;
+    case 'b':
+        return o->chat.decode = true;
     case 'c':
         o->chat.cache = optarg;
         return true;

@@ -142,9 +142,14 @@ static int count_frames(video_t *v, int64_t *frames_p)
     if (code != AVERROR_EOF) {
         return fail(v, "is cut off or broken", code);
     }
+    if (*frames_p == 0) {
+        return fail(v, "has no frames", 0);
+    }
     code =
         avformat_seek_file(v->format, -1, INT64_MIN, INT64_MIN, INT64_MAX, 0);
-    return code < 0 ? fail(v, "cannot be read twice", code) : 0;
+    return code < 0 ? fail(v, "does not say how many frames it has, and cannot "
+                              "be read once more to count them", code)
+                    : 0;
 }
 
 static int open_decoder(video_t *v)

@@ -61,18 +61,9 @@ loong_video_processor_form(const loong_image_processor_t *processor);
 LOONG_API bool
 loong_video_as_pictures(const loong_image_processor_t *processor);
 
-/* Grids that a frame is cut into, at most. */
-LOONG_API int64_t
-loong_video_processor_tiles(const loong_image_processor_t *processor);
-
 /* Frames become a multiple of this, the last one repeated. */
 LOONG_API int64_t
 loong_video_processor_multiple(const loong_image_processor_t *processor);
-
-/* Of all that chooses frames, and where they, or slices of pictures, stand in
- * texts. */
-LOONG_API uint64_t
-loong_video_processor_hash(const loong_image_processor_t *processor);
 
 /* What is known of a video before its frames are decoded. */
 typedef struct loong_video {

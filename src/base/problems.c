@@ -71,17 +71,20 @@ static bool mentions(const char *text, const char *key)
     return false;
 }
 
-void loongi_problems_note_origins(loong_context_t *ctx,
+bool loongi_problems_note_origins(loong_context_t *ctx,
                                   const loong_pairs_t *origins)
 {
     loong_text_t told = loongi_text_begin(ctx);
+    bool any = false;
     loongi_text_printf(&told, "%s", loong_context_error(ctx));
     for (int64_t i = 0; i < origins->count; i++) {
         const loong_pair_t *origin = &origins->items[i];
         if (mentions(loongi_text_get(&told), origin->key)) {
+            any = true;
             loongi_error_note(ctx, "  %s is from %s", origin->key,
                               origin->value);
         }
     }
     loongi_text_free(&told);
+    return any;
 }

@@ -33,8 +33,8 @@ LOONG_NODISCARD loong_status_t loongi_problems_end(loong_problems_t *problems,
                                                    loong_status_t status,
                                                    const char *where);
 /* Behind that, of keys: adds where each one stands that the problems mention;
- * its value in origins says it. */
-void loongi_problems_note_origins(loong_context_t *ctx,
+ * its value in origins says it. false: they mention none. */
+bool loongi_problems_note_origins(loong_context_t *ctx,
                                   const loong_pairs_t *origins);
 
 #ifdef __cplusplus

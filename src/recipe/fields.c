@@ -208,6 +208,27 @@ loong_status_t loongi_recipe_fields_read(loong_context_t *ctx,
     return LOONG_OK;
 }
 
+void loongi_recipe_fields_note(const loong_recipe_t *recipe,
+                               const char *component,
+                               const loong_pairs_t *keys)
+{
+    loong_context_t *ctx = recipe->ctx;
+    loong_pairs_t *origins = NULL;
+    loong_status_t status = loongi_pairs_create(ctx, &origins);
+    for (int64_t i = 0; i < keys->count && status == LOONG_OK; i++) {
+        char path[LOONG_RECIPE_PATH];
+        const char *key = keys->items[i].key;
+        snprintf(path, sizeof(path), "%s.%s", component, key);
+        status =
+            loongi_pairs_set(origins, key, loong_recipe_where(recipe, path));
+    }
+    if (status == LOONG_OK && !loongi_problems_note_origins(ctx, origins)) {
+        loongi_error_note(ctx, "  %s is from %s", component,
+                          loong_recipe_where(recipe, component));
+    }
+    loongi_pairs_destroy(&origins);
+}
+
 /* ---- from a recipe ------------------------------------------------------- */
 
 void loongi_recipe_fields_fill(const loong_recipe_t *recipe, const char *prefix,

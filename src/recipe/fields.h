@@ -99,6 +99,11 @@ LOONG_NODISCARD loong_status_t loongi_recipe_fields_each(
 LOONG_NODISCARD loong_status_t
 loongi_recipe_fields_read(loong_context_t *ctx, const loong_recipe_t *recipe,
                           const char *component, loong_pairs_t **pairs_p);
+/* Behind problems of a component's keys: adds where those are from that they
+ * mention, or else the component. */
+void loongi_recipe_fields_note(const loong_recipe_t *recipe,
+                               const char *component,
+                               const loong_pairs_t *keys);
 
 #ifdef __cplusplus
 }

@@ -267,8 +267,12 @@ static loong_status_t find_split(const reading_t *r, const loong_tree_t *tree,
     loong_status_t status = LOONG_OK;
     if (*split_p == NULL) {
         status = LOONG_FAIL(r->d->plan->ctx, LOONG_ERR_NOT_FOUND,
-                            "%s: splits has no '%s', it has:%s", path,
-                            own->part, loongi_text_get(&names));
+                            "%s: %s '%s'%s%s", path,
+                            splits == NULL ? "is no metadataset: it has no map "
+                                             "'splits' with a"
+                                           : "splits has no",
+                            own->part, splits == NULL ? "" : ", it has:",
+                            loongi_text_get(&names));
     }
     loongi_text_free(&names);
     return status;

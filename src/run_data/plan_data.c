@@ -173,7 +173,10 @@ loongi_run_data_count_moments(loong_run_data_t *d, int count,
         return LOONG_OK;
     }
     int64_t most = most_of_all(d, video_frames);
-    int64_t of_frame = loong_video_processor_tiles(d->video_processor);
+    int64_t of_frame =
+        loong_image_processor_is_sliced(d->video_processor)
+            ? loong_image_processor_max_tiles(d->video_processor)
+            : 1;
     for (int i = count - 3; i < count - 1 && most > 0; i++) {
         loong_model_facts_t facts = {0};
         asked[i].family->facts(asked[i].config, &facts);

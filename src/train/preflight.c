@@ -114,19 +114,13 @@ static loong_status_t keep_image_id(const loong_trainer_t *t)
             : NULL;
     const char *mark = loong_recipe_text(t->recipe, "data.image_token");
     const char *path = loongi_recipe_tokenizer_path(t->recipe);
-    loong_tokenizer_t *own = NULL;
-    int32_t id = -1;
+    const loong_tokenizer_t *own = t->sampling.tokenizer;
+    int32_t id = own != NULL ? loong_tokenizer_token_to_id(own, mark) : -1;
     if (composite == NULL || path == NULL || strcmp(path, "bytes") == 0) {
         return LOONG_OK;
     }
-    /* An added token almost always. */
-    loong_status_t status = loong_tokenizer_peek_id(t->ctx, path, mark, &id);
-    if (status == LOONG_OK && id < 0) {
-        status = loong_tokenizer_load(t->ctx, path, &own);
-        id = status == LOONG_OK ? loong_tokenizer_token_to_id(own, mark) : -1;
-        loong_tokenizer_destroy(&own);
-    }
-    if (status != LOONG_OK) {
+    if (own == NULL &&
+        loong_tokenizer_peek_id(t->ctx, path, mark, &id) != LOONG_OK) {
         loong_context_clear_error(t->ctx); /* who reads texts tells it */
     }
     return id >= 0 ? loongi_hf_composite_keep_id(

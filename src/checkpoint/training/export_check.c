@@ -154,9 +154,10 @@ static loong_status_t check_whole(loong_context_t *ctx,
             : NULL;
     LOONG_CHECK(ctx, composite != NULL, LOONG_ERR_UNSUPPORTED,
                 "components of families %s and %s, with others: no model type "
-                "%s has them together; one is written, by loong-ckpt export "
+                "%s%shas them together; one is written, by loong-ckpt export "
                 "--component NAME",
-                families[0], families[1], as != NULL ? as : "");
+                families[0], families[1], as != NULL ? as : "",
+                as != NULL ? " " : "");
     if (dir != NULL) {
         LOONG_TRY(loongi_checkpoint_check_outside(ctx, dir));
         LOONG_TRY(check_no_source(ctx, recipe, dir));

@@ -24,15 +24,20 @@ typedef struct chat_image_rules {
     /* Contents of messages are lists of parts, {"type": "image"} and texts, as
      * the model's own template reads them; else texts with the token. */
     bool parts;
-    /* Of pictures: NULL: each has one token. */
-    const loong_image_processor_t *slices;
-    const loong_image_processor_t *pictures; /* NULL: takes any size */
+    /* NULL: takes any size. A slice has a token of its own. */
+    const loong_image_processor_t *pictures;
     bool decode; /* broken ones are refused, whose heads are whole */
     /* Of videos: NULL: there are none. Their token stands for one in the text
      * of a template, too. */
     const loong_image_processor_t *videos;
     const char *video_token;
 } chat_image_rules_t;
+
+static inline bool loongi_chat_has_slices(const chat_image_rules_t *rules)
+{
+    return rules->token != NULL && rules->pictures != NULL &&
+           loong_image_processor_is_sliced(rules->pictures);
+}
 
 /* Those that a record lists. */
 typedef struct chat_listed {

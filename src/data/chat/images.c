@@ -216,8 +216,8 @@ static loong_status_t look_at_picture(chat_conversation_t *c, const char *path,
     *of = (loong_video_t){.width = info.width, .height = info.height};
     LOONG_TRY(loongi_processor_check_narrow(c->ctx, c->rules.pictures, path,
                                           info.width, info.height));
-    if (c->rules.slices != NULL) {
-        of->parts = loong_image_processor_tiles(c->rules.slices, info.width,
+    if (loongi_chat_has_slices(&c->rules)) {
+        of->parts = loong_image_processor_tiles(c->rules.pictures, info.width,
                                                 info.height, false)
                         .count;
     }
@@ -412,8 +412,13 @@ static loong_status_t add_part(content_t *t, const loong_json_t *part,
     if (loongi_json_kind(part) == LOONG_JSON_STRING) {
         return add_marked(t, part);
     }
-    if (strcmp(type, "text") == 0 &&
-        loongi_json_kind(text) == LOONG_JSON_STRING) {
+    if (strcmp(type, "text") == 0) {
+        LOONG_CHECK(c->ctx, loongi_json_kind(text) == LOONG_JSON_STRING,
+                    LOONG_ERR_FORMAT,
+                    "%s: part %" PRId64 " of its content is of type 'text': "
+                    "its 'text' is %s, must be a text",
+                    t->where, i,
+                    text != NULL ? loongi_json_kind_text(text) : "missing");
         return add_marked(t, text);
     }
     bool video = strcmp(type, "video") == 0 || strcmp(type, "video_url") == 0;

@@ -54,15 +54,14 @@ static loong_status_t describe(loong_chat_t *chat, loong_text_t *key)
                            loongi_processor_narrowest(rules->pictures));
         free(real);
     }
-    if (chat->image_rules.slices != NULL) {
+    if (loongi_chat_has_slices(&chat->image_rules)) {
         loongi_text_printf(key, "%016" PRIx64 "\n",
-                           loong_video_processor_hash(
-                               chat->image_rules.slices));
+                           loongi_processor_hash(chat->image_rules.pictures));
     }
     if (chat->videos != NULL) { /* a build without them refuses them */
         loongi_text_printf(key, "%s %016" PRIx64 " %d\n",
                            chat->image_rules.video_token,
-                           loong_video_processor_hash(chat->videos),
+                           loongi_processor_hash(chat->videos),
                            loong_video_loads());
     }
     if (chat->files.energon != NULL) {

@@ -31,9 +31,7 @@ static void put_slices(const loong_image_processor_t *p, const char *token,
 {
     loong_image_tiles_t tiles =
         loong_image_processor_tiles(p, of->width, of->height, false);
-    bool numbered = false;
-    (void)loong_image_processor_is_sliced(p, &numbered);
-    if (numbered) {
+    if (loong_image_processor_is_numbered(p)) {
         loongi_text_printf(to, "<image_id>%lld</image_id>", (long long)number);
     }
     for (int64_t i = 0; i < of->parts; i++) {
@@ -120,7 +118,7 @@ static bool is_put(const chat_conversation_t *c, const loong_video_t *of,
                    bool video)
 {
     return video ? of->frames > 0
-                 : of->frames == 0 && c->rules.slices != NULL;
+                 : of->frames == 0 && loongi_chat_has_slices(&c->rules);
 }
 
 /* The next token of either kind, for which one is left from next[kind] on;
@@ -172,7 +170,7 @@ loong_status_t loongi_chat_expand(chat_worker_t *w, const char **text_p,
         if (video) {
             put_video(c, of, number[1]++, &w->expanded);
         } else {
-            put_slices(c->rules.slices, c->rules.token, of, number[0]++,
+            put_slices(c->rules.pictures, c->rules.token, of, number[0]++,
                        &w->expanded);
         }
         put->end = w->expanded.length;
@@ -299,11 +297,14 @@ loong_status_t loongi_chat_place_images(chat_worker_t *w, int64_t before)
         LOONG_TRY(add_image(w, before, &c->images[i], &at, &stand));
     }
     LOONG_CHECK(w->ctx, stand && find_token(w, &at) < 0, LOONG_ERR_FORMAT,
-                "'%s'%s%s do not stand in the rendered text once for each of "
-                "its %lld pictures and videos, in their order",
+                "'%s'%s%s%s (data.image_token%s) do not stand in the rendered "
+                "text once for each of its %lld pictures and videos, in their "
+                "order",
                 c->rules.token != NULL ? c->rules.token : "",
-                c->rules.videos != NULL ? " and " : "",
+                c->rules.videos != NULL ? " and '" : "",
                 c->rules.videos != NULL ? c->rules.video_token : "",
+                c->rules.videos != NULL ? "'" : "",
+                c->rules.videos != NULL ? ", data.video_token" : "",
                 (long long)c->num_images);
     loongi_text_append(&w->image_paths, c->image_paths.data,
                        c->image_paths.length);

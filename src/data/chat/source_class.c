@@ -167,13 +167,15 @@ static loong_status_t check_slices(const loong_chat_t *chat,
     static const char *const tokens[] = {"<image>",    "</image>",
                                          "<slice>",    "</slice>",
                                          "<image_id>", "</image_id>"};
-    const loong_image_processor_t *of[] = {chat->image_rules.slices,
-                                           chat->videos};
+    const loong_image_processor_t *of[] = {
+        loongi_chat_has_slices(&chat->image_rules) ? chat->image_rules.pictures
+                                                   : NULL,
+        chat->videos};
     for (int k = 0; k < LOONG_COUNT_OF(of); k++) {
-        bool numbered = false;
-        bool sliced = of[k] != NULL &&
-                      loong_image_processor_is_sliced(of[k], &numbered);
-        int count = !sliced ? 0 : numbered ? LOONG_COUNT_OF(tokens) : 4;
+        int count =
+            of[k] == NULL || !loong_image_processor_is_sliced(of[k]) ? 0
+            : loong_image_processor_is_numbered(of[k]) ? LOONG_COUNT_OF(tokens)
+                                                       : 4;
         for (int i = 0; i < count; i++) {
             LOONG_CHECK(chat->ctx,
                         loong_tokenizer_token_to_id(chat->tokenizer,
@@ -204,15 +206,10 @@ static loong_status_t open_images(loong_chat_t *chat,
                 "data.image_token says where pictures stand",
                 p->data, p->tokenizer,
                 p->image_token != NULL ? p->image_token : "");
-    bool numbered = false;
-    bool sliced =
-        p->image_processor != NULL && p->image_token != NULL &&
-        loong_image_processor_is_sliced(p->image_processor, &numbered);
     chat->image_rules =
         (chat_image_rules_t){p->image_token,
                              p->image_root,
                              chat->form.knows_images,
-                             sliced ? p->image_processor : NULL,
                              p->image_processor,
                              p->chat->decode,
                              p->video_processor,

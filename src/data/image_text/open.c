@@ -178,11 +178,9 @@ static loong_status_t open_file(image_text_t *s)
 loong_status_t loongi_image_text_open(image_text_t *s,
                                       const loong_source_params_t *p)
 {
-    bool numbered = false;
     LOONG_CHECK(s->ctx,
                 p->image_processor == NULL ||
-                    !loong_image_processor_is_sliced(p->image_processor,
-                                                     &numbered),
+                    !loong_image_processor_is_sliced(p->image_processor),
                 LOONG_ERR_UNSUPPORTED,
                 "data '%s': '%s': the image processor cuts pictures into "
                 "slices, which have tokens of their own; source: chat puts "

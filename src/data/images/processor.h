@@ -124,6 +124,10 @@ static inline int64_t loongi_patch_frames(const loong_image_processor_t *p)
     return LOONG_MAX(p->cut.frames, 1) * LOONG_MAX(p->cut.chunk, 1);
 }
 
+/* Of all that chooses frames, and where they, or slices of pictures, stand in
+ * texts. */
+uint64_t loongi_processor_hash(const loong_image_processor_t *p);
+
 /* Fills what follows from a video's size, frames and rate. Errors:
  * LOONG_ERR_FORMAT, with the path. */
 LOONG_NODISCARD loong_status_t loongi_video_choose(

@@ -222,11 +222,14 @@ void loongi_resized_size(const loong_image_processor_t *p,
     }
 }
 
-bool loong_image_processor_is_sliced(const loong_image_processor_t *processor,
-                                     bool *numbered_p)
+bool loong_image_processor_is_sliced(const loong_image_processor_t *processor)
 {
-    *numbered_p = processor->numbered;
     return loongi_processor_is_sliced(processor);
+}
+
+bool loong_image_processor_is_numbered(const loong_image_processor_t *processor)
+{
+    return processor->numbered;
 }
 
 void loong_image_processor_limit_tiles(loong_image_processor_t *processor,

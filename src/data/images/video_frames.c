@@ -51,21 +51,13 @@ loong_status_t loong_video_processor_sample(loong_image_processor_t *processor,
     return LOONG_OK;
 }
 
-int64_t loong_video_processor_tiles(const loong_image_processor_t *processor)
-{
-    return loongi_processor_is_sliced(processor)
-               ? loong_image_processor_max_tiles(processor)
-               : 1;
-}
-
 int64_t
 loong_video_processor_multiple(const loong_image_processor_t *processor)
 {
     return LOONG_MAX(processor->video.multiple, 1);
 }
 
-uint64_t
-loong_video_processor_hash(const loong_image_processor_t *processor)
+uint64_t loongi_processor_hash(const loong_image_processor_t *processor)
 {
     const video_rules_t *v = &processor->video;
     const double of[] = {(double)v->form,      v->sample,

@@ -79,21 +79,12 @@ void loongi_tokenizer_file(const char *path, loong_text_t *file)
     }
 }
 
-/* That of tokenizer_config.json, whose keys are ids. */
-static loong_status_t load_decoder(loong_context_t *ctx, const char *ranks,
-                                   loong_json_t **json_p)
+void loongi_tokenizer_config(const char *file, loong_text_t *config)
 {
-    loong_text_t file = loongi_text_begin(ctx);
-    const char *slash = strrchr(ranks, '/');
-    loongi_text_append(&file, ranks,
-                       slash != NULL ? (size_t)(slash + 1 - ranks) : 0);
-    loongi_text_printf(&file, "tokenizer_config.json");
-    loong_status_t status = file.status;
-    if (status == LOONG_OK) {
-        status = loongi_json_load(ctx, file.data, json_p);
-    }
-    loongi_text_free(&file);
-    return status;
+    const char *slash = strrchr(file, '/');
+    loongi_text_append(config, file,
+                       slash != NULL ? (size_t)(slash + 1 - file) : 0);
+    loongi_text_printf(config, "tokenizer_config.json");
 }
 
 /* The list of a file, or an object that has the decoder. */
@@ -104,10 +95,13 @@ static loong_status_t load_added(loong_context_t *ctx, const char *path,
     size_t size = 0;
     size_t length = 0;
     loong_text_t file = loongi_text_begin(ctx);
+    loong_text_t config = loongi_text_begin(ctx);
     loongi_tokenizer_file(path, &file);
-    loong_status_t status = file.status;
+    loongi_tokenizer_config(loongi_text_get(&file), &config);
+    loong_status_t status =
+        file.status != LOONG_OK ? file.status : config.status;
     if (status == LOONG_OK && loongi_tokenizer_has_ranks(&file)) {
-        status = load_decoder(ctx, file.data, json_p);
+        status = loongi_json_load(ctx, config.data, json_p);
     } else if (status == LOONG_OK) {
         status = loongi_file_read(ctx, file.data, &text, &size);
     }
@@ -118,42 +112,42 @@ static loong_status_t load_added(loong_context_t *ctx, const char *path,
     }
     loongi_free(ctx, text);
     loongi_text_free(&file);
+    loongi_text_free(&config);
     return status;
 }
 
-/* The token of an id, into room bytes, or the id of a token where it is -1;
- * what is not found stays as it is. */
-static void find_added(const loong_json_t *json, int32_t *id, char *token,
-                       size_t room)
+/* Those of the list, or of the decoder, whose keys are ids, one by one. */
+typedef struct added {
+    const loong_json_t *list, *decoder;
+    int64_t next;
+    const loong_json_member_t *member;
+    int64_t id; /* of the one that was found, and its name */
+    const loong_json_t *name;
+} added_t;
+
+static added_t begin_added(const loong_json_t *json)
 {
     const loong_json_t *decoder = loongi_json_get(json, "added_tokens_decoder");
-    const loong_json_member_t *it = loongi_json_first(decoder);
-    int32_t wanted = *id;
-    bool found = false;
-    for (int64_t i = 0; !found; i++) {
-        const loong_json_t *item = decoder != NULL
-                                       ? loongi_json_member_value(it)
-                                       : loongi_json_at(json, i);
-        if (item == NULL) {
-            break;
-        }
-        const loong_json_t *number = loongi_json_get(item, "id");
-        const loong_json_t *name = loongi_json_get(item, "content");
-        int64_t own = decoder != NULL
-                          ? strtoll(loongi_json_member_key(it), NULL, 10)
-                      : number != NULL ? loongi_json_int(number)
-                                       : -1;
-        found = wanted >= 0 ? own == wanted
-                            : strcmp(token, loongi_json_string(name)) == 0;
-        if (found && wanted >= 0 && loongi_json_string_length(name) < room) {
-            snprintf(token, room, "%s", loongi_json_string(name));
-        }
-        *id = found ? (int32_t)own : *id;
-        it = decoder != NULL ? loongi_json_next(decoder, it) : NULL;
-        if (decoder != NULL && it == NULL) {
-            break;
-        }
+    return (added_t){.list = decoder != NULL ? NULL : json,
+                     .decoder = decoder,
+                     .member = loongi_json_first(decoder),
+                     .id = -1};
+}
+
+static bool next_added(added_t *a)
+{
+    const loong_json_t *item = a->member != NULL
+                                   ? loongi_json_member_value(a->member)
+                                   : loongi_json_at(a->list, a->next++);
+    const loong_json_t *id = loongi_json_get(item, "id");
+    a->name = loongi_json_get(item, "content");
+    if (a->member != NULL) {
+        a->id = strtoll(loongi_json_member_key(a->member), NULL, 10);
+        a->member = loongi_json_next(a->decoder, a->member);
+    } else {
+        a->id = id != NULL ? loongi_json_int(id) : -1;
     }
+    return item != NULL;
 }
 
 loong_status_t loong_tokenizer_peek(loong_context_t *ctx, const char *path,
@@ -161,12 +155,16 @@ loong_status_t loong_tokenizer_peek(loong_context_t *ctx, const char *path,
 {
     loong_json_t *json = NULL;
     token[0] = '\0';
-    loong_status_t status = load_added(ctx, path, &json);
-    if (status == LOONG_OK && id >= 0) {
-        find_added(json, &id, token, room);
+    LOONG_TRY(load_added(ctx, path, &json));
+    added_t a = begin_added(json);
+    while (next_added(&a)) {
+        if (id >= 0 && a.id == id && loongi_json_string_length(a.name) < room) {
+            snprintf(token, room, "%s", loongi_json_string(a.name));
+            break;
+        }
     }
     loongi_json_destroy(&json);
-    return status;
+    return LOONG_OK;
 }
 
 loong_status_t loong_tokenizer_peek_id(loong_context_t *ctx, const char *path,
@@ -174,10 +172,12 @@ loong_status_t loong_tokenizer_peek_id(loong_context_t *ctx, const char *path,
 {
     loong_json_t *json = NULL;
     *id_p = -1;
-    loong_status_t status = load_added(ctx, path, &json);
-    if (status == LOONG_OK) {
-        find_added(json, id_p, (char *)token, 0);
+    LOONG_TRY(load_added(ctx, path, &json));
+    added_t a = begin_added(json);
+    while (*id_p < 0 && next_added(&a)) {
+        *id_p = strcmp(token, loongi_json_string(a.name)) == 0 ? (int32_t)a.id
+                                                               : -1;
     }
     loongi_json_destroy(&json);
-    return status;
+    return LOONG_OK;
 }

@@ -256,15 +256,8 @@ loong_status_t loong_tokenizer_load(loong_context_t *ctx, const char *path,
     size_t length = 0;
     loong_text_t file = loongi_text_begin(ctx);
     loong_text_t config = loongi_text_begin(ctx);
-    bool directory = loongi_dir_exists(path);
-    const char *slash = strrchr(path, '/');
     loongi_tokenizer_file(path, &file);
-    if (directory) {
-        loongi_text_printf(&config, "%s/", path);
-    } else if (slash != NULL) {
-        loongi_text_append(&config, path, (size_t)(slash - path) + 1);
-    }
-    loongi_text_printf(&config, "tokenizer_config.json");
+    loongi_tokenizer_config(loongi_text_get(&file), &config);
     loong_status_t status =
         file.status != LOONG_OK ? file.status : config.status;
     if (status == LOONG_OK) {

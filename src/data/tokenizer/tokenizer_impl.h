@@ -160,6 +160,8 @@ struct loong_text_encoder {
  * or, where that is not there, the one of ranks. */
 #define LOONG_TIKTOKEN_FILE "tiktoken.model"
 void loongi_tokenizer_file(const char *path, loong_text_t *file);
+/* And the tokenizer_config.json beside that file. */
+void loongi_tokenizer_config(const char *file, loong_text_t *config);
 bool loongi_tokenizer_has_ranks(const loong_text_t *file);
 
 /* tokenizer.c: an empty one, to be filled. */

@@ -515,26 +515,6 @@ void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
     }
 }
 
-static loong_status_t note_origins(loong_context_t *ctx,
-                                   const loong_recipe_t *recipe,
-                                   const char *component,
-                                   const loong_pairs_t *keys)
-{
-    loong_pairs_t *origins = NULL;
-    loong_status_t status = loongi_pairs_create(ctx, &origins);
-    for (int64_t i = 0; i < keys->count && status == LOONG_OK; i++) {
-        char path[256];
-        snprintf(path, sizeof(path), "%s.%s", component, keys->items[i].key);
-        status = loongi_pairs_set(origins, keys->items[i].key,
-                                  loong_recipe_where(recipe, path));
-    }
-    if (status == LOONG_OK) {
-        loongi_problems_note_origins(ctx, origins);
-    }
-    loongi_pairs_destroy(&origins);
-    return status;
-}
-
 static loong_status_t configure(loong_context_t *ctx,
                                 const loong_recipe_t *recipe,
                                 const char *component, void *config)
@@ -543,10 +523,7 @@ static loong_status_t configure(loong_context_t *ctx,
     LOONG_TRY(loongi_recipe_fields_read(ctx, recipe, component, &keys));
     loong_status_t status = loongi_decoder_configure(ctx, keys, config);
     if (status == LOONG_ERR_CONFIG) {
-        loong_status_t noted = note_origins(ctx, recipe, component, keys);
-        loongi_error_note(ctx, "  %s is from %s", component,
-                          loong_recipe_where(recipe, component));
-        status = noted != LOONG_OK ? noted : status;
+        loongi_recipe_fields_note(recipe, component, keys);
     }
     loongi_pairs_destroy(&keys);
     return status;

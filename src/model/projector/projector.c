@@ -484,6 +484,9 @@ static loong_status_t configure(loong_context_t *ctx,
     loong_pairs_t *keys = NULL;
     LOONG_TRY(loongi_recipe_fields_read(ctx, recipe, component, &keys));
     loong_status_t status = loongi_projector_configure(ctx, keys, config);
+    if (status == LOONG_ERR_CONFIG) {
+        loongi_recipe_fields_note(recipe, component, keys);
+    }
     loongi_pairs_destroy(&keys);
     return status;
 }

@@ -136,8 +136,7 @@ static loong_status_t configure(loong_context_t *ctx,
     LOONG_TRY(loongi_recipe_fields_read(ctx, recipe, component, &keys));
     loong_status_t status = loongi_vision_configure(ctx, keys, config);
     if (status == LOONG_ERR_CONFIG) {
-        loongi_error_note(ctx, "  %s is from %s", component,
-                          loong_recipe_where(recipe, component));
+        loongi_recipe_fields_note(recipe, component, keys);
     }
     loongi_pairs_destroy(&keys);
     return status;

@@ -128,12 +128,9 @@ LOONG_API void loong_image_processor_limit_tiles(
 /* Its tiles are slices, of proportions of their own (MiniCPM-V 4.6), behind the
  * whole picture; each has a token of its own in a text. And of a class'
  * defaults. */
-LOONG_API bool loong_image_processor_is_sliced(
-    const loong_image_processor_t *processor);
+LOONG_API bool
+loong_image_processor_is_sliced(const loong_image_processor_t *processor);
 LOONG_API bool loong_image_class_is_sliced(const char *class_name);
-/* The number of the picture stands in front of its slices. */
-LOONG_API bool loong_image_processor_is_numbered(
-    const loong_image_processor_t *processor);
 /* The most that any picture has. */
 LOONG_API int64_t
 loong_image_processor_max_tiles(const loong_image_processor_t *processor);

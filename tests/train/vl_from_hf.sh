@@ -130,6 +130,6 @@ broken 'vision_config, an object with the image_encoder, is missing' 5
 # Of each component a directory.
 i=init.from_hf
 step qwen3_vl_moe model.foundation.$i="$from" model.image_encoder.$i="$from" \
-    model.image_projector.$i="$from" data.tokenizer="$from" \
+    model.image_projector.$i="$from" data.tokenizer="$from" '~data.image_token' \
     data.image_processor="$from/preprocessor_config.json"
 "$ckpt" diff "$from" "$place/out" >/dev/null || fail "three directories"

@@ -317,5 +317,7 @@ mixes '  blend: [{path: mix.yaml}]'
 no_mix 'mix.yaml: 16 metadatasets name one another'
 mixes '  blend: [{path: one, split_part: test}]'
 no_mix "split_parts has no 'test', it has: train val"
+echo '- one' >mix.yaml
+no_mix "mix.yaml: is no metadataset: it has no map 'splits' with a 'train'"
 [ $failures = 0 ] && echo passed
 exit $((failures > 0))

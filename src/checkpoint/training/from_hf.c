@@ -213,30 +213,6 @@ static loong_status_t set_open(loong_recipe_t *recipe, const char *path,
     return status;
 }
 
-/* How its videos are: by the first file of the directory that says so. */
-static loong_status_t set_video_processor(loong_recipe_t *recipe,
-                                          const loong_hf_composite_t *composite,
-                                          const char *dir)
-{
-    static const char *const names[] = {LOONG_HF_VIDEO_PROCESSOR,
-                                        "processor_config.json",
-                                        LOONG_HF_IMAGE_PROCESSOR};
-    if (composite->video_token == NULL) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(
-        set_open(recipe, "data.video_token", composite->video_token, dir));
-    for (int i = 0; i < LOONG_COUNT_OF(names); i++) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof(path), "%s/%s", dir,
-                 composite->states_processor ? "config.json" : names[i]);
-        if (loongi_file_exists(path)) {
-            return set_open(recipe, "data.video_processor", path, dir);
-        }
-    }
-    return LOONG_OK;
-}
-
 /* How the recipe's tokenizer calls an id: an added token almost always, for
  * which its vocabulary need not be loaded. "": it has none. */
 static void name_mark(loong_context_t *ctx, const char *path, int32_t id,
@@ -290,29 +266,51 @@ static loong_status_t set_types(loong_recipe_t *recipe,
     return status;
 }
 
-/* How the model's pictures are processed, and where they stand. */
-static loong_status_t set_processor(loong_recipe_t *recipe,
-                                    const loong_hf_composite_t *composite,
-                                    const char *dir)
+/* What stands for pictures and videos in texts. */
+static loong_status_t set_marks(loong_recipe_t *recipe,
+                                const loong_hf_composite_t *composite,
+                                const char *dir)
 {
-    static const char key[] = "data.image_processor";
     LOONG_TRY(set_mark(recipe, composite, dir));
     LOONG_TRY(set_types(recipe, composite, dir));
-    LOONG_TRY(set_video_processor(recipe, composite, dir));
-    if (composite->states_processor) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof(path), "%s/config.json", dir);
-        return set_open(recipe, key, path, dir);
-    }
-    for (int i = 0; loongi_hf_image_processors[i] != NULL; i++) {
+    return composite->video_token != NULL
+               ? set_open(recipe, "data.video_token", composite->video_token,
+                          dir)
+               : LOONG_OK;
+}
+
+/* The first of these files that is there says how; or config.json does. */
+static loong_status_t set_processor(loong_recipe_t *recipe,
+                                    const loong_hf_composite_t *composite,
+                                    const char *dir, const char *key,
+                                    const char *const *names)
+{
+    for (; *names != NULL; names++) {
         char path[PATH_MAX];
         snprintf(path, sizeof(path), "%s/%s", dir,
-                 loongi_hf_image_processors[i]);
+                 composite->states_processor ? "config.json" : *names);
         if (loongi_file_exists(path)) {
             return set_open(recipe, key, path, dir);
         }
     }
     return LOONG_OK;
+}
+
+/* How the model's pictures and videos are processed. */
+static loong_status_t set_processors(loong_recipe_t *recipe,
+                                     const loong_hf_composite_t *composite,
+                                     const char *dir)
+{
+    static const char *const videos[] = {LOONG_HF_VIDEO_PROCESSOR,
+                                         "processor_config.json",
+                                         LOONG_HF_IMAGE_PROCESSOR, NULL};
+    LOONG_TRY(set_marks(recipe, composite, dir));
+    LOONG_TRY(composite->video_token != NULL
+                  ? set_processor(recipe, composite, dir,
+                                  "data.video_processor", videos)
+                  : LOONG_OK);
+    return set_processor(recipe, composite, dir, "data.image_processor",
+                         loongi_hf_image_processors);
 }
 
 static loong_status_t adopt_parts(const adoption_t *from, const char *key,
@@ -353,7 +351,20 @@ static loong_status_t adopt_whole(const adoption_t *from, const char *key,
     }
     LOONG_TRY(adopt_parts(from, key, composite, false, false));
     LOONG_TRY(adopt_parts(from, key, composite, tells, true));
-    return set_processor(recipe, composite, dir);
+    return set_processors(recipe, composite, dir);
+}
+
+/* Of components of several directories, those of whole models among them: as
+ * the one says that the language model is from. */
+static loong_status_t adopt_marks(loong_recipe_t *recipe, const char *key)
+{
+    const char *dir = key != NULL ? loong_recipe_text(recipe, key) : NULL;
+    const loong_hf_composite_t *composite = NULL;
+    if (dir == NULL || loong_recipe_component(recipe, 1) == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_composite_of(recipe->ctx, dir, &composite));
+    return composite != NULL ? set_marks(recipe, composite, dir) : LOONG_OK;
 }
 
 loong_status_t loongi_recipe_fill_loss(loong_context_t *ctx,
@@ -400,7 +411,8 @@ loong_status_t loongi_recipe_fill(loong_context_t *ctx,
             return LOONG_OK;
         }
     }
-    return same ? LOONG_OK : adopt(a, key, tells, model == NULL);
+    LOONG_TRY(same ? LOONG_OK : adopt(a, key, tells, model == NULL));
+    return adopt_marks(recipe, key);
 }
 
 /* ---- imported checkpoints ------------------------------------------------ */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "chat.h"
+#include "processor.h"
 
 #define VISION_BEGIN "<|vision_start|>"
 #define VISION_END "<|vision_end|>"
@@ -31,7 +32,7 @@ static void put_slices(const loong_image_processor_t *p, const char *token,
 {
     loong_image_tiles_t tiles =
         loong_image_processor_tiles(p, of->width, of->height, false);
-    if (loong_image_processor_is_numbered(p)) {
+    if (p->numbered) {
         loongi_text_printf(to, "<image_id>%lld</image_id>", (long long)number);
     }
     for (int64_t i = 0; i < of->parts; i++) {

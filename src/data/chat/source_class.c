@@ -10,6 +10,7 @@
 
 #include "chat.h"
 #include "file.h"
+#include "processor.h"
 
 /* ---- options ------------------------------------------------------------- */
 
@@ -172,10 +173,11 @@ static loong_status_t check_slices(const loong_chat_t *chat,
                                                    : NULL,
         chat->videos};
     for (int k = 0; k < LOONG_COUNT_OF(of); k++) {
-        int count =
-            of[k] == NULL || !loong_image_processor_is_sliced(of[k]) ? 0
-            : loong_image_processor_is_numbered(of[k]) ? LOONG_COUNT_OF(tokens)
-                                                       : 4;
+        bool sliced =
+            of[k] != NULL && loong_image_processor_is_sliced(of[k]);
+        int count = !sliced           ? 0
+                    : of[k]->numbered ? LOONG_COUNT_OF(tokens)
+                                      : 4;
         for (int i = 0; i < count; i++) {
             LOONG_CHECK(chat->ctx,
                         loong_tokenizer_token_to_id(chat->tokenizer,

@@ -227,11 +227,6 @@ bool loong_image_processor_is_sliced(const loong_image_processor_t *processor)
     return loongi_processor_is_sliced(processor);
 }
 
-bool loong_image_processor_is_numbered(const loong_image_processor_t *processor)
-{
-    return processor->numbered;
-}
-
 void loong_image_processor_limit_tiles(loong_image_processor_t *processor,
                                        int64_t most)
 {

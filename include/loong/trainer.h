@@ -76,7 +76,8 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_export(loong_trainer_t *trainer, const char *dir);
 
 /* What will run: parameters, tokens per step, memory by class; with plan_only
- * that of every stage's largest rank. Borrowed until the next call. */
+ * that of every stage's largest rank, and what perhaps does not fit. Borrowed
+ * until the next call. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_describe(loong_trainer_t *trainer, const char **text_p);
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "copy_rows.h"
+#include "gather_rows.h"
 #include "cross_entropy.h"
 #include "isa.h"
 #include "onednn/onednn.h"
@@ -447,7 +447,7 @@ static loong_status_t multiply_back(const launch_t *l, int i,
         LOONG_TRY(multiply(l, s->dx[i], l->logits, l->w[i], dx));
         if (!own) {
             loong_row_list_t list = rows_of(l, pair->roles->dx, token);
-            loongi_copy_rows_back(&list, l->dx[i]);
+            loongi_scatter_rows(&list, l->dx[i]);
         }
     }
     if (pair->has_dw) {
@@ -468,7 +468,7 @@ static loong_status_t run_chunk(const launch_t *l, int64_t first)
         int x = l->plan.pair[i].roles->x;
         if (!direct(l, x, token)) {
             loong_row_list_t list = rows_of(l, x, token);
-            loongi_copy_rows_out(&list, l->x[i]);
+            loongi_gather_rows(&list, l->x[i]);
         }
         LOONG_TRY(multiply(l, s->logits[i], rows_of_x(l, i, token), l->w[i],
                            l->logits));

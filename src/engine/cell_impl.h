@@ -11,6 +11,29 @@
 extern "C" {
 #endif
 
+/* Groups of a component are the replicas that have one micro-batch together:
+ * `turn` of them, the last group overlaps where these do not divide all; or
+ * all, in one group. */
+static inline bool loongi_has_groups(const loong_cell_component_t *of)
+{
+    return of->turn > 0 && of->turn < of->replicas;
+}
+static inline int loongi_groups(const loong_cell_component_t *of)
+{
+    return loongi_has_groups(of) ? (of->replicas + of->turn - 1) / of->turn : 1;
+}
+static inline int loongi_group_size(const loong_cell_component_t *of)
+{
+    return loongi_has_groups(of) ? of->turn : of->replicas;
+}
+/* The first replica of one. */
+static inline int loongi_group_first(const loong_cell_component_t *of,
+                                     int group)
+{
+    int size = loongi_group_size(of);
+    return LOONG_MIN(group * size, of->replicas - size);
+}
+
 /* Keys of one moment: what stands right before it, itself, right behind it. */
 enum { LOONG_JOIN_STEP = 3 };
 

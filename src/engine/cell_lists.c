@@ -181,16 +181,14 @@ static loong_status_t take_turns(loong_cell_t *cell)
     const loong_cell_params_t *p = &cell->params;
     for (int c = 0; c < p->num_components; c++) {
         const loong_cell_component_t *of = &p->components[c];
-        if (of->turn == 0 || of->turn >= of->replicas) {
+        if (!loongi_has_groups(of)) {
             continue;
         }
-        int turns = (of->replicas + of->turn - 1) / of->turn;
         size_t total = (size_t)of->params.micro_batches;
         LOONG_TRY(loongi_arena_alloc(
             cell->arena, total * sizeof(**cell->reader), &cell->reader[c]));
         for (int m = 0; m < of->params.micro_batches; m++) {
-            cell->reader[c][m] =
-                LOONG_MIN(m % turns * of->turn, of->replicas - of->turn);
+            cell->reader[c][m] = loongi_group_first(of, m % loongi_groups(of));
         }
     }
     return LOONG_OK;

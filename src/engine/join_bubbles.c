@@ -17,13 +17,13 @@
 /* Where micro-batches of the head are. */
 typedef struct trial {
     int64_t front; /* before the last component begins */
-    int most;      /* micro-batches of a reader */
+    int most;      /* micro-batches that take one route */
     bool behind;   /* all backwards are */
     bool each;     /* behind, each station has all micro-batches at once */
     int64_t length;
     int64_t *begin[2]; /* forward and backward, from the last's beginning on:
                           [station][micro-batch] */
-    int32_t *reader;
+    int32_t *route;
 } trial_t;
 
 static const loong_cell_component_t *component_of(const filling_t *f, int c)
@@ -34,7 +34,7 @@ static const loong_cell_component_t *component_of(const filling_t *f, int c)
 /* ---- gaps ---------------------------------------------------------------- */
 
 /* The first interval that ends later. */
-static int64_t find_interval(const line_t *line, int64_t at)
+static int64_t find_interval(const timeline_t *line, int64_t at)
 {
     int64_t low = 0, high = line->count;
     while (low < high) {
@@ -54,7 +54,7 @@ static int64_t find_gap(const filling_t *f, const crew_t *crew, int64_t at,
     do {
         from = at;
         for (int i = 0; i < crew->count; i++) {
-            const line_t *line = &f->lines[crew->rank[i]];
+            const timeline_t *line = &f->timelines[crew->rank[i]];
             int64_t n = find_interval(line, at);
             for (; n < line->count && line->busy[n].begin < at + work; n++) {
                 at = line->busy[n].end;
@@ -68,7 +68,7 @@ static void take_gap(const filling_t *f, const crew_t *crew, int64_t at,
                      int64_t work)
 {
     for (int i = 0; i < crew->count; i++) {
-        line_t *line = &f->lines[crew->rank[i]];
+        timeline_t *line = &f->timelines[crew->rank[i]];
         int64_t n = find_interval(line, at);
         memmove(&line->busy[n + 1], &line->busy[n],
                 (size_t)(line->count++ - n) * sizeof(*line->busy));
@@ -89,7 +89,7 @@ static void begin_pass(const filling_t *f, int64_t floor)
 static const crew_t *crew_of(const filling_t *f, const trial_t *t, int station,
                              int m)
 {
-    return &f->crews[t->reader[m] * f->num_stations + station];
+    return &f->crews[t->route[m] * f->num_stations + station];
 }
 
 /* Where the last component ends on the ranks of a crew, or all that stands
@@ -98,7 +98,7 @@ static int64_t end_of(const filling_t *f, const crew_t *crew, bool all)
 {
     int64_t end = 0;
     for (int i = 0; i < crew->count; i++) {
-        const line_t *line = &f->lines[crew->rank[i]];
+        const timeline_t *line = &f->timelines[crew->rank[i]];
         end = LOONG_MAX(end, line->end);
         if (all && line->count > 0) {
             end = LOONG_MAX(end, line->busy[line->count - 1].end);
@@ -110,12 +110,12 @@ static int64_t end_of(const filling_t *f, const crew_t *crew, bool all)
 static void begin_trial(const filling_t *f, const trial_t *t)
 {
     for (int r = 0; r < f->join->cell->params.ranks; r++) {
-        line_t *line = &f->lines[r];
+        timeline_t *line = &f->timelines[r];
         line->count = line->own;
         memcpy(line->busy, f->own[r], (size_t)line->own * sizeof(*line->busy));
     }
-    for (int i = 0; i < f->num_readers; i++) {
-        f->readers[i].taken = 0;
+    for (int i = 0; i < f->num_routes; i++) {
+        f->routes[i].taken = 0;
     }
     begin_pass(f, -t->front);
 }
@@ -158,23 +158,23 @@ static void keep(const filling_t *f, const trial_t *t, int m, int back)
 }
 
 /* Who is through with a forward first, and with the fewest hops. */
-static int64_t find_reader(const filling_t *f, trial_t *t, int m)
+static int64_t find_route(const filling_t *f, trial_t *t, int m)
 {
     int64_t earliest = INT64_MAX;
     int best = 0;
-    for (int i = 0; i < f->num_readers; i++) {
-        const reader_t *r = &f->readers[i];
+    for (int i = 0; i < f->num_routes; i++) {
+        const route_t *r = &f->routes[i];
         if (r->taken == t->most) {
             continue;
         }
-        t->reader[m] = i;
+        t->route[m] = i;
         int64_t end = go_through(f, t, m, 0, -t->front);
         bool better = end < earliest ||
-                      (end == earliest && r->hops < f->readers[best].hops);
+                      (end == earliest && r->hops < f->routes[best].hops);
         best = better ? i : best;
         earliest = LOONG_MIN(earliest, end);
     }
-    t->reader[m] = best;
+    t->route[m] = best;
     return go_through(f, t, m, 0, -t->front);
 }
 
@@ -182,10 +182,10 @@ static int64_t find_reader(const filling_t *f, trial_t *t, int m)
 static bool place_forwards(const filling_t *f, trial_t *t)
 {
     for (int m = 0; m < f->total; m++) {
-        if (find_reader(f, t, m) > f->wanted[m]) {
+        if (find_route(f, t, m) > f->wanted[m]) {
             return false;
         }
-        f->readers[t->reader[m]].taken++;
+        f->routes[t->route[m]].taken++;
         keep(f, t, m, 0);
     }
     return true;
@@ -215,15 +215,15 @@ static loong_status_t begin_trials(const filling_t *f, trial_t *t)
             loongi_arena_alloc(arena, all * sizeof(int64_t), &t->begin[i]));
         memset(t->begin[i], 0, all * sizeof(int64_t));
     }
-    return loongi_arena_alloc(arena, total * sizeof(*t->reader), &t->reader);
+    return loongi_arena_alloc(arena, total * sizeof(*t->route), &t->route);
 }
 
-/* Even shares with all in front is possible always, where no readers share a
+/* Even shares with all in front is possible always, where no routes share a
  * rank; else a longer front is. A front has room for one stage or more. */
 static loong_status_t find_best(const filling_t *f, trial_t *best)
 {
     trial_t t;
-    int even = (f->total + f->num_readers - 1) / f->num_readers;
+    int even = (f->total + f->num_routes - 1) / f->num_routes;
     int64_t unit = 0;
     int parts = 1;
     for (int k = 0; k < f->num_stations; k++) {
@@ -316,9 +316,10 @@ static void set_readers(const filling_t *f, const trial_t *t)
     for (int c = 0; c <= f->head; c++) {
         int total = component_of(f, c)->params.micro_batches;
         for (int m = 0; m < total && cell->reader[c] != NULL; m++) {
-            int reader = t->reader[loongi_filling_first(f, c, m)];
+            int route = t->route[loongi_filling_first(f, c, m)];
             cell->reader[c][m] =
-                loongi_group_first(cell, c, loongi_filling_group(f, c, reader));
+                loongi_group_first(component_of(f, c),
+                                   loongi_filling_group(f, c, route));
         }
     }
 }

@@ -11,36 +11,11 @@ static const loong_cell_component_t *component_of(const filling_t *f, int c)
 
 /* ---- groups -------------------------------------------------------------- */
 
-/* So many replicas have a micro-batch together. */
-static int sharers(const loong_cell_t *cell, int component)
-{
-    const loong_cell_component_t *of = &cell->params.components[component];
-    return cell->reader[component] == NULL ? of->replicas : of->turn;
-}
-
-static int num_groups(const loong_cell_t *cell, int component)
-{
-    const loong_cell_component_t *of = &cell->params.components[component];
-    return cell->reader[component] == NULL
-               ? 1
-               : (of->replicas + of->turn - 1) / of->turn;
-}
-
-int loongi_group_first(const loong_cell_t *cell, int component, int group)
-{
-    const loong_cell_component_t *of = &cell->params.components[component];
-    return cell->reader[component] == NULL
-               ? 0
-               : LOONG_MIN(group * of->turn, of->replicas - of->turn);
-}
-
 /* Is a rank one of a group's? */
-static bool has_rank(const loong_cell_t *cell, int component, int group,
-                     int rank)
+static bool has_rank(const loong_cell_component_t *of, int group, int rank)
 {
-    const loong_cell_component_t *of = &cell->params.components[component];
-    int first = loongi_group_first(cell, component, group) * of->params.ranks;
-    int count = sharers(cell, component) * of->params.ranks;
+    int first = loongi_group_first(of, group) * of->params.ranks;
+    int count = loongi_group_size(of) * of->params.ranks;
     for (int i = first; i < first + count; i++) {
         if (of->rank[i] == rank) {
             return true;
@@ -49,37 +24,38 @@ static bool has_rank(const loong_cell_t *cell, int component, int group,
     return false;
 }
 
-int loongi_filling_group(const filling_t *filling, int component, int reader)
+int loongi_filling_group(const filling_t *filling, int component, int route)
 {
-    const filling_t *f = filling;
-    const loong_cell_t *cell = f->join->cell;
-    const loong_cell_component_t *of = component_of(f, f->widest);
-    int first = loongi_group_first(cell, f->widest, reader) * of->params.ranks;
-    int count = sharers(cell, f->widest) * of->params.ranks;
-    int groups = num_groups(cell, component);
-    if (component == f->widest) {
-        return reader;
+    const loong_cell_component_t *widest =
+        component_of(filling, filling->widest);
+    const loong_cell_component_t *of = component_of(filling, component);
+    int ranks = widest->params.ranks;
+    int first = loongi_group_first(widest, route) * ranks;
+    int count = loongi_group_size(widest) * ranks;
+    int groups = loongi_groups(of);
+    if (component == filling->widest) {
+        return route;
     }
     for (int g = 0; g < groups; g++) {
         for (int i = first; i < first + count; i++) {
-            if (has_rank(cell, component, g, of->rank[i])) {
+            if (has_rank(of, g, widest->rank[i])) {
                 return g;
             }
         }
     }
-    return reader % groups;
+    return route % groups;
 }
 
-static loong_status_t list_crew(const filling_t *f, int reader, int station)
+static loong_status_t list_crew(const filling_t *f, int route, int station)
 {
     const loong_cell_t *cell = f->join->cell;
     const station_t *s = &f->stations[station];
     const loong_cell_component_t *of = component_of(f, s->component);
-    int group = loongi_filling_group(f, s->component, reader);
-    int first = loongi_group_first(cell, s->component, group);
+    int group = loongi_filling_group(f, s->component, route);
+    int first = loongi_group_first(of, group);
     int rank = loongi_schedule_rank(cell->schedules[s->component], s->stage);
-    crew_t *crew = &f->crews[reader * f->num_stations + station];
-    crew->count = sharers(cell, s->component);
+    crew_t *crew = &f->crews[route * f->num_stations + station];
+    crew->count = loongi_group_size(of);
     LOONG_TRY(loongi_arena_alloc(
         cell->arena, (size_t)crew->count * sizeof(*crew->rank), &crew->rank));
     for (int i = 0; i < crew->count; i++) {
@@ -88,28 +64,28 @@ static loong_status_t list_crew(const filling_t *f, int reader, int station)
     return LOONG_OK;
 }
 
-static loong_status_t list_readers(filling_t *f)
+static loong_status_t list_routes(filling_t *f)
 {
     loong_arena_t *arena = f->join->cell->arena;
     for (int c = 0; c <= f->head; c++) {
-        int groups = num_groups(f->join->cell, c);
-        f->widest = groups >= f->num_readers ? c : f->widest;
-        f->num_readers = LOONG_MAX(groups, f->num_readers);
+        int groups = loongi_groups(component_of(f, c));
+        f->widest = groups >= f->num_routes ? c : f->widest;
+        f->num_routes = LOONG_MAX(groups, f->num_routes);
     }
-    size_t readers = (size_t)f->num_readers;
+    size_t routes = (size_t)f->num_routes;
     LOONG_TRY(
-        loongi_arena_alloc(arena, readers * sizeof(*f->readers), &f->readers));
+        loongi_arena_alloc(arena, routes * sizeof(*f->routes), &f->routes));
     LOONG_TRY(loongi_arena_alloc(
-        arena, readers * (size_t)f->num_stations * sizeof(*f->crews),
+        arena, routes * (size_t)f->num_stations * sizeof(*f->crews),
         &f->crews));
-    for (int i = 0; i < f->num_readers; i++) {
-        f->readers[i].hops = 0;
+    for (int i = 0; i < f->num_routes; i++) {
+        f->routes[i].hops = 0;
         for (int k = 0; k < f->num_stations; k++) {
             LOONG_TRY(list_crew(f, i, k));
             const crew_t *crew = &f->crews[i * f->num_stations + k];
-            f->readers[i].hops += k > 0 && crew[0].rank[0] != crew[-1].rank[0];
+            f->routes[i].hops += k > 0 && crew[0].rank[0] != crew[-1].rank[0];
         }
-        f->hops = f->hops || f->readers[i].hops > 0;
+        f->hops = f->hops || f->routes[i].hops > 0;
     }
     return LOONG_OK;
 }
@@ -126,7 +102,7 @@ static loong_status_t list_busy(filling_t *f, int rank)
     int64_t count = p >= 0 ? s->ranks[p].num_entries : 0;
     const loong_span_t *spans =
         f->join->spans + loongi_schedule_spans(s->ranks, LOONG_MAX(p, 0));
-    line_t *line = &f->lines[rank];
+    timeline_t *line = &f->timelines[rank];
     size_t bytes = (size_t)LOONG_MAX(count, 1) * sizeof(interval_t);
     size_t room = 2 * (size_t)f->num_stations * (size_t)f->total;
     LOONG_TRY(loongi_arena_alloc(cell->arena, bytes, &f->own[rank]));
@@ -235,18 +211,18 @@ loong_status_t loongi_filling_begin(loong_join_t *join, int head,
         loongi_arena_alloc(cell->arena, total * sizeof(int64_t), &f->wanted));
     LOONG_TRY(
         loongi_arena_alloc(cell->arena, total * sizeof(int64_t), &f->made));
-    LOONG_TRY(
-        loongi_arena_alloc(cell->arena, ranks * sizeof(*f->lines), &f->lines));
+    LOONG_TRY(loongi_arena_alloc(cell->arena, ranks * sizeof(*f->timelines),
+                                 &f->timelines));
     LOONG_TRY(
         loongi_arena_alloc(cell->arena, ranks * sizeof(*f->own), &f->own));
     LOONG_TRY(list_stations(f));
-    LOONG_TRY(list_readers(f));
+    LOONG_TRY(list_routes(f));
     list_times(f);
     for (int r = 0; r < cell->params.ranks; r++) {
         LOONG_TRY(list_busy(f, r));
     }
     for (int r = 0; r < cell->params.ranks; r++) { /* those of none */
-        f->lines[r].end = LOONG_MIN(f->lines[r].end, f->length);
+        f->timelines[r].end = LOONG_MIN(f->timelines[r].end, f->length);
     }
     return LOONG_OK;
 }

@@ -230,19 +230,6 @@ bool loongi_memory_doubt(const loong_plan_t *plan, loong_text_t *text)
     return true;
 }
 
-/* Told by one rank. */
-static loong_status_t warn(const loong_plan_t *plan)
-{
-    loong_text_t text = loongi_text_begin(plan->ctx);
-    if (loongi_memory_doubt(plan, &text) && text.status == LOONG_OK &&
-        loong_comm_rank(plan->comm) == 0) {
-        loongi_log(plan->ctx, LOONG_LOG_WARN, "%s", loongi_text_get(&text));
-    }
-    loong_status_t status = text.status;
-    loongi_text_free(&text);
-    return status;
-}
-
 loong_status_t loongi_memory_check(loong_plan_t *plan)
 {
     loong_text_t text = loongi_text_begin(plan->ctx);
@@ -250,7 +237,6 @@ loong_status_t loongi_memory_check(loong_plan_t *plan)
     if (plan->plan_only && plan->parallel.ranks > 1) {
         LOONG_TRY(loongi_stage_plans_create(plan));
     }
-    LOONG_TRY(warn(plan));
     LOONG_CHECK(plan->ctx,
                 !is_judged(plan) || loong_device_identity(plan->device) == 0 ||
                     plan->memory.ranks == 1,

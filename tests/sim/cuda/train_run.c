@@ -61,6 +61,10 @@ int make_data(void **state)
     loong_context_t *ctx = test_context();
     (void)state;
     assert_int_equal(atexit(tell_end), 0);
+    /* What the backends set where it is not, before there are threads: another
+     * one may be reading the environment. */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    setenv("NCCL_GRAPH_REGISTER", "0", 0);
     snprintf(dir, sizeof(dir), "/tmp/loong_cuda_train_XXXXXX");
     assert_non_null(mkdtemp(dir));
     make_set(ctx, "data", 64, 64);

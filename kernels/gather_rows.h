@@ -2,8 +2,8 @@
  *
  * Rows of a matrix by a list of their numbers, to a dense copy and back: for
  * kernels whose products leave rows out. */
-#ifndef LOONG_COPY_ROWS_H
-#define LOONG_COPY_ROWS_H
+#ifndef LOONG_GATHER_ROWS_H
+#define LOONG_GATHER_ROWS_H
 
 #include "base.h"
 #include "loong/kernel.h"
@@ -25,10 +25,10 @@ typedef struct loong_row_list {
 } loong_row_list_t;
 
 /* Where there is no row the copy gets zeros. */
-void loongi_copy_rows_out(const loong_row_list_t *list, void *copy);
+void loongi_gather_rows(const loong_row_list_t *list, void *copy);
 
 /* Where there is no row nothing is written; to nearest even. */
-void loongi_copy_rows_back(const loong_row_list_t *list, const void *copy);
+void loongi_scatter_rows(const loong_row_list_t *list, const void *copy);
 
 #ifdef __cplusplus
 }

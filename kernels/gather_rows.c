@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of a matrix by their numbers, copied by threads. Called by the oneDNN
+ * Rows of a matrix by their numbers, gathered by threads. Called by the oneDNN
  * kernels of the fused loss. Read widen.h before. */
-#include "copy_rows.h"
+#include "gather_rows.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ static char *row_at(const loong_row_list_t *list, int32_t row)
                                    loong_dtype_size(list->matrix->dtype);
 }
 
-void loongi_copy_rows_out(const loong_row_list_t *list, void *copy)
+void loongi_gather_rows(const loong_row_list_t *list, void *copy)
 {
     size_t bytes = copy_bytes(list);
 #pragma omp parallel for schedule(static) num_threads(list->threads)
@@ -38,7 +38,7 @@ void loongi_copy_rows_out(const loong_row_list_t *list, void *copy)
     }
 }
 
-void loongi_copy_rows_back(const loong_row_list_t *list, const void *copy)
+void loongi_scatter_rows(const loong_row_list_t *list, const void *copy)
 {
     size_t bytes = copy_bytes(list);
 #pragma omp parallel for schedule(static) num_threads(list->threads)

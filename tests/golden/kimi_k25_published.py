@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A directory as Kimi-K2.5 is published, from its weights to an export.
 
-  kimi_k25_published.py BUILD            compares
+  kimi_k25_published.py BUILD            compares; with --videos texts with videos
+                                         too (wants av)
   kimi_k25_published.py BUILD --fixture  writes vl_from_hf/kimi_k25 and its loss
 
 Names of fields and tensors, the processor's media_proc_cfg, tiktoken.model and
@@ -18,6 +19,8 @@ import os
 import shutil
 import sys
 import tempfile
+import time
+import types
 
 import numpy as np
 import torch
@@ -32,9 +35,14 @@ import vl_from_hf
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOKENS = os.path.join(llava_train.SOURCE, "tests/fixtures/tokenizer/kimi")
 PICTURES = os.path.join(llava_train.SOURCE, "tests/fixtures/images")
+FILMS = os.path.join(llava_train.SOURCE, "tests/fixtures/videos")
 PAD, BETWEEN, GROUP = "<|media_pad|>", "<|im_middle|>", 32
-TEXTS = [(f"a{PAD}b", ["rgb.png"]), (f"c{BETWEEN}d{BETWEEN}e", []),
-         (f"{PAD}k{PAD}n", ["tall.jpg", "rgb.png"]), (f"x{BETWEEN}y", [])]
+VIDEO = "<|kimi_k25_video_placeholder|>"
+TEXTS = [(f"a{PAD}b", ["rgb.png"], []), (f"c{BETWEEN}d{BETWEEN}e", [], []),
+         (f"{PAD}k{PAD}n", ["tall.jpg", "rgb.png"], []),
+         (f"x{BETWEEN}y", [], [])]
+VIDEOS = [(f"a{VIDEO}b{PAD}c", ["rgb.png"], ["wide.mov"]),
+          (f"{VIDEO}x", [], ["clip.mov"])]
 MEDIA = dict(
     in_patch_limit=25, patch_size=4, image_mean=[0.5] * 3, image_std=[0.5] * 3,
     merge_kernel_size=2, fixed_output_tokens=None, patch_limit_on_one_side=16,
@@ -50,7 +58,7 @@ TEXT = dict(
     v_head_dim=6, first_k_dense_replace=1, n_routed_experts=4,
     num_experts_per_tok=2, n_shared_experts=1, n_group=1, topk_group=1,
     norm_topk_prob=True, routed_scaling_factor=2.827, rms_norm_eps=1e-5,
-    max_position_embeddings=64, tie_word_embeddings=False)
+    max_position_embeddings=160, tie_word_embeddings=False)
 QUANTIZED = dict(
     config_groups=dict(group_0=dict(
         input_activations=None, output_activations=None, targets=["Linear"],
@@ -170,13 +178,13 @@ def published(model, special, to):
     return products
 
 
-def pixels(path):
+def pixels(image, limit="in_patch_limit"):
     """Patches and their grid, by the publisher's rule."""
-    image = Image.open(path).convert("RGB")
+    image = image.convert("RGB")
     patch, side = MEDIA["patch_size"], MEDIA["patch_limit_on_one_side"]
     w, h = image.size
     count = max(1.0, w // patch) * max(1.0, h // patch)
-    scale = min(1.0, (MEDIA["in_patch_limit"] / count) ** 0.5,
+    scale = min(1.0, (MEDIA[limit] / count) ** 0.5,
                 side * patch / w, side * patch / h)
     w, h = (min(max(1, int(s * scale)), side * patch) for s in (w, h))
     x = np.asarray(image.resize((w, h), Image.Resampling.BICUBIC))
@@ -189,33 +197,90 @@ def pixels(path):
         1, rows, cols]
 
 
-def samples(ranks, special):
-    for text, images in TEXTS:
-        read = [pixels(os.path.join(PICTURES, name)) for name in images]
-        grids = iter(read)
-        ids, learned = [], []
-        for token, word in ((PAD, "\0"), (BETWEEN, "\1")):
-            text = text.replace(token, word)
-        for part in text + "\2":  # a text ends
-            count = int(np.prod(next(grids)[1])) // 4 if part == "\0" else 1
-            token = {"\0": special[PAD], "\1": special[BETWEEN],
-                     "\2": special["[EOS]"]}.get(part)
-            ids += [ranks[part] if token is None else token] * count
-            learned += [part != "\0"] * count
+def chunks(path):
+    """Patches, grid and time of each chunk of frames, by that rule."""
+    import av
+    with av.open(path) as container:
+        fps = float(container.streams.video[0].average_rate)
+        frames = [f.to_image() for f in container.decode(video=0)]
+    count = round(len(frames) * min(MEDIA["sample_fps"], fps) / fps)
+    at = np.linspace(0, len(frames) - 1, max(count, 1)).round().astype(int)
+    each = MEDIA["temporal_merge_kernel_size"]
+    for k in range(0, len(at), each):
+        read = [pixels(frames[i], "in_patch_limit_each_frame")
+                for i in at[k:k + each]]
+        yield (torch.cat([r[0] for r in read]), [len(read), *read[0][1][1:]],
+               float(at[k] / fps))
+
+
+def samples(ranks, special, texts):
+    for text, images, videos in texts:
+        pictures = iter([pixels(Image.open(os.path.join(PICTURES, name)))
+                         for name in images])
+        films = iter([list(chunks(os.path.join(FILMS, name)))
+                      for name in videos])
+        read, ids, learned = [], [], []
+
+        def put(text, learns):
+            for token, word in ((PAD, "\0"), (BETWEEN, "\1"), (VIDEO, "\3"),
+                                *((f"<|media_{w}|>", c) for w, c in
+                                  (("begin", "\4"), ("content", "\5"),
+                                   ("end", "\6")))):
+                text = text.replace(token, word)
+            for part in text:
+                if part == "\3":
+                    for of in next(films):
+                        clock = time.strftime("%H:%M:%S", time.gmtime(of[2]))
+                        put(f"{clock}.{int(of[2] % 1 * 1000):03d}"
+                            "<|media_begin|>video<|media_content|>", False)
+                        read.append(of[:2])
+                        put("\7<|media_end|>", False)
+                    continue
+                if part == "\0":
+                    read.append(next(pictures))
+                rows = part in "\0\7"
+                token = {"\0": PAD, "\1": BETWEEN, "\2": "[EOS]",
+                         "\4": "<|media_begin|>", "\5": "<|media_content|>",
+                         "\6": "<|media_end|>", "\7": PAD}.get(part)
+                count = int(np.prod(read[-1][1][1:])) // 4 if rows else 1
+                ids.extend([special[token] if token else ranks[part]] * count)
+                learned.extend([learns and not rows] * count)
+
+        put(text + "\2", True)  # a text ends
         extra = dict(pixel_values=torch.cat([r[0] for r in read]).double(),
                      image_grid_thw=torch.tensor([r[1] for r in read])
                      ) if read else {}
         yield torch.tensor([ids]), extra, torch.tensor(learned[1:])
 
 
-def check(build, to, place, model, batch, loss, products):
+def by_chunk(model, pixels, grids, **_):
+    """The class' own splits by all frames, of which a chunk has one row."""
+    rows = []
+    for x, grid in zip(pixels.split(grids.prod(1).tolist()), grids):
+        pooled = model.vision_tower(x, grid_thw=grid[None]).pooler_output
+        rows.append(model.mm_projector(pooled).squeeze(1))
+    return types.SimpleNamespace(pooler_output=rows)
+
+
+def take_chunks(model):
+    model.model.get_image_features = lambda *of, **more: by_chunk(
+        model.model, *of, **more)
+
+
+def check(build, to, place, model, texts, batch, loss, products):
+    chat = any(videos for _, _, videos in texts)
     with open(os.path.join(place, "texts.jsonl"), "w") as f:
-        f.writelines(json.dumps(dict(text=t, images=i)) + "\n"
-                     for t, i in TEXTS)
+        for text, images, videos in texts:
+            films = [os.path.join(FILMS, name) for name in videos]
+            f.write(json.dumps(dict(text=text, images=images, **(
+                dict(videos=films) if films else {}))) + "\n")
     out = os.path.join(place, "out")
     ours = vl_from_hf.run(build, to, place, out, [
         "~data.image_token", f"data.image_root={PICTURES}",
-        "data.seq_length=64", "train.global_batch_size=4",
+        "data.seq_length=64", f"train.global_batch_size={len(texts)}",
+        f"data.chat.cache={place}/cache", *(
+            [f"data.train=[{{path: {place}/texts.jsonl, source: chat}}]",
+             "data.seq_length=160", "data.max_patches=256"] if chat else []),
         "model.foundation.moe_router_bias_update_rate=0"])
     again = load_file(os.path.join(out, "model.safetensors"))
     for key, product in products.items():
@@ -230,10 +295,11 @@ def check(build, to, place, model, batch, loss, products):
         back = transformers.AutoModelForImageTextToText.from_pretrained(
             out, dtype=torch.float64, attn_implementation="eager",
             experts_implementation="eager").eval()
+    take_chunks(back)
     worst = max((a - b).abs().max().item() for a, b in
                 zip(vl_from_hf.logits_of(back, batch),
                     vl_from_hf.logits_of(model, batch)))
-    print(f"kimi_k25, as published: loss off by {abs(ours - loss) / loss:.1e}"
+    print(f"kimi_k25, as published{', videos' if chat else ''}: loss off by {abs(ours - loss) / loss:.1e}"
           f", logits of the export by {worst:.1e}")
     assert abs(ours - loss) < 5e-9 * loss and worst < 1e-9
 
@@ -241,14 +307,16 @@ def check(build, to, place, model, batch, loss, products):
 def main():
     ranks, special = vocabulary()
     model = make(special, max(special.values()) + 1)
-    batch = list(samples(ranks, special))
+    take_chunks(model)
+    texts = TEXTS + (VIDEOS if "--videos" in sys.argv else [])
+    batch = list(samples(ranks, special, texts))
     with tempfile.TemporaryDirectory() as place:
         to = os.path.join(place, "model")
         if "--fixture" in sys.argv[2:]:
             to = os.path.join(HERE, "vl_from_hf/kimi_k25")
         products = published(model, special, to)
         loss = vl_from_hf.loss_of(model, batch)
-        check(sys.argv[1], to, place, model, batch, loss, products)
+        check(sys.argv[1], to, place, model, texts, batch, loss, products)
     if "--fixture" in sys.argv[2:]:
         with open(to + ".txt", "w") as f:
             f.write(f"{loss!r}\n")

@@ -286,8 +286,9 @@ def run(build, model, place, out, keys=()):
     shutil.rmtree(out, ignore_errors=True)
     subprocess.run(
         [os.path.join(build, "loongrun"), os.path.join(HERE, "vl_from_hf.yaml"),
-         f"init.from_hf={model}", *keys, f"data.train=[{place}/texts.jsonl]",
-         f"log.dir={log}", f"checkpoint.save={place}/save", f"export.hf={out}"],
+         f"init.from_hf={model}", f"data.train=[{place}/texts.jsonl]",
+         f"log.dir={log}", f"checkpoint.save={place}/save", f"export.hf={out}",
+         *keys],
         check=True, stdout=subprocess.DEVNULL)
     shutil.rmtree(os.path.join(place, "save"))
     with open(os.path.join(log, "metrics.jsonl")) as f:

@@ -65,10 +65,13 @@ loong_status_t loongi_xpu_clear(const loong_kernel_call_t *call,
                                 const loong_xpu_mat_t *m)
 {
     size_t size = loong_dtype_size(m->arg.dtype);
-    for (int64_t r = 0; r < loong_karg_rows(&m->arg); r++) {
+    int64_t rows = loong_karg_rows(&m->arg);
+    int64_t cols = loong_karg_cols(&m->arg);
+    bool dense = m->arg.ld == cols; /* a fill is a launch */
+    for (int64_t r = 0; r < (dense ? LOONG_MIN(rows, 1) : rows); r++) {
         LOONG_TRY(loong_device_fill(
             call->device, (char *)m->ptr + (size_t)(r * m->arg.ld) * size, 0,
-            (size_t)loong_karg_cols(&m->arg) * size));
+            (size_t)(dense ? rows * cols : cols) * size));
     }
     return LOONG_OK;
 }

@@ -27,6 +27,10 @@ sources() { # expression, folders ...: in C files
 sources '#include "\.\./' $code |
   rule "an include that leaves the include path"
 
+# Kinds of devices are those that are registered.
+sources '"(cuda|xpu|nccl|bkcl)"' src | grep -v '^src/registry/' |
+  rule "a vendor's device by its name, outside of the registry"
+
 # Which module wraps which library.
 vendor() {
   local header=$1 where=$2

@@ -25,16 +25,19 @@ typedef struct op_arg {
     int64_t spare; /* rows behind the last: NaN where they are read, and left as
                       they are where others are written */
     double step; /* normal values are multiples of it, at most 64: bf16 holds
-                    the sum of two. 0: they are not */
+                    the sum of two. 0: they are any */
 } op_arg_t;
 
 /* The L2 error may be `roundings` times the rounding unit of the storage type
  * plus sqrt(terms) times that of fp32; single elements 16 times that, relative
  * to themselves plus the root mean square. `roundings` counts how often values
- * on the way are rounded to the storage type, `terms` is the longest sum. */
+ * on the way are rounded to the storage type, `terms` is the longest sum. Where
+ * what is rounded may cancel, it is relative to that: `cancels` is the number,
+ * from 1, of the operand whose elements bound it, each one of the output's. */
 typedef struct op_bound {
     int roundings;
     int64_t terms;
+    int cancels;
 } op_bound_t;
 
 typedef struct op_case {

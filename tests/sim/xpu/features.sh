@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: features.sh BUILD SOURCE: what a training may have beside its model, three
 # steps by the shim of real cards, without an op of the host: the losses of the
-# processor. In bf16 both round what they multiply: 4 x 2^-8 of a loss.
+# processor. In bf16 both round what they multiply: 4 x 2^-8 of a loss. By SGD
+# where nothing else is asked for: it leaves what rounding makes of a gradient as
+# small as it is, which others divide by its own size, and experts drop others.
 set -u
 build=$1
 source=$2
@@ -29,7 +31,7 @@ both() {
 
 write_training "$build" "$source" 2
 sed -i 's/hidden_size: 16/hidden_size: 64/;s/ffn_hidden_size: 24/ffn_hidden_size: 128/
-  s/lr: 1e-3/lr: 1e-2/' recipe.yaml
+  s/lr: 1e-3/lr: 0.1, name: sgd/' recipe.yaml
 "$build/loongrun" recipe.yaml device=cpu log.dir=plain.cpu export.hf=hf \
   checkpoint.save=ck >out 2>err || fail 'a training that is exported'
 moe='foundation.family=qwen3_moe foundation.num_experts=4
@@ -41,11 +43,11 @@ both capacity $moe
 both capacity_by_position $moe foundation.moe_token_drop_policy=position
 both kl_loss train.kl_loss_coeff=0.5
 chance='optimizer.stochastic_rounding=true'
-both adamw_by_chance $chance optimizer.exp_avg_dtype=bf16 \
-  optimizer.exp_avg_sq_dtype=bf16
-both lion_by_chance $chance optimizer.name=lion optimizer.exp_avg_dtype=bf16
-both sgd_by_chance $chance optimizer.name=sgd optimizer.lr=0.1 \
-  optimizer.momentum_buffer_dtype=bf16
+both adamw_by_chance $chance optimizer.name=adamw optimizer.lr=1e-3 \
+  optimizer.exp_avg_dtype=bf16 optimizer.exp_avg_sq_dtype=bf16
+both lion_by_chance $chance optimizer.name=lion optimizer.lr=1e-3 \
+  optimizer.exp_avg_dtype=bf16
+both sgd_by_chance $chance optimizer.momentum_buffer_dtype=bf16
 tune='training_phase=midtrain model.from_hf=hf init.from_hf=hf finetune.rank=4'
 # shellcheck disable=SC2086
 {

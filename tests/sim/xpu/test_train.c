@@ -252,6 +252,26 @@ static void test_mixed(void **state)
     }
 }
 
+/* The same in bf16, of two vendors, in their own kernels. */
+static void test_mixed_bf16(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {
+        "parallel: {data_parallel_shares: [5, 3]}\n",
+        "parallel: {pipeline_model_parallel_size: 2}\n"};
+    job_t one = make_job("cpu", "bf16");
+    one.batch = 8;
+    train(&one);
+    for (int i = 0; i < 2; i++) {
+        job_t job = make_job("[cuda:0, xpu:1]", "bf16");
+        job.extra = layouts[i];
+        job.batch = 8;
+        job.ranks = 2;
+        train_here(&job);
+        compare(&one, &job, BF16);
+    }
+}
+
 /* ---- what the device has not --------------------------------------------- */
 
 /* All of it is told before anything runs; the processor does it where the
@@ -289,6 +309,7 @@ int main(void)
         cmocka_unit_test(test_exchange_mixed),
         cmocka_unit_test(test_staged),
         cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_mixed_bf16),
         cmocka_unit_test(test_lacks),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);

@@ -94,6 +94,16 @@ if [ "$ranks" = 4 ]; then
     device=xpu parallel.tensor_model_parallel_size=2
   alike cpu card 3
 fi
+# An operand that the hardware would refuse: whose it is, where, what it needs.
+if [ "$ranks" = 2 ]; then
+  SIM_XPU_ALIGN=64 "$build/loongrun" recipe.yaml device=xpu \
+    foundation.hidden_size=24 >out 2>err && fail 'odd rows are taken'
+  grep -q 'operand 0 begins at 0x[0-9a-f]*, 32 bytes behind a multiple of 64' \
+    err || fail 'where an operand is, and what it needs'
+  grep -q 'of a multiple of 16 elements give that (hidden_size, ' err ||
+    fail 'what helps'
+  grep -q "in kernel .*_xpu, scope 'layers.0" err || fail 'whose operand it is'
+fi
 # Without BKCL it is told what does without.
 if [ "$ranks" = 2 ]; then
   mkdir nobkcl

@@ -30,11 +30,11 @@ static const int32_t ids[ROWS] = {2, 0, 2, 1};
 static const int64_t keys[ROWS] = {7, 8, 1, 90000000000};
 
 #define MAT(rows_, cols_)                                                     \
-    {LOONG_F64, 2, {rows_, cols_, 0, 0}, 0, 0, 0, 0, 0, 0, 0}
+    {LOONG_F64, 2, {rows_, cols_, 0, 0}, 0, 0, 0, 0, 0, 0, 0, 0}
 #define VEC(size_)                                                            \
-    {LOONG_F64, 1, {size_, 0, 0, 0}, 0, 0, 0, 0, 0, 0, 0}
-#define IDS {LOONG_I32, 1, {ROWS, 0, 0, 0}, 0, 0, ids, 0, 0, 0, 0}
-#define KEYS {LOONG_I64, 1, {ROWS, 0, 0, 0}, 0, 0, keys, 0, 0, 0, 0}
+    {LOONG_F64, 1, {size_, 0, 0, 0}, 0, 0, 0, 0, 0, 0, 0, 0}
+#define IDS {LOONG_I32, 1, {ROWS, 0, 0, 0}, 0, 0, ids, 0, 0, 0, 0, 0}
+#define KEYS {LOONG_I64, 1, {ROWS, 0, 0, 0}, 0, 0, keys, 0, 0, 0, 0, 0}
 #define FULL MAT(ROWS, COLS)
 #define STAT MAT(ROWS, 1)
 
@@ -65,11 +65,11 @@ static const int32_t offsets[] = {1, 3, 3, 6};
 static const loong_select_rows_attr_t plain = {false};
 static const loong_select_rows_attr_t inverse = {true};
 static const int32_t flags[ROWS] = {0, 1, 1, 0};
-#define FLAGS {LOONG_I32, 1, {ROWS, 0, 0, 0}, 0, 0, flags, 0, 0, 0, 0}
-#define OFFSETS {LOONG_I32, 1, {4, 0, 0, 0}, 0, 0, offsets, 0, 0, 0, 0}
+#define FLAGS {LOONG_I32, 1, {ROWS, 0, 0, 0}, 0, 0, flags, 0, 0, 0, 0, 0}
+#define OFFSETS {LOONG_I32, 1, {4, 0, 0, 0}, 0, 0, offsets, 0, 0, 0, 0, 0}
 
 static const double sums[COLS] = {0.5, 1.0, 4.0, 0.3, 2.0, 9.0};
-#define SUMS {LOONG_F64, 2, {COLS, 1, 0, 0}, 0, 0, 0, sums, 0, 0, 0}
+#define SUMS {LOONG_F64, 2, {COLS, 1, 0, 0}, 0, 0, 0, sums, 0, 0, 0, 0}
 
 static const gradient_t gradients[] = {
     {"embedding", "embedding_grad", &table, &table, 2, 1, 1,

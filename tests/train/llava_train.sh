@@ -540,5 +540,22 @@ if [ -e "$build/libloong_video.so" ]; then
     steps 2 1 ${e}$t=2 ${e}sequence_parallel=true parallel.$t=2 \
         ${m}image_projector.parallel.$t=2 \
         ${m}image_projector.parallel.sequence_parallel=true
+    # MiniCPM-V 4.6: each frame whole and in slices.
+    model=minicpmv4_6_train golden=minicpmv4_6_video_train
+    write_videos "$source" "$place" '<'{,/}image'>' '<'{,/}slice'>' \
+        '<'{,/}image_id'>'
+    echo '{"image_processor_type": "MiniCPMV4_6ImageProcessor", "patch_size": 4,
+        "scale_resolution": 24, "max_slice_nums": 3}' \
+        >"$place/preprocessor_config.json"
+    echo '{"video_processor_type": "MiniCPMV4_6VideoProcessor", "patch_size": 4,
+        "scale_resolution": 8, "max_slice_nums": 3}' >"$place/videos.json"
+    keys=("${keys[@]:0:2}" model.foundation.vocab_size=40 data.max_images=4
+        model.foundation.max_position_embeddings=160 data.seq_length=160
+        data.max_patches=1280 train.global_batch_size=8
+        data.chat.cache="$place/cache")
+    also 1 1
+    also 1 21 model.image_encoder.freeze=true
+    also 4 1 ${e}pipeline_model_parallel_size=2 ${e}context_parallel_size=2 \
+        ${m}foundation.ranks=0-1 join=phases
 fi
 echo "$runs layouts, $count steps each, twenty of the first model"

@@ -113,6 +113,9 @@ endforeach()
 add_test(NAME xpu_presets COMMAND ${xpusim}/presets.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})
 set_tests_properties(xpu_presets PROPERTIES LABELS "sim;full" TIMEOUT 1800)
-add_test(NAME xpu_features COMMAND ${xpusim}/features.sh ${PROJECT_BINARY_DIR}
-  ${PROJECT_SOURCE_DIR})
-set_tests_properties(xpu_features PROPERTIES LABELS "sim;full" TIMEOUT 300)
+if(MPI_C_FOUND)
+  add_test(NAME xpu_features COMMAND ${xpusim}/features.sh
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  set_tests_properties(xpu_features PROPERTIES LABELS "sim;full" TIMEOUT 300
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+endif()

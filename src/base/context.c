@@ -145,16 +145,31 @@ void loong_context_fail_alloc(loong_context_t *ctx, uint64_t n)
     ctx->fail_countdown = n;
 }
 
+/* Some line is that one, or the last line. */
+static bool has_line(const char *text, const char *line, bool last)
+{
+    size_t length = strlen(line);
+    const char *at = length > 0 ? strstr(text, line) : NULL;
+    for (; at != NULL; at = strstr(at + 1, line)) {
+        if ((at == text || at[-1] == '\n') &&
+            (at[length] == '\0' || (at[length] == '\n' && !last))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Appends what fits; a trail that is full keeps its beginning, because the
- * first entry is the cause. */
-static void trail_append(loong_context_t *ctx, const char *line)
+ * first entry is the cause. Several may meet one cause, which is told once, and
+ * a note of it. */
+static void trail_append(loong_context_t *ctx, const char *line, bool note)
 {
     pthread_mutex_lock(&ctx->lock);
     size_t room = TRAIL_SIZE - ctx->trail_length;
-    int n = snprintf(ctx->trail + ctx->trail_length, room, "%s%s",
-                     ctx->trail_length > 0 ? "\n" : "", line);
-    if (n > 0) {
-        ctx->trail_length += LOONG_MIN((size_t)n, room - 1);
+    if (!has_line(ctx->trail, line, note)) {
+        int n = snprintf(ctx->trail + ctx->trail_length, room, "%s%s",
+                         ctx->trail_length > 0 ? "\n" : "", line);
+        ctx->trail_length += n > 0 ? LOONG_MIN((size_t)n, room - 1) : 0;
     }
     pthread_mutex_unlock(&ctx->lock);
 }
@@ -163,19 +178,6 @@ static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash != NULL ? slash + 1 : path;
-}
-
-/* Some line is that one. */
-static bool has_line(const char *text, const char *line)
-{
-    size_t length = strlen(line);
-    for (const char *at = text; (at = strstr(at, line)) != NULL; at++) {
-        if ((at == text || at[-1] == '\n') &&
-            (at[length] == '\0' || at[length] == '\n')) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* What a user mends, who does not look for it in our code. */
@@ -198,9 +200,7 @@ loong_status_t loongi_fail_at(loong_context_t *ctx, loong_status_t status,
         snprintf(text + n, sizeof(text) - (size_t)n, " (%s:%d)",
                  base_name(file), line);
     }
-    if (!has_line(ctx->trail, text)) { /* several may meet one cause */
-        trail_append(ctx, text);
-    }
+    trail_append(ctx, text, false);
     return status;
 }
 
@@ -211,7 +211,7 @@ void loongi_error_note(loong_context_t *ctx, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    trail_append(ctx, text);
+    trail_append(ctx, text, true);
 }
 
 void loongi_log(loong_context_t *ctx, loong_log_level_t level, const char *fmt,

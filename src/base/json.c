@@ -266,6 +266,17 @@ void loongi_text_json(loong_text_t *text, const loong_json_t *json)
                              JSON_ENCODE_ANY | JSON_COMPACT);
 }
 
+const char *loongi_json_brief(loong_context_t *ctx, const loong_json_t *json,
+                              char buffer[LOONG_JSON_BRIEF])
+{
+    loong_text_t text = loongi_text_begin(ctx);
+    loongi_text_json(&text, json);
+    snprintf(buffer, LOONG_JSON_BRIEF, "%.50s%s", loongi_text_get(&text),
+             text.length > 50 ? "..." : "");
+    loongi_text_free(&text);
+    return buffer;
+}
+
 loong_status_t loongi_pairs_set_json(loong_pairs_t *pairs, const char *key,
                                      const loong_json_t *json)
 {

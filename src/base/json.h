@@ -73,6 +73,10 @@ size_t loongi_json_string_length(const loong_json_t *json);
 
 /* Compact text of any value, appended. */
 void loongi_text_json(loong_text_t *text, const loong_json_t *json);
+/* The same for a message, cut where it is long. */
+enum { LOONG_JSON_BRIEF = 64 };
+const char *loongi_json_brief(loong_context_t *ctx, const loong_json_t *json,
+                              char buffer[LOONG_JSON_BRIEF]);
 /* That text as the value of a key. */
 LOONG_NODISCARD loong_status_t loongi_pairs_set_json(loong_pairs_t *pairs,
                                                      const char *key,

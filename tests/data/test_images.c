@@ -330,21 +330,22 @@ static const struct {
 } refused[] = {
     {"{\"image_processor_type\": \"ViTImageProcessor\", "
      "\"crop_to_patches\": true}",
-     "crop_to_patches is not", LOONG_ERR_FORMAT},
+     "crop_to_patches = true is not", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"GotOcr2ImageProcessor\", "
      "\"max_patches\": 0}",
-     "max_patches is not", LOONG_ERR_FORMAT},
+     "max_patches = 0 is not", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"LlavaNextImageProcessor\"}",
      "LlavaNextImageProcessor", LOONG_ERR_UNSUPPORTED},
     {"{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
      "\"size\": {\"shortest_edge\": 9}}",
-     "size is not", LOONG_ERR_FORMAT},
+     "size = {\"shortest_edge\":9} is not {\"shortest_edge\": ., \"longest_"
+     "edge\": .}", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
      "\"do_resize\": false}",
-     "do_resize is not", LOONG_ERR_FORMAT},
+     "do_resize = false is not true, or", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"ViTImageProcessor\", "
      "\"max_pixels\": 9}",
-     "max_pixels is not", LOONG_ERR_FORMAT},
+     "max_pixels = 9 is not", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
      "\"size\": {\"shortest_edge\": 9, \"longest_edge\": 8}}",
      "no picture is between", LOONG_ERR_FORMAT},
@@ -354,28 +355,28 @@ static const struct {
     {"{}", "image_processor_type is \"\"", LOONG_ERR_UNSUPPORTED},
     {"[]", "is not an object", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"ViTImageProcessor\", \"resample\": 0}",
-     "resample is not 2 (bilinear) or 3", LOONG_ERR_FORMAT},
+     "resample = 0 is not 2 (bilinear) or 3", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"ViTImageProcessor\", \"size\": "
      "{\"shortest_edge\": 3}}",
-     "size is not", LOONG_ERR_FORMAT},
+     "size = {\"shortest_edge\":3} is not a size of", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"CLIPImageProcessor\", \"crop_size\": "
      "-1}",
-     "crop_size is not", LOONG_ERR_FORMAT},
+     "crop_size = -1 is not", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"SiglipImageProcessor\", \"image_std\": "
      "[1, 1, 0]}",
-     "image_std is not", LOONG_ERR_FORMAT},
+     "image_std = [1,1,0] is not", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"SiglipImageProcessor\", \"do_rescale\": "
      "1}",
-     "do_rescale is not", LOONG_ERR_FORMAT},
+     "do_rescale = 1 is not", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"ViTImageProcessorFast\", \"do_pad\": "
      "true}",
-     "do_pad is not false or", LOONG_ERR_FORMAT},
+     "do_pad = true is not false or", LOONG_ERR_FORMAT},
     {"{\"image_processor_type\": \"LlavaOnevisionImageProcessor\", "
      "\"image_grid_pinpoints\": [[384, 384], [384, 500]]}",
      "500 is no multiple of size 384", LOONG_ERR_UNSUPPORTED},
     {"{\"image_processor_type\": \"ViTImageProcessor\", "
      "\"do_center_crop\": true}",
-     "do_center_crop is not false", LOONG_ERR_FORMAT},
+     "do_center_crop = true is not false", LOONG_ERR_FORMAT},
 };
 
 static void test_processor_errors(void **state)

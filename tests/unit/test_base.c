@@ -13,6 +13,12 @@ static void trail_keeps_cause_first(void **state)
     assert_true(strstr(trail, "a.bin") < strstr(trail, "while opening"));
     loong_context_clear_error(ctx);
     assert_string_equal(loong_context_error(ctx), "");
+    for (int i = 0; i < 3; i++) { /* whoever meets it */
+        (void)LOONG_FAIL(ctx, LOONG_ERR_CONFIG, "%s", i == 1 ? "a" : "a cause");
+        loongi_error_note(ctx, "%s", "wanted by a key");
+    }
+    assert_string_equal(loong_context_error(ctx),
+                        "a cause\nwanted by a key\na\nwanted by a key");
     test_context_end(&ctx);
 }
 

@@ -22,24 +22,12 @@ const loong_json_t *loongi_hf_field(const loong_json_t *object,
                                                                        : NULL;
 }
 
-/* The value as JSON for a message, cut when long. */
-static const char *value_text(loong_hf_reader_t *r, const loong_json_t *value,
-                              char buffer[64])
-{
-    loong_text_t text = loongi_text_begin(r->ctx);
-    loongi_text_json(&text, value);
-    snprintf(buffer, 64, "%.50s%s", loongi_text_get(&text),
-             text.length > 50 ? "..." : "");
-    loongi_text_free(&text);
-    return buffer;
-}
-
 void loongi_hf_refuse(loong_hf_reader_t *r, const char *name,
                       const loong_json_t *value, const char *allowed)
 {
-    char text[64];
+    char text[LOONG_JSON_BRIEF];
     loongi_problems_add(&r->problems, "%s = %s is not supported (%s)", name,
-                        value_text(r, value, text), allowed);
+                        loongi_json_brief(r->ctx, value, text), allowed);
 }
 
 loong_status_t loongi_hf_map_int(loong_hf_reader_t *r,
@@ -71,10 +59,10 @@ loong_status_t loongi_hf_map_real(loong_hf_reader_t *r,
 static bool is_listed(loong_hf_reader_t *r, const loong_json_t *value,
                       const char *allowed)
 {
-    char text[64];
+    char text[LOONG_JSON_BRIEF];
     loong_json_kind_t kind = loongi_json_kind(value);
     bool number = kind == LOONG_JSON_INT || kind == LOONG_JSON_REAL;
-    value_text(r, value, text);
+    loongi_json_brief(r->ctx, value, text);
     for (const char *item = allowed;; item++) {
         size_t length = strcspn(item, "|");
         double wanted = 0.0;

@@ -316,11 +316,9 @@ static const struct {
     size_t offset;
     const char *allowed;
 } fields[] = {
-    {"do_resize", read_resize, AT(resize), "true or, not Qwen2VL's, false"},
-    {"size", read_size, AT(size),
-     SIZE " or, CLIP's, {\"shortest_edge\": .}, or, Qwen2VL's, also "
-          "{\"longest_edge\": .}, or, Kimi's, two equal ones, {\"max_height\": "
-          "., \"max_width\": .}"},
+    {"do_resize", read_resize, AT(resize),
+     "true, or false where all pictures have one size"},
+    {"size", read_size, AT(size), NULL}, /* by class */
     {"min_pixels", read_pixels, AT(size.min_pixels), COUNT},
     {"max_pixels", read_pixels, AT(size.max_pixels), COUNT},
     {"max_num_patches", read_patches, AT(size.max_patches),
@@ -389,12 +387,27 @@ static const struct {
     {"do_pad", read_padding, 0, "false or, LLaVA-OneVision's, true"},
 };
 
+/* What "size" may be, of its class. */
+static const char *allowed_size(const loong_image_processor_t *p)
+{
+    return loongi_processor_is_bounded(p)
+               ? "{\"shortest_edge\": ., \"longest_edge\": .}, numbers of "
+                 "pixels above 0"
+           : loongi_processor_is_padded(p)
+               ? "{\"max_height\": ., \"max_width\": .}, two equal numbers"
+           : loongi_processor_is_sliced(p) ? "allowed: scale_resolution says it"
+           : p->is_clip                    ? SIZE ", or {\"shortest_edge\": .}"
+                                           : SIZE;
+}
+
 loong_status_t loongi_processor_read_field(loong_image_processor_t *p,
                                            const char *path, const char *key,
                                            const loong_json_t *value)
 {
     int64_t f = 0;
     bool off = loongi_json_kind(value) == LOONG_JSON_NULL;
+    char text[LOONG_JSON_BRIEF];
+    loongi_json_brief(p->ctx, value, text);
     while (f < LOONG_COUNT_OF(fields) && strcmp(fields[f].key, key) != 0) {
         f++;
     }
@@ -402,11 +415,16 @@ loong_status_t loongi_processor_read_field(loong_image_processor_t *p,
         off = off || (loongi_json_kind(value) == LOONG_JSON_BOOL &&
                       !loongi_json_bool(value));
         LOONG_CHECK(p->ctx, off || p->is_model, LOONG_ERR_UNSUPPORTED,
-                    "%s: %s is not done by this image processor", path, key);
+                    "%s: %s = %s is not done by this image processor: false, "
+                    "or no such field",
+                    path, key, text);
     } else if (!off && fields[f].read != NULL) {
-        LOONG_CHECK(
-            p->ctx, fields[f].read(p, value, (char *)p + fields[f].offset),
-            LOONG_ERR_FORMAT, "%s: %s is not %s", path, key, fields[f].allowed);
+        const char *allowed = fields[f].allowed != NULL ? fields[f].allowed
+                                                        : allowed_size(p);
+        LOONG_CHECK(p->ctx,
+                    fields[f].read(p, value, (char *)p + fields[f].offset),
+                    LOONG_ERR_FORMAT, "%s: %s = %s is not %s", path, key, text,
+                    allowed);
     }
     return LOONG_OK;
 }

@@ -318,7 +318,7 @@ loong_status_t loong_checkpoint_verify(loong_context_t *ctx, const char *path,
 {
     verifier_t v = {ctx, names, line, user, 0, 0, 0};
     loong_view_t *view = NULL;
-    LOONG_TRY(loongi_view_open(ctx, path, LOONG_VIEW_OWN, names, &view));
+    LOONG_TRY(loongi_view_open(ctx, path, LOONG_VIEW_JUDGED, names, &view));
     loong_status_t status = verify(&v, view);
     loongi_view_close(&view);
     if (status == LOONG_OK) {

@@ -178,7 +178,7 @@ static loong_status_t list_native(loong_view_t *view, loong_view_names_t names)
             loongi_checkpoint_get(view->native, i);
         const loong_view_part_t *part = part_of(view, t->name);
         char *name = NULL;
-        if (names == LOONG_VIEW_OWN) {
+        if (names != LOONG_VIEW_ENGINE) {
             LOONG_TRY(loongi_arena_printf(view->arena, &name, "%s %s", t->kind,
                                           t->name));
         } else if (strcmp(t->kind, "param") != 0 || part == NULL) {
@@ -265,7 +265,8 @@ static loong_status_t read_models(loong_view_t *view)
     return LOONG_OK;
 }
 
-static loong_status_t list_files(loong_view_t *view, const char *model_file)
+static loong_status_t list_files(loong_view_t *view, const char *model_file,
+                                 bool judged)
 {
     LOONG_TRY(allocate(view, loongi_safetensors_set_count(view->set)));
     for (int64_t i = 0; i < loongi_safetensors_set_count(view->set); i++) {
@@ -276,12 +277,14 @@ static loong_status_t list_files(loong_view_t *view, const char *model_file)
     if (model_file != NULL) {
         return LOONG_OK; /* whoever brings it looks at it */
     }
-    if (read_models(view) != LOONG_OK) { /* the tensors can be looked at */
+    loong_status_t status = read_models(view);
+    if (status != LOONG_OK && !judged) { /* the tensors can be looked at */
         loongi_log(view->ctx, LOONG_LOG_WARN, "%s",
                    loong_context_error(view->ctx));
         loong_context_clear_error(view->ctx);
+        status = LOONG_OK;
     }
-    return LOONG_OK;
+    return status;
 }
 
 static loong_status_t open_any(loong_view_t *view, loong_view_names_t names,
@@ -298,7 +301,7 @@ static loong_status_t open_any(loong_view_t *view, loong_view_names_t names,
         LOONG_TRY(loongi_checkpoint_open(ctx, view->path, &view->native));
         LOONG_TRY(list_native(view, names));
     } else if (loongi_peft_is(view->path)) {
-        LOONG_CHECK(ctx, names == LOONG_VIEW_OWN, LOONG_ERR_UNSUPPORTED,
+        LOONG_CHECK(ctx, names != LOONG_VIEW_ENGINE, LOONG_ERR_UNSUPPORTED,
                     "'%s' has adapters of peft's, which are compared with "
                     "others of peft's: loong-ckpt export makes them of a "
                     "checkpoint", view->path);
@@ -308,7 +311,7 @@ static loong_status_t open_any(loong_view_t *view, loong_view_names_t names,
         LOONG_TRY(list_engine(view, &open));
     } else {
         LOONG_TRY(loongi_safetensors_set_open(ctx, view->path, &view->set));
-        LOONG_TRY(list_files(view, open.model));
+        LOONG_TRY(list_files(view, open.model, names == LOONG_VIEW_JUDGED));
     }
     qsort(view->tensors, (size_t)view->count, sizeof(*view->tensors), by_name);
     return LOONG_OK;

@@ -18,6 +18,7 @@ extern "C" {
 
 typedef enum loong_view_names {
     LOONG_VIEW_OWN, /* as the files have them */
+    LOONG_VIEW_JUDGED, /* the same, of a model that could be read */
     /* the engine's parameters; without the component where there is one */
     LOONG_VIEW_ENGINE
 } loong_view_names_t;

@@ -127,6 +127,18 @@ sed -i 's/"vision_feature_layer": 0/"vision_feature_layer": -2/
 broken 'text_config: foo = 1 is not supported' 5
 sed -i 's/"foo": 1,//; s/"vision_config"/"vision"/' "$place/first/config.json"
 broken 'vision_config, an object with the image_encoder, is missing' 5
+# Of a part, types of its role; what a key is from, by its section.
+wrong() {
+    cp "$golden/vl_from_hf/llava/config.json" "$place/first/config.json"
+    sed -i "$1" "$place/first/config.json"
+    "$ckpt" verify "$place/first" >"$place/text" 2>&1 && fail "$1: it is right"
+    [ "$(grep -cF "$2" "$place/text")" = 1 ] || fail "$1: $(cat "$place/text")"
+}
+wrong 's/"clip_vision_model"/"dinov2"/' \
+    "vision_config.model_type 'dinov2' is not supported (vit, "
+wrong 's/"text_config"/"text"/' 'text_config, an object with the foundation'
+wrong 's/"vision_feature_layer": -2/"vision_feature_layer": -9/' \
+    "feature_layer is from $place/first/config.json: vision_feature_layer"
 # Of each component a directory.
 i=init.from_hf
 step qwen3_vl_moe model.foundation.$i="$from" model.image_encoder.$i="$from" \

@@ -571,7 +571,7 @@ static void is_no_other_model(void **state)
         loong_context_t *ctx = test_context();
         loong_pairs_t *own = NULL;
         snprintf(path, sizeof(path), FIXTURES "/%s", e->d_name);
-        (void)loongi_hf_type_list(ctx, types);
+        (void)loongi_hf_type_list(ctx, NULL, types);
         if (e->d_name[0] != '.') {
             assert_ok(ctx, loongi_hf_config_read(ctx, path, &own));
         }

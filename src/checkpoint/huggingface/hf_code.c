@@ -143,7 +143,8 @@ static loong_status_t check_other(loong_context_t *ctx, const char *as)
                 "an export as model type '%s': there is none of that name%s%s "
                 "(%s are)",
                 as, near != NULL ? ", the nearest is " : "",
-                near != NULL ? near : "", loongi_hf_type_list(ctx, types));
+                near != NULL ? near : "",
+                loongi_hf_type_list(ctx, NULL, types));
     LOONG_CHECK(ctx, strcmp(type->family, as) == 0, LOONG_ERR_ARG,
                 "an export as model type '%s': a model of family %s becomes "
                 "one by what its keys say", as, type->family);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "hf_composite.h"
 #include "hf_kind.h"
 
 bool loongi_hf_tell_fields(const loong_hf_reader_t *r, const char *fields,
@@ -33,6 +34,9 @@ static void tell(const loong_hf_reader_t *r, const char *key,
     while (f->name != NULL && (f->key == NULL || strcmp(f->key, key) != 0)) {
         f++;
     }
+    if (r->section != NULL) {
+        loongi_text_printf(text, "%s.", r->section);
+    }
     bool told = false;
     if (f->name != NULL) {
         told = loongi_hf_tell_fields(r, f->name, text);
@@ -44,6 +48,26 @@ static void tell(const loong_hf_reader_t *r, const char *key,
     }
 }
 
+/* The field beside those of the part's type that says the key. */
+static bool tell_shared(const loong_hf_reader_t *r, const char *key,
+                        loong_text_t *text)
+{
+    size_t role = strlen(r->kind->role);
+    const loong_hf_shared_field_t *f =
+        r->composite != NULL ? r->composite->fields : NULL;
+    for (; f != NULL && f->field.name != NULL; f++) {
+        const char *own = f->field.key;
+        if (own != NULL && strncmp(own, r->kind->role, role) == 0 &&
+            own[role] == '.' && strcmp(own + role + 1, key) == 0) {
+            loongi_text_printf(text, "%s%s%s",
+                               f->section != NULL ? f->section : "",
+                               f->section != NULL ? "." : "", f->field.name);
+            return true;
+        }
+    }
+    return false;
+}
+
 loong_status_t loongi_hf_tell_origins(const loong_hf_reader_t *r,
                                       loong_pairs_t *origins)
 {
@@ -51,7 +75,9 @@ loong_status_t loongi_hf_tell_origins(const loong_hf_reader_t *r,
         const char *key = r->pairs->items[i].key;
         loong_text_t text = loongi_text_begin(r->ctx);
         loongi_text_printf(&text, "%s: ", r->path);
-        tell(r, key, &text);
+        if (!tell_shared(r, key, &text)) {
+            tell(r, key, &text);
+        }
         loong_status_t status = text.status;
         if (status == LOONG_OK) {
             status = loongi_pairs_set(origins, key, text.data);

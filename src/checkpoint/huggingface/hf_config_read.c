@@ -131,6 +131,20 @@ static loong_status_t set_fallback(loong_hf_reader_t *r,
     return loongi_pairs_set_real(r->pairs, f->key, fallback);
 }
 
+static void refuse_word(loong_hf_reader_t *r, const loong_json_t *value,
+                        const loong_hf_field_t *f)
+{
+    loong_text_t words = loongi_text_begin(r->ctx);
+    for (const char *at = f->fallback; at != NULL; at = strchr(at, '|')) {
+        at += *at == '|';
+        loongi_text_printf(&words, "%s%.*s", words.length > 0 ? ", " : "",
+                           (int)strcspn(at, "="), at);
+    }
+    loongi_text_printf(&words, " are");
+    loongi_hf_refuse(r, f->name, value, loongi_text_get(&words));
+    loongi_text_free(&words);
+}
+
 /* "theirs=ours|...": ours of a word, or of the first. */
 static loong_status_t map_word(loong_hf_reader_t *r, const loong_json_t *value,
                                const loong_hf_field_t *f)
@@ -147,7 +161,7 @@ static loong_status_t map_word(loong_hf_reader_t *r, const loong_json_t *value,
         }
         at += theirs + 1 + ours;
         if (*at == '\0') {
-            loongi_hf_refuse(r, f->name, value, f->fallback);
+            refuse_word(r, value, f);
             return LOONG_OK;
         }
     }
@@ -346,21 +360,27 @@ bool loongi_hf_is_type(const loong_hf_reader_t *r, const char *model_type)
     return strcmp(r->type->model_type, model_type) == 0;
 }
 
-static loong_status_t unknown_type(const loong_hf_reader_t *r,
-                                   const char *name)
+/* part: of a model of several, whose role it must have; -1: the whole. */
+static loong_status_t unknown_type(const loong_hf_reader_t *r, const char *name,
+                                   int part)
 {
     const char *what = loongi_hf_foreign_type(name);
     const char *near = loongi_hf_type_nearest(r->ctx, name);
     char types[LOONG_HF_TYPE_LIST];
     return LOONG_FAIL(r->ctx, LOONG_ERR_UNSUPPORTED,
-                      "%s: model_type '%s' is not supported%s%s (%s are)",
-                      r->path, name,
+                      "%s: %s%smodel_type '%s' is not supported%s%s (%s are)",
+                      r->path, r->section != NULL ? r->section : "",
+                      r->section != NULL ? "." : "", name,
                       what != NULL   ? ": it has "
                       : near != NULL ? ", the nearest is "
                                      : "",
                       what != NULL   ? what
                       : near != NULL ? near
-                                     : "", loongi_hf_type_list(r->ctx, types));
+                                     : "",
+                      loongi_hf_type_list(
+                          r->ctx,
+                          part < 0 ? NULL : r->composite->parts[part].role,
+                          types));
 }
 
 static loong_status_t read_config(loong_hf_reader_t *r, const char *role,
@@ -369,6 +389,9 @@ static loong_status_t read_config(loong_hf_reader_t *r, const char *role,
     const loong_json_t *type = loongi_hf_field(r->json, "model_type");
     LOONG_CHECK(r->ctx, type != NULL, LOONG_ERR_FORMAT, "%s: no model_type",
                 r->path);
+    LOONG_CHECK(r->ctx, loongi_json_kind(type) == LOONG_JSON_STRING,
+                LOONG_ERR_FORMAT, "%s: model_type is %s, must be a text",
+                r->path, loongi_json_kind_text(type));
     const char *name = loongi_json_string(type);
     int part = -1;
     r->problems = loongi_problems_begin(r->ctx);
@@ -386,7 +409,7 @@ static loong_status_t read_config(loong_hf_reader_t *r, const char *role,
     }
     if (r->type == NULL) {
         loongi_text_free(&r->problems.text); /* they follow from it */
-        return unknown_type(r, name);
+        return unknown_type(r, name, part);
     }
     LOONG_TRY(loongi_pairs_create(r->ctx, &r->pairs));
     r->kind = loongi_hf_kind_find(r->ctx, r->type->family);

@@ -218,7 +218,7 @@ static loong_status_t find_type(loong_hf_writer_t *w)
                 family == NULL || loongi_hf_type_find(w->ctx, family) != NULL,
                 LOONG_ERR_UNSUPPORTED,
                 "family '%s' has no Hugging Face model type (%s have)", family,
-                loongi_hf_type_list(w->ctx, types));
+                loongi_hf_type_list(w->ctx, NULL, types));
     return loongi_hf_writer_fill(w);
 }
 

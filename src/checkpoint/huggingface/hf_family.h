@@ -62,8 +62,9 @@ const loong_hf_type_t *loongi_hf_type_find(const loong_context_t *ctx,
 const char *loongi_hf_type_nearest(const loong_context_t *ctx,
                                    const char *model_type);
 enum { LOONG_HF_TYPE_LIST = 900 };
-/* "gpt2, llama, ..."; returns text. */
-const char *loongi_hf_type_list(const loong_context_t *ctx,
+/* "gpt2, llama, ..."; returns text. role: those of such components; NULL: of
+ * all, and those of several. */
+const char *loongi_hf_type_list(const loong_context_t *ctx, const char *role,
                                 char text[LOONG_HF_TYPE_LIST]);
 
 /* Fields that every decoder may carry: NEUTRAL ones. */

@@ -39,13 +39,16 @@ const loong_hf_type_t *loongi_hf_type_find(const loong_context_t *ctx,
     return NULL;
 }
 
-/* All types, of one component and then of several; NULL: there are no more. */
-static const char *type_at(const loong_context_t *ctx, int64_t i)
+/* All types, of one component and then of several, or those of a role; NULL:
+ * there are no more. */
+static const char *type_at(const loong_context_t *ctx, const char *role,
+                           int64_t i)
 {
     const loong_hf_kind_t *kind;
     for (int64_t k = 0; (kind = loongi_hf_kind_at(ctx, k)) != NULL; k++) {
         const loong_hf_type_t *t = kind->types;
-        for (; t->model_type != NULL; t++) {
+        bool meant = role == NULL || strcmp(kind->role, role) == 0;
+        for (; meant && t->model_type != NULL; t++) {
             if (i-- == 0) {
                 return t->model_type;
             }
@@ -55,7 +58,7 @@ static const char *type_at(const loong_context_t *ctx, int64_t i)
     while (*c != NULL && i-- > 0) {
         c++;
     }
-    return *c != NULL ? (*c)->model_type : NULL;
+    return role == NULL && *c != NULL ? (*c)->model_type : NULL;
 }
 
 const char *loongi_hf_type_nearest(const loong_context_t *ctx,
@@ -64,7 +67,7 @@ const char *loongi_hf_type_nearest(const loong_context_t *ctx,
     const char *nearest = NULL;
     int best = 2 + (int)LOONG_MIN(strlen(model_type), LONGEST_TYPE) / 3;
     const char *type;
-    for (int64_t i = 0; (type = type_at(ctx, i)) != NULL; i++) {
+    for (int64_t i = 0; (type = type_at(ctx, NULL, i)) != NULL; i++) {
         int distance = loongi_edit_distance(model_type, type, best);
         if (distance < best) {
             best = distance;
@@ -74,14 +77,14 @@ const char *loongi_hf_type_nearest(const loong_context_t *ctx,
     return nearest;
 }
 
-const char *loongi_hf_type_list(const loong_context_t *ctx,
+const char *loongi_hf_type_list(const loong_context_t *ctx, const char *role,
                                 char text[LOONG_HF_TYPE_LIST])
 {
     static const char more[] = ", ...";
     size_t length = 0;
     text[0] = '\0';
     const char *type;
-    for (int64_t i = 0; (type = type_at(ctx, i)) != NULL; i++) {
+    for (int64_t i = 0; (type = type_at(ctx, role, i)) != NULL; i++) {
         size_t room = LOONG_HF_TYPE_LIST - length;
         if (strlen(type) + 2 + sizeof(more) > room) {
             snprintf(text + length, room, "%s", more);

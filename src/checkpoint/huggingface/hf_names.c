@@ -240,7 +240,7 @@ static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model,
     LOONG_CHECK(map->ctx, kind != NULL, LOONG_ERR_UNSUPPORTED,
                 "family '%s' has no Hugging Face names (%s have)",
                 family != NULL ? family : "(missing)",
-                loongi_hf_type_list(map->ctx, types));
+                loongi_hf_type_list(map->ctx, NULL, types));
     map->family = loongi_hf_names_find(map->ctx, family);
     LOONG_TRY(loongi_arena_create(map->ctx, "parameter map", &map->arena));
     LOONG_TRY(kind->size(map, model));

@@ -477,16 +477,19 @@ static void check(loong_problems_t *problems, const loong_vision_config_t *c,
                             (long long)c->image_size, (long long)c->patch_size);
     }
     int64_t layers = loongi_vision_layers(c);
-    if (layers < 1 || layers > c->num_layers ||
-        (c->feature_layer != 0 &&
-         (c->num_classes > 0 || c->masked_image_modeling))) {
+    if (layers < 1 || layers > c->num_layers) {
         loongi_problems_add(problems,
                             "feature_layer: found %lld, 1 to %lld and -%lld to "
-                            "-1 are layers that others read, who read none of "
-                            "an encoder with num_classes or "
-                            "masked_image_modeling",
+                            "-1 are layers that others read",
                             (long long)c->feature_layer,
                             (long long)c->num_layers, (long long)c->num_layers);
+    } else if (c->feature_layer != 0 &&
+               (c->num_classes > 0 || c->masked_image_modeling)) {
+        loongi_problems_add(problems,
+                            "feature_layer: found %lld of an encoder with "
+                            "num_classes or masked_image_modeling, of which "
+                            "nobody reads a layer",
+                            (long long)c->feature_layer);
     }
     if (c->num_classes > 0 && c->pooling == LOONG_POOL_CLASS_TOKEN &&
         !c->class_token) {

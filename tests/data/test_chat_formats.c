@@ -243,6 +243,8 @@ static const struct {
     {"openai",
      ONE("{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}"),
      "part 0 of its content is of type 'image_url', this source has texts"},
+    {"openai", ONE("{\"role\":\"user\",\"content\":[3]}"),
+     "part 0 of its content is an integer, must be a text or an object with"},
     {"openai", ONE("{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}"),
      "part 0 of its content is of type 'text': its 'text' is missing"},
     {"openai", ONE("{\"role\":\"user\",\"content\":\"a\",\"weight\":0.5}"),

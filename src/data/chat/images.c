@@ -412,6 +412,13 @@ static loong_status_t add_part(content_t *t, const loong_json_t *part,
     if (loongi_json_kind(part) == LOONG_JSON_STRING) {
         return add_marked(t, part);
     }
+    LOONG_CHECK(c->ctx, type[0] != '\0', LOONG_ERR_FORMAT,
+                "%s: part %" PRId64 " of its content is %s, must be a text or "
+                "an object with a 'type'",
+                t->where, i,
+                loongi_json_kind(part) == LOONG_JSON_OBJECT
+                    ? "an object without 'type'"
+                    : loongi_json_kind_text(part));
     if (strcmp(type, "text") == 0) {
         LOONG_CHECK(c->ctx, loongi_json_kind(text) == LOONG_JSON_STRING,
                     LOONG_ERR_FORMAT,

@@ -184,15 +184,32 @@ typedef struct pair {
     loong_checkpoint_t *of[2];
 } pair_t;
 
-/* A gradient that is zero in exact arithmetic (of a bias of keys without rotary
- * positions, which shifts all scores alike) is rounding noise: its terms, at
- * most 1 by clipping, cancel to units in their last place, 2^-52, of which 2^6
- * are granted. Adam's epsilon does not hold such a parameter where it was, so
- * there is nothing to compare in it, but it must be noise on both sides. */
-static loong_status_t is_noise(const pair_t *pair, const char *name,
-                               double *values, bool *noise_p)
+static int64_t elements_of(const loong_checkpoint_tensor_t *x)
 {
-    double most = 0.0;
+    int64_t elements = 1;
+    for (int d = 0; d < x->ndim; d++) {
+        elements *= x->shape[d];
+    }
+    return elements;
+}
+
+/* A gradient that is zero in exact arithmetic (of a bias of keys in channels
+ * that no rotary position turns, which shifts all scores alike) is rounding
+ * noise: its terms, at most 1 by clipping, cancel to units in their last place,
+ * 2^-52, of which 2^6 are granted. Adam's epsilon does not hold such an element
+ * where it was, so there is nothing to compare in it, but it must be noise on
+ * both sides. */
+static bool is_noise(double square)
+{
+    return square > 0.0 && square <= 0x1p-46 * 0x1p-46;
+}
+
+/* squares[i]: the larger one of both sides of the gradient of an element of
+ * `name`, 0 where none is kept in fp64; `values` has room for the elements. */
+static loong_status_t find_squares(const pair_t *pair, const char *name,
+                                   int64_t elements, double *values,
+                                   double *squares)
+{
     for (int k = 0; k < 2; k++) {
         const loong_checkpoint_tensor_t *v =
             loongi_checkpoint_find(pair->of[k], "exp_avg_sq", name);
@@ -202,21 +219,23 @@ static loong_status_t is_noise(const pair_t *pair, const char *name,
         }
         const loong_checkpoint_tensor_t *param =
             loongi_checkpoint_find(pair->of[k], "param", name);
-        if (v == NULL || param == NULL || param->dtype != LOONG_F64) {
+        if (v == NULL || param == NULL || param->dtype != LOONG_F64 ||
+            elements_of(v) != elements) {
+            memset(squares, 0, sizeof(*squares) * (size_t)elements);
             return LOONG_OK;
         }
-        int64_t elements = v->shape[0] * (v->ndim > 1 ? v->shape[1] : 1);
         LOONG_TRY(loongi_checkpoint_read_rows(pair->of[k], v, 0, v->shape[0],
                                               LOONG_F64, values));
         for (int64_t i = 0; i < elements; i++) {
-            most = fmax(most, squared ? values[i] : values[i] * values[i]);
+            double square = squared ? values[i] : values[i] * values[i];
+            squares[i] = fmax(k == 0 ? 0.0 : squares[i], square);
         }
     }
-    *noise_p = most > 0.0 && most <= 0x1p-46 * 0x1p-46;
     return LOONG_OK;
 }
 
-/* |x - y| / |y|, y of the second checkpoint; `values` has room for both. */
+/* |x - y| / |y|, y of the second checkpoint; `values` has room for both and for
+ * the squares of gradients. */
 static loong_status_t compare_values(const pair_t *pair,
                                      const loong_checkpoint_tensor_t *x,
                                      int64_t elements, double *values,
@@ -226,12 +245,8 @@ static loong_status_t compare_values(const pair_t *pair,
         loongi_checkpoint_find(pair->of[1], x->kind, x->name);
     double diff = 0.0;
     double norm = 0.0;
-    bool noise = false;
-    LOONG_TRY(is_noise(pair, x->name, values, &noise));
-    if (noise) {
-        *difference_p = 0.0;
-        return LOONG_OK;
-    }
+    double *squares = values + 2 * elements;
+    LOONG_TRY(find_squares(pair, x->name, elements, values, squares));
     LOONG_CHECK(pair->ctx, y != NULL && y->ndim == x->ndim &&
                                memcmp(y->shape, x->shape, sizeof(x->shape)) ==
                                    0,
@@ -243,7 +258,8 @@ static loong_status_t compare_values(const pair_t *pair,
                                           LOONG_F64, values + elements));
     for (int64_t k = 0; k < elements; k++) {
         double want = values[elements + k];
-        diff += (values[k] - want) * (values[k] - want);
+        double apart = is_noise(squares[k]) ? 0.0 : values[k] - want;
+        diff += apart * apart;
         norm += want * want;
     }
     *difference_p = sqrt(diff) / fmax(sqrt(norm), least_norm(x->kind));
@@ -258,11 +274,8 @@ static loong_status_t compare_tensor(const pair_t *pair,
     double *largest = moment ? &worst->moment : &worst->param;
     double difference = 0.0;
     double *values = NULL;
-    int64_t elements = 1;
-    for (int d = 0; d < x->ndim; d++) {
-        elements *= x->shape[d];
-    }
-    LOONG_TRY(loongi_calloc(pair->ctx, (size_t)elements, 2 * sizeof(*values),
+    int64_t elements = elements_of(x);
+    LOONG_TRY(loongi_calloc(pair->ctx, (size_t)elements, 3 * sizeof(*values),
                             "values", &values));
     loong_status_t status =
         compare_values(pair, x, elements, values, &difference);

@@ -81,8 +81,8 @@ JSON
         case $model in
         qwen*) keys+=(data.max_patches=192
             "data.image_processor=$place/preprocessor_config.json") ;;
-        # At 0.001 a layout of 24 came to 3e-9 behind 12 steps and to 9e-14
-        # behind 5, at this rate to 3e-13: rounding grows with the steps.
+        # At 0.001 two layouts of 24 came to 2.5e-9 behind 12 steps and to 6e-14
+        # behind 5: rounding grows with the steps.
         glm4v) keys+=(data.max_patches=192 optimizer.lr=0.0001
             "data.image_processor=$place/glm4v.json") ;;
         internvl) keys+=("data.image_processor=$place/tiles.json") ;;

@@ -209,7 +209,7 @@ static void what_is_wrong_is_named(void **state)
     refused("~model.image_encoder.num_classes\n"
             "model.image_encoder.masked_image_modeling=true\n"
             "model.image_encoder.feature_layer=1\n",
-            "who read none of an encoder");
+            "of which nobody reads a layer");
     refused("model.image_encoder.parallel.tensor_model_parallel_size=1\n",
             "has no effect on a model of one component");
     refused("model.foundation={family: qwen3}\n",

@@ -41,14 +41,18 @@ static loong_status_t make_mirrors(const loong_edges_t *e)
 }
 
 /* The first entry of a list that sends this port from this slot. */
-static bool is_first(const loong_rank_schedule_t *list, int64_t index)
+static bool is_first(const loong_edges_t *edges,
+                     const loong_rank_schedule_t *list, int64_t index)
 {
     const loong_entry_t *e = &list->entries[index];
+    int edge = loongi_edges_message(edges, e)->edge;
     int64_t i = 0;
-    while (i < index && (list->entries[i].kind != e->kind ||
-                         list->entries[i].component != e->component ||
-                         list->entries[i].chunk != e->chunk ||
-                         list->entries[i].slot != e->slot)) {
+    while (i < index &&
+           (list->entries[i].kind != e->kind ||
+            list->entries[i].component != e->component ||
+            list->entries[i].chunk != e->chunk ||
+            list->entries[i].slot != e->slot ||
+            loongi_edges_message(edges, &list->entries[i])->edge != edge)) {
         i++;
     }
     return i == index;
@@ -61,7 +65,7 @@ static loong_status_t add_mirrors(const loong_edges_t *e, int64_t *bytes)
     for (int64_t i = 0; i < list->num_entries; i++) {
         const loong_entry_t *entry = &list->entries[i];
         const loong_port_t *port = NULL;
-        if (goes_through_mirror(e, entry) && is_first(list, i)) {
+        if (goes_through_mirror(e, entry) && is_first(e, list, i)) {
             LOONG_TRY(loongi_edges_port(e, entry, true, &port));
             *bytes += (int64_t)loongi_edges_port_bytes(port);
         }

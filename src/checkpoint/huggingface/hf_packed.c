@@ -20,6 +20,9 @@ static bool says(const loong_json_t *object, const char *name,
                  const char *words)
 {
     const loong_json_t *value = loongi_hf_field(object, name);
+    if (value != NULL && loongi_json_kind(value) != LOONG_JSON_STRING) {
+        return false;
+    }
     const char *word = value != NULL ? loongi_json_string(value) : "";
     size_t length = strlen(word);
     for (const char *at = words;; at++) {
@@ -45,9 +48,10 @@ static bool is_read(const loong_json_t *weights, loong_hf_packing_t *packing)
 {
     const loong_json_t *symmetric = loongi_hf_field(weights, "symmetric");
     bool grouped = says(weights, "strategy", "group");
-    packing->bits = (int)number(weights, "num_bits");
+    int64_t bits = number(weights, "num_bits");
+    packing->bits = bits == 4 || bits == 8 ? (int)bits : 0;
     packing->group = grouped ? number(weights, "group_size") : 0;
-    return (packing->bits == 4 || packing->bits == 8) &&
+    return packing->bits > 0 &&
            says(weights, "type", "|int") &&
            (symmetric == NULL ||
             (loongi_json_kind(symmetric) == LOONG_JSON_BOOL &&
@@ -63,7 +67,7 @@ loong_hf_packing_t loongi_hf_packing_of(const loong_json_t *config,
     static const char why[] =
         "of format pack-quantized are read: weights of type int, num_bits 4 or "
         "8, symmetric, of strategy group, channel or tensor, without actorder "
-        "group, the same in all config_groups";
+        "group, the same in all config_groups; and no transform_config";
     loong_hf_packing_t all = {0, 0, LOONG_BF16};
     const loong_json_t *groups = loongi_hf_field(config, "config_groups");
     const loong_json_member_t *m = NULL;
@@ -72,7 +76,11 @@ loong_hf_packing_t loongi_hf_packing_of(const loong_json_t *config,
         !says(config, "format", "pack-quantized")) {
         return all;
     }
-    if (loongi_json_kind(groups) == LOONG_JSON_OBJECT) {
+    const loong_json_t *transform = loongi_hf_field(config, "transform_config");
+    bool turned = transform != NULL &&
+                  (loongi_json_kind(transform) != LOONG_JSON_OBJECT ||
+                   loongi_json_first(transform) != NULL);
+    if (loongi_json_kind(groups) == LOONG_JSON_OBJECT && !turned) {
         m = loongi_json_first(groups);
     }
     *why_p = m == NULL ? why : NULL;
@@ -98,7 +106,7 @@ bool loongi_hf_packed_is_words(const loong_safetensor_t *tensor, size_t *length)
     size_t all = strlen(tensor->name);
     size_t n = sizeof(ending) - 1;
     *length = all > n ? all - n : 0;
-    return all > n && tensor->dtype == LOONG_I32 &&
+    return all > n && !loongi_dtype_is_float(tensor->dtype) &&
            strcmp(tensor->name + all - n, ending) == 0;
 }
 
@@ -153,7 +161,7 @@ static bool read_shape(const loong_safetensor_t *shape,
 
 static int64_t parts(int64_t size, int64_t part)
 {
-    return (size + part - 1) / part;
+    return size / part + (size % part != 0);
 }
 
 static bool is_matrix(const loong_safetensor_t *t, int64_t rows, int64_t cols)
@@ -167,6 +175,24 @@ static bool fits(const loong_hf_packed_t *p, const loong_safetensor_t *scale)
     return loongi_dtype_is_float(scale->dtype) &&
            (p->row_scales == 0 ? one
                                : is_matrix(scale, p->rows, p->row_scales));
+}
+
+/* Products of words and scales are all that there is. */
+static loong_status_t check_plain(loong_context_t *ctx,
+                                  const loong_safetensors_set_t *set,
+                                  const loong_safetensor_t *words,
+                                  size_t length)
+{
+    static const char *const others[] = {"_zero_point", "_g_idx", ""};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(others); i++) {
+        const loong_safetensor_t *t = beside(set, words->name, length,
+                                             others[i]);
+        LOONG_CHECK(ctx, t == NULL, LOONG_ERR_MISMATCH,
+                    "%s stands beside %s: zero points, columns that are "
+                    "reordered by activations and a matrix twice are not read",
+                    t->name, words->name);
+    }
+    return LOONG_OK;
 }
 
 loong_status_t loongi_hf_packed_find(loong_context_t *ctx,
@@ -186,6 +212,11 @@ loong_status_t loongi_hf_packed_find(loong_context_t *ctx,
                 "quantization_config of config.json says how many bits they "
                 "have",
                 words->name, loong_dtype_name(words->dtype));
+    LOONG_CHECK(ctx, words->dtype == LOONG_I32, LOONG_ERR_MISMATCH,
+                "%s is of type %s, words of packed integers are %s",
+                words->name, loong_dtype_name(words->dtype),
+                loong_dtype_name(LOONG_I32));
+    LOONG_TRY(check_plain(ctx, set, words, length));
     p.scale = beside(set, words->name, length, "_scale");
     LOONG_CHECK(ctx, p.scale != NULL, LOONG_ERR_MISMATCH,
                 "missing: %.*s_scale, the scales of %s", (int)length,

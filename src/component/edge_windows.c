@@ -100,14 +100,7 @@ static bool reads(const loong_edges_t *e, const loong_entry_t *entry,
     const loong_model_t *m = e->model;
     const loong_program_t *p = loongi_memory_plan_program(
         m->memory_plan, m->use[e->variant], entry);
-    for (int64_t i = 0; i < p->num_steps; i++) {
-        for (int o = 0; o < LOONG_MAX_OPERANDS; o++) {
-            if (p->steps[i].operand[o].base == base) {
-                return true;
-            }
-        }
-    }
-    return false;
+    return (p->bases >> base & 1) != 0;
 }
 
 static loong_status_t fill(const loong_edges_t *e, const loong_entry_t *entry,

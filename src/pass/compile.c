@@ -432,23 +432,23 @@ static void mark_rounds(compiler_t *k, int64_t i)
 
 static loong_status_t emit_steps(compiler_t *k)
 {
-    loong_graph_t *g = k->g;
     loong_model_chunk_t *c = k->c;
     for (int64_t i = 0; i < k->num_order; i++) {
-        const loong_node_t *node = &g->nodes[k->order[i]];
+        const loong_node_t *node = &k->g->nodes[k->order[i]];
         loong_step_t *step = &k->steps[i];
+        loong_program_t *p = &c->programs[node->program];
         mark_rounds(k, i);
         for (int a = 0; a < node->num_in + node->num_out; a++) {
             loong_val_t v =
                 a < node->num_in ? node->in[a] : node->out[a - node->num_in];
             if (v >= 0) {
                 step->operand[a] = operand_of(k, v);
+                p->bases |= 1U << step->operand[a].base;
             }
         }
         if (step->workspace_bytes > 0) {
             step->workspace = k->layout.workspace[k->order[i]];
         }
-        loong_program_t *p = &c->programs[node->program];
         LOONG_TRY(loongi_grow(c->ctx, &p->steps, &p->cap_steps,
                               p->num_steps + 1, sizeof(*p->steps), "program"));
         p->steps[p->num_steps++] = *step;

@@ -113,6 +113,7 @@ typedef struct loong_program {
     loong_step_t *steps;
     int64_t scratch_bytes;
     int64_t comm_bytes;
+    uint32_t bases; /* bit b: an operand is in base b */
     bool placed; /* on lanes, by loongi_pass_lanes */
 } loong_program_t;
 

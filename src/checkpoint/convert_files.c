@@ -225,6 +225,13 @@ static loong_status_t declare_all(converter_t *c, const loong_hf_map_t *map,
             LOONG_TRY(declare_packed(c, t, length, out));
             continue;
         }
+        const char *shape = strstr(t->name, ".weight_shape");
+        LOONG_CHECK(c->ctx,
+                    c->quant.packing.bits == 0 || shape == NULL ||
+                        shape[sizeof(".weight_shape") - 1] != '\0',
+                    LOONG_ERR_MISMATCH,
+                    "'%s': missing: %.*s.weight_packed, the words of %s",
+                    c->params->from, (int)(shape - t->name), t->name, t->name);
         if (t->dtype == LOONG_F8_E4M3) {
             LOONG_TRY(check_scale(c, t));
         }

@@ -126,6 +126,10 @@ static void others_are_refused(void **state)
          "symmetric"},
         {config, "\"actorder\": null", "\"actorder\":\"grp\"", UNREAD,
          "actorder"},
+        {config, "\"actorder\": null", "\"actorder\": true", UNREAD,
+         "actorder"},
+        {config, "\"kv_cache_scheme\": null", "\"transform_config\":   1",
+         UNREAD, "transform_config"},
         {config, "\"type\": \"int\"", "\"type\": \"flo\"", UNREAD,
          "of type int"},
         {config, "pack-quantized", "pock-quantized", UNREAD,
@@ -137,7 +141,10 @@ static void others_are_refused(void **state)
         {tensors, "up_proj.weight_shape", "up_proj.weight_shapf", WRONG,
          "up_proj.weight_shape: missing, or not"},
         {tensors, "up_proj.weight_packed", "up_proj.weight_packet", WRONG,
-         "missing: model.layers.0.mlp.up_proj.weight"}};
+         "missing: model.layers.0.mlp.up_proj.weight"},
+        {tensors, "v_proj.weight_shape", "q_proj.weight_g_idx", WRONG,
+         "q_proj.weight_g_idx stands beside"}};
+    const loong_dtype_t dtype = LOONG_BF16;
     (void)state;
     for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
         loong_context_t *ctx = test_context();
@@ -146,6 +153,11 @@ static void others_are_refused(void **state)
             copy(ctx, cases[i].file, cases[i].text, cases[i].by);
         assert_fails(ctx, loongi_hf_open(ctx, changed, &hf),
                      cases[i].status, cases[i].wanted);
+        loong_checkpoint_convert_params_t convert = {
+            .from = changed, .to = in_dir("converted"), .dtype = dtype};
+        if (loong_checkpoint_convert(ctx, &convert) == LOONG_OK) {
+            fail_msg("converted in spite of: %s", cases[i].wanted);
+        }
         test_context_end(&ctx);
     }
 }

@@ -195,7 +195,8 @@ loong_status_t loongi_check_export(loong_context_t *ctx,
     if (status != LOONG_OK && dir != NULL) {
         loongi_error_note(ctx, "wanted for export.hf");
         status = status == LOONG_ERR_UNSUPPORTED ? LOONG_ERR_CONFIG : status;
-    } else if (status != LOONG_OK) {
+    } else if (status != LOONG_OK && status != LOONG_ERR_MEMORY &&
+               status != LOONG_ERR_INTERNAL) {
         if (status == LOONG_ERR_UNSUPPORTED || status == LOONG_ERR_CONFIG) {
             loongi_log(ctx, LOONG_LOG_WARN,
                        "the model as it is cannot be exported to Hugging Face "

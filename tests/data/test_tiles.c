@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which tiles pictures are cut into, against transformers and against
- * OpenGVLab's rule. */
+ * Which sizes pictures get and which tiles they are cut into, against
+ * transformers and against OpenGVLab's rule. */
 #include "file.h"
 #include "loong/image.h"
 #include "test.h"
@@ -213,9 +213,40 @@ static void test_agreement(void **state)
     test_context_end(&ctx);
 }
 
+/* As CLIP's were called before, and bounds as Qwen2-VL is published with. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_image_processor_t *processor = NULL;
+    static const struct {
+        const char *json;
+        int64_t of[2], size[2];
+    } read[] = {{"{\"feature_extractor_type\": \"CLIPFeatureExtractor\", "
+                 "\"size\": 20, \"do_center_crop\": false, "
+                 "\"do_pad\": null, \"do_reduce_labels\": false}",
+                 {50, 31}, {32, 20}},
+                {"{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
+                 "\"min_pixels\": 3136, \"max_pixels\": 12845056}",
+                 {2800, 1400}, {2800, 1400}}};
+    for (int i = 0; i < LOONG_COUNT_OF(read); i++) {
+        int64_t w, h;
+        assert_ok(ctx, loongi_file_write(ctx, in_dir("p.json"), read[i].json,
+                                         strlen(read[i].json)));
+        assert_ok(ctx, loong_image_processor_create(ctx, in_dir("p.json"),
+                                                    &processor));
+        loong_image_processor_size(processor, read[i].of[0], read[i].of[1], &w,
+                                   &h);
+        assert_true(w == read[i].size[0] && h == read[i].size[1]);
+        loong_image_processor_destroy(&processor);
+    }
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_published_tiles),
         cmocka_unit_test(test_slices),

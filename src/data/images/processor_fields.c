@@ -220,14 +220,17 @@ static bool read_count(const loong_image_processor_t *p,
 {
     bool native = loongi_processor_is_native(p); /* before it is set */
     *(int64_t *)to = loongi_json_int(value);
-    return native && loongi_json_int(value) > 0;
+    return native && loongi_json_int(value) > 0 &&
+           loongi_json_int(value) <= LARGEST;
 }
 
 static bool read_pixels(const loong_image_processor_t *p,
                         const loong_json_t *value, void *to)
 {
-    bool bounded = loongi_processor_is_bounded(p); /* before it is set */
-    return read_count(p, value, to) && bounded;
+    bool bounded = loongi_processor_is_native(p) &&
+                   loongi_processor_is_bounded(p); /* before it is set */
+    *(int64_t *)to = loongi_json_int(value);
+    return bounded && *(int64_t *)to > 0;
 }
 
 static bool read_patches(const loong_image_processor_t *p,
@@ -304,7 +307,10 @@ static bool read_size(const loong_image_processor_t *p,
 #define AT(member) offsetof(loong_image_processor_t, member)
 #define SIZE "a size of 1 to 65536, or {\"height\": ., \"width\": .}"
 #define COUNT "a number above 0, of Qwen2VL, Siglip2, Kimi_K25 or MiniCPMV4_6"
+#define SIDE "a number of 1 to 65536, of Qwen2VL, Siglip2, Kimi_K25 or " \
+             "MiniCPMV4_6"
 #define VIDEO "of a video processor"
+#define MEDIA_SIDE "a number of 1 to 65536, of Kimi's media_proc_cfg"
 #define MEDIA "a number above 0, of Kimi's media_proc_cfg"
 
 /* Fields without a reader change nothing here. */
@@ -323,9 +329,9 @@ static const struct {
     {"max_pixels", read_pixels, AT(size.max_pixels), COUNT},
     {"max_num_patches", read_patches, AT(size.max_patches),
      "a number above 0, of a Siglip2ImageProcessor"},
-    {"patch_size", read_count, AT(cut.patch), COUNT},
-    {"merge_size", read_count, AT(cut.merge), COUNT},
-    {"temporal_patch_size", read_count, AT(cut.frames), COUNT},
+    {"patch_size", read_count, AT(cut.patch), SIDE},
+    {"merge_size", read_count, AT(cut.merge), SIDE},
+    {"temporal_patch_size", read_count, AT(cut.frames), SIDE},
     {"resample", read_filter, AT(filter), "2 (bilinear) or 3 (bicubic)"},
     {"do_center_crop", read_crop, AT(crop), "false or, CLIP's, true"},
     {"crop_size", read_exact_size, AT(crop_size), SIZE},
@@ -359,9 +365,9 @@ static const struct {
     SKIPPED("default_to_square"), SKIPPED("config_type"),
     {"in_patch_limit", read_tiles, AT(max_tiles), MEDIA},
     {"in_patch_limit_each_frame", read_frame_patches, AT(max_tiles), MEDIA},
-    {"patch_limit_on_one_side", read_media, AT(size.side_patches), MEDIA},
-    {"merge_kernel_size", read_media, AT(cut.merge), MEDIA},
-    {"temporal_merge_kernel_size", read_media, AT(cut.frames), MEDIA},
+    {"patch_limit_on_one_side", read_media, AT(size.side_patches), MEDIA_SIDE},
+    {"merge_kernel_size", read_media, AT(cut.merge), MEDIA_SIDE},
+    {"temporal_merge_kernel_size", read_media, AT(cut.frames), MEDIA_SIDE},
     {"sample_fps", read_media_rate, AT(video.fps), MEDIA},
     {"timestamp_mode", read_clock, 0, "\"hh:mm:ss.fff\", of Kimi's"},
     {"crop_to_patches", read_tile, AT(tile), "false or, GotOcr2's, true"},
